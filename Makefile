@@ -5,13 +5,15 @@
 .PHONY: help setup run test test-all sim conformance chaos bench spark-package docker-check check format docs lock clean
 
 BIN := .venv/bin
-# Each file of tests is run by one of TEST_PROCESSES: three keep two cores busy, since tests wait a third of the time, and
-# need about 5 GB. Which files come first is in tests/support/collection.py. A process that dies ends the run: its
+# Each file of tests is run by one of TEST_PROCESSES: two a core, since tests wait half of the time, as far as 2.4 GB of memory
+# are available for each. Which files come first is in tests/support/collection.py. A process that dies ends the run: its
 # replacement might wait for ever for tests that are already done.
-TEST_PROCESSES ?= 3
+TEST_PROCESSES ?= $(shell awk -v most=$$((2 * $$(nproc))) '/^MemAvailable/ {n = int($$2 / 2400000); print n < 1 ? 1 : n < most ? n : most}' /proc/meminfo)
 PYTEST := $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 # What scripts/install-tools.sh installs before the tests, when it is missing.
 TOOLS := chromium libatomic promtool
+# Tests and the platform start hundreds of Python processes: each would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 MAKEFLAGS += --no-print-directory
 
 help: ## list the targets
@@ -61,7 +63,7 @@ format: setup ## put the code into the one format, and fix what can be fixed saf
 	$(BIN)/ruff check --fix-only
 	$(BIN)/ruff format
 
-docs: setup ## write the generated parts of docs/settings.md, command-line.md and tables.md
+docs: setup ## write the generated parts of the pages in docs/
 	@$(BIN)/python -m scripts.reference_pages
 
 lock: setup ## resolve pyproject.toml and requirements.in into requirements.lock (LOCK_ARGS=--upgrade: take the newest)

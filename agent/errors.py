@@ -139,10 +139,6 @@ class NotCoordinator(RetryError):
     """Another node coordinates the group."""
 
 
-class ThrottlingQuotaExceeded(RetryError):
-    """The coordinator is overloaded."""
-
-
 class Unreachable(RetryError):
     """No readable response; the request may or may not have been processed."""
 
@@ -195,7 +191,6 @@ CLASSES: Final[Mapping[str, type[AgentError]]] = {
     "COORDINATOR_NOT_AVAILABLE": CoordinatorNotAvailable,
     "COORDINATOR_LOAD_IN_PROGRESS": CoordinatorLoadInProgress,
     "NOT_COORDINATOR": NotCoordinator,
-    "THROTTLING_QUOTA_EXCEEDED": ThrottlingQuotaExceeded,
 }
 
 

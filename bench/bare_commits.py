@@ -17,12 +17,12 @@ import uvloop
 from litestar.types import HTTPScope, Receive, Send
 
 from api.http.asgi import SINGLE_WRITE_EXTENSION, AsgiApp, SingleWrite
-from api.http.connection_gate import ConnectionCounts
 from api.http.endpoints.offsets import CommitBody
 from api.http.limits import HttpLimits
 from api.http.server import HttpServer
+from api.shared.connection_gate import ConnectionCounts
 from bench.bare_server import ANSWER, HEADERS, body_of
-from muster.node import bound_listener
+from muster.node.serve import bound_listener
 from muster.settings import psql_url
 
 LOG: Final = "CREATE TABLE IF NOT EXISTS bare_log (seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, data bytea)"

@@ -16,12 +16,12 @@ import uvloop
 from litestar.types import HTTPScope, Receive, Send
 
 from api.http.asgi import AsgiApp
-from api.http.connection_gate import ConnectionCounts
 from api.http.endpoints.membership import HeartbeatRequestBody, HeartbeatResponseBody
 from api.http.endpoints.offsets import CommitBody
 from api.http.limits import HttpLimits
 from api.http.server import HttpServer
-from muster.node import bound_listener
+from api.shared.connection_gate import ConnectionCounts
+from muster.node.serve import bound_listener
 
 ANSWER: Final = msgspec.json.encode(HeartbeatResponseBody(session_timeout_ms=45_000, heartbeat_interval_ms=3_000))
 HEADERS: Final = [(b"content-type", b"application/json"), (b"content-length", str(len(ANSWER)).encode())]

@@ -19,9 +19,9 @@ import psycopg2
 import urllib3
 
 from bench.cpu_time import Pids, postmaster_pid
-from muster.embedded_postgres import EmbeddedPostgres
-from muster.processes import Child, ChildSpec, stop_children
-from muster.schema import upgrade
+from muster.local.embedded_postgres import EmbeddedPostgres
+from muster.local.processes import Child, ChildSpec, stop_children
+from muster.node.schema import upgrade
 from muster.settings import ENVIRONMENT_PREFIX, psql_url
 
 HOST: Final = "127.0.0.1"

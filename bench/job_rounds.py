@@ -33,13 +33,11 @@ from spark_jobs.proposal_job import propose
 from spark_jobs.publish import count_shards
 from spark_jobs.report_job import read_report_arguments, report
 from spark_jobs.session import open_session
-from spark_jobs.submit import PROPOSALS, SPARK_CONF, find_jdbc_jar, job_arguments, spark_master
+from spark_jobs.submit import JOBS, PROPOSALS, REPORTS, SPARK_CONF, find_jdbc_jar, job_arguments, spark_master
 
 MEMORY: Final = "1g"
 WEEK_MS: Final = 604_800_000
 ARCHIVE: Final = "history_archive"
-OF_DAYS: Final = ("rebalance_frequency_report", "timeout_advice")
-"""Jobs that are measured over whole days."""
 ARCHIVE_KEEP_DAYS: Final = 28
 KIB: Final = 1024
 DRIVER: Final = "driver"
@@ -134,7 +132,7 @@ def _command_line(job: str, archive: str) -> list[str]:
 
 def _common(job: str) -> list[str]:
     midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    as_of = midnight if job in OF_DAYS else datetime.now(UTC)
+    as_of = midnight if job in REPORTS and not JOBS[job].is_of_now else datetime.now(UTC)
     return job_arguments(run_id=str(uuid4()), as_of=as_of.isoformat(), is_dry_run=False)
 
 

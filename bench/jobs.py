@@ -22,7 +22,7 @@ from typing import Final
 from bench.bench_servers import Place, durable_place
 from bench.figures import Figure, run_benchmark
 from bench.synthetic_history import HistorySize, fill_history, fill_offsets
-from muster.java import find_java, spark_environment
+from muster.local.java import find_java, spark_environment
 from spark_jobs.database import parse_url
 from spark_jobs.submit import JOBS
 
@@ -40,7 +40,7 @@ class Size:
     offsets_a_group: int = 50
     past: HistorySize = field(default_factory=HistorySize)
     rounds: int = 3
-    jobs: tuple[str, ...] = JOBS
+    jobs: tuple[str, ...] = tuple(JOBS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from bench.cpu_time import cpu_time_s
 from bench.figures import Skipped
 from bench.kafka_members import TOPIC
 from muster.errors import UserError
-from muster.java import find_java
-from muster.processes import Child, ChildSpec, stop_children
+from muster.local.java import find_java
+from muster.local.processes import Child, ChildSpec, stop_children
 
 GROUP_ID: Final = "org.apache.kafka"
 ARTIFACT_ID: Final = "kafka_2.13"

@@ -45,11 +45,11 @@ from coordinator_core.runtime.quarantine import Quarantine
 from coordinator_core.runtime.rebalance_rate import RebalanceRate
 from coordinator_core.runtime.shard import Shard
 from coordinator_core.runtime.writer import Writer
-from coordinator_core.store.ledger import Ledger
-from coordinator_core.store.memory import MemoryStore
-from coordinator_core.store.postgres import PostgresStore
-from coordinator_core.store.projection import project
-from coordinator_core.store.rows import Batch, GroupWrite
+from coordinator_core.state_store.ledger import Ledger
+from coordinator_core.state_store.postgres import PostgresStore
+from coordinator_core.state_store.projection import project
+from coordinator_core.state_store.rows import Batch, GroupWrite
+from tests.support.memory_store import MemoryStore
 
 SHARD: Final = 7
 LEASE_MS: Final = 600_000
@@ -247,7 +247,7 @@ def _shard() -> Shard:
         log_ends=LogEndReports(MemoryStore(), threads, lambda: LOG_END_MAX_AGE_MS),
         quarantine=Quarantine(lambda _: False),
         on_timer=lambda: None,
-        checkpoints=OffsetCheckpoints(MemoryStore(), NodeConfig(NODE, ""), clock, threads, counters, list),
+        checkpoints=OffsetCheckpoints(MemoryStore(), NodeConfig(NODE, {}), clock, threads, counters, list),
         on_unload=lambda _: None,
     )
 

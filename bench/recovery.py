@@ -18,7 +18,7 @@ from bench.bench_servers import Place, ask, durable_place, node, start_node, sum
 from bench.cpu_time import CpuMeter
 from bench.figures import Figure, run_benchmark
 from bench.group_members import Member, join_groups
-from muster.processes import stop_children
+from muster.local.processes import stop_children
 from muster.settings import psql_url
 
 WAIT_TIMEOUT_S = 60.0

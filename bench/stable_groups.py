@@ -17,10 +17,10 @@ from coordinator_core.protocol.requests import (
     SyncGroup,
 )
 from coordinator_core.protocol.settings import Context, Now
-from coordinator_core.store.ledger import Ledger
-from coordinator_core.store.postgres import PostgresStore
-from coordinator_core.store.projection import project
-from coordinator_core.store.rows import Batch, GroupWrite
+from coordinator_core.state_store.ledger import Ledger
+from coordinator_core.state_store.postgres import PostgresStore
+from coordinator_core.state_store.projection import project
+from coordinator_core.state_store.rows import Batch, GroupWrite
 
 SHARDS = 50
 NODE = "bench:1"

@@ -128,8 +128,8 @@ CROSS JOIN LATERAL (
 
 _REBALANCE_MEMBERS = """
 INSERT INTO rebalance_members (rebalance_id, group_id, shard_id, group_created_at, completed_at, member_id, client_id,
-    joined_after_ms, synced_after_ms, waited_for_ms, outcome)
-SELECT rebalance_id, group_id, shard_id, group_created_at, completed_at, 'member-' || m, 'client-' || m,
+    client_host, joined_after_ms, synced_after_ms, waited_for_ms, outcome)
+SELECT rebalance_id, group_id, shard_id, group_created_at, completed_at, 'member-' || m, 'client-' || m, '10.0.0.1',
     (random() * 2000)::bigint, 2000 + (random() * 900)::bigint, (random() * 2000)::bigint,
     CASE WHEN trigger = 'session_expired' AND m = 1 THEN 'evicted' ELSE 'joined' END
 FROM rebalances CROSS JOIN generate_series(1, %(members)s) AS m

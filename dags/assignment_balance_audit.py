@@ -20,23 +20,13 @@ reads the current state. Trigger a run by hand instead.
 and `MUSTER_ASSIGNMENT_BALANCE_AUDIT_REPORT_DAYS`.
 """
 
-import os
-
-from airflow.sdk import DAG, Asset, CronDataIntervalTimetable
+from airflow.sdk import DAG
 
 from dags.parts import reports
-from dags.parts.defaults import CURRENT_STATE, dag_defaults
+from dags.parts.defaults import dag_arguments, schedule_of
+from spark_jobs import submit
 
-JOB = "assignment_balance_audit"
-EVERY_DAY = "30 2 * * *"
-ASSIGNMENTS_AUDITED = Asset("assignments_audited", uri="muster://reports/assignments")
+JOB = submit.JOBS["assignment_balance_audit"]
 
-with DAG(
-    description="Report how evenly groups' partitions are spread, and whether a better assignment exists",
-    doc_md=__doc__,
-    schedule=CronDataIntervalTimetable(os.environ.get("MUSTER_ASSIGNMENT_AUDIT_SCHEDULE") or EVERY_DAY, timezone="UTC"),
-    catchup=False,
-    params={"dry_run": reports.REPORT_DRY_RUN, **reports.option_params(JOB)},
-    **(dag_defaults(JOB, "assignments", "report") | {"start_date": reports.REPORTS_SINCE}),
-):
-    reports.report(JOB, ASSIGNMENTS_AUDITED, CURRENT_STATE)
+with DAG(doc_md=__doc__, schedule=schedule_of(JOB), **dag_arguments(JOB)):
+    reports.tasks(JOB)

@@ -21,32 +21,13 @@ is the coordinator's response. A rejected run remains rejected, and the next one
 other params in capitals.
 """
 
-from airflow.sdk import DAG, Asset
+from airflow.sdk import DAG
 
 from dags.parts import proposals
-from dags.parts.defaults import DRY_RUN, dag_defaults, limit_params
+from dags.parts.defaults import dag_arguments, schedule_of
 from spark_jobs import submit
 
-JOB = "group_cleanup"
-OFFSETS_EXPIRED = Asset("offsets_expired", uri="muster://maintenance/offset_retention")
-GROUPS_RETIRED = Asset("groups_retired", uri="muster://maintenance/group_cleanup")
+JOB = submit.JOBS["group_cleanup"]
 
-with DAG(
-    description="Propose Empty groups without offsets, and have the coordinator retire them",
-    doc_md=__doc__,
-    schedule=[OFFSETS_EXPIRED],
-    catchup=False,
-    params={
-        "dry_run": DRY_RUN,
-        **limit_params(submit.default_limits(JOB), "max_candidates", "max_share", "share_from"),
-    },
-    **dag_defaults(JOB, "groups"),
-):
-    propose = proposals.propose(JOB)
-    gate, approval, decision = proposals.gate(), proposals.request_approval(), proposals.decision()
-    apply, reject = proposals.apply(), proposals.reject()
-    applied = proposals.wait_until_applied.override(outlets=[GROUPS_RETIRED])()
-
-    propose >> gate >> [apply, approval]
-    approval >> decision >> [apply, reject]
-    apply >> applied
+with DAG(doc_md=__doc__, schedule=schedule_of(JOB), **dag_arguments(JOB)):
+    proposals.tasks(JOB)

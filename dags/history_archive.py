@@ -28,44 +28,13 @@ first night from `MUSTER_REPORTS_SINCE` on.
 capitals.
 """
 
-import os
+from airflow.sdk import DAG
 
-from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, Param
-
-from dags.parts import proposals, reports
-from dags.parts.defaults import DRY_RUN, dag_defaults, limit_params
+from dags.parts import proposals
+from dags.parts.defaults import dag_arguments, schedule_of
 from spark_jobs import submit
 
-JOB = "history_archive"
-NIGHTLY = "30 3 * * *"
-HISTORY_ARCHIVED = Asset("history_archived", uri="muster://maintenance/history_archive")
+JOB = submit.JOBS["history_archive"]
 
-nightly = CronDataIntervalTimetable(os.environ.get("MUSTER_ARCHIVE_SCHEDULE") or NIGHTLY, timezone="UTC")
-
-with DAG(
-    description="Copy old history to the archive, and have the coordinator drop it",
-    doc_md=__doc__,
-    schedule=nightly if submit.archive_uri() else None,
-    catchup=False,
-    params={
-        "dry_run": DRY_RUN,
-        "keep_days": Param(
-            default=submit.keep_days(),
-            type="integer",
-            minimum=1,
-            maximum=submit.KEEP_MAX_DAYS,
-            title="Keep days",
-            description="Days of history kept in Postgres",
-        ),
-        **limit_params(submit.default_limits(JOB), "max_candidates", "max_share", "share_from"),
-    },
-    **(dag_defaults(JOB, "history") | {"start_date": reports.REPORTS_SINCE}),
-):
-    propose = proposals.propose(JOB, keep_days="{{ params.keep_days }}", archive="{{ submit.archive_uri() }}")
-    gate, approval, decision = proposals.gate(), proposals.request_approval(), proposals.decision()
-    apply, reject = proposals.apply(), proposals.reject()
-    applied = proposals.wait_until_applied.override(outlets=[HISTORY_ARCHIVED])()
-
-    propose >> gate >> [apply, approval]
-    approval >> decision >> [apply, reject]
-    apply >> applied
+with DAG(doc_md=__doc__, schedule=schedule_of(JOB), **dag_arguments(JOB)):
+    proposals.tasks(JOB, archive="{{ submit.archive_uri() }}")

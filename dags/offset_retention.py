@@ -5,7 +5,7 @@ proposal: a row in `maintenance_runs` and one a candidate in `expiry_candidates`
 `offset_expiry_forecasts`. `gate` passes a proposal within the limits; otherwise `request_approval` waits for a person,
 and `decision` continues with `apply` or `reject`. `apply` asks a node to apply the proposal: each one is evaluated
 again, removed offsets move to `archived_offsets`, and offsets committed since, or of active groups, are kept.
-`wait_until_applied` waits until that is done; its return value counts candidates by outcome.
+`wait_until_applied` waits until that is done; its return value has the counts of candidates by outcome.
 
 **Why.** Offsets of unused groups lengthen every list and distort every lag graph.
 
@@ -25,33 +25,13 @@ cluster's `offsets_retention_minutes` take precedence. Limits: `MUSTER_OFFSET_RE
 other params in capitals.
 """
 
-import os
-
-from airflow.sdk import DAG, Asset, CronDataIntervalTimetable
+from airflow.sdk import DAG
 
 from dags.parts import proposals
-from dags.parts.defaults import DRY_RUN, dag_defaults, limit_params
+from dags.parts.defaults import dag_arguments, schedule_of
 from spark_jobs import submit
 
-JOB = "offset_retention"
-EVERY_TEN_MINUTES = "*/10 * * * *"
-OFFSETS_EXPIRED = Asset("offsets_expired", uri="muster://maintenance/offset_retention")
+JOB = submit.JOBS["offset_retention"]
 
-with DAG(
-    description="Propose offsets that are due, and have the coordinator expire them",
-    doc_md=__doc__,
-    schedule=CronDataIntervalTimetable(
-        os.environ.get("MUSTER_RETENTION_SCHEDULE") or EVERY_TEN_MINUTES, timezone="UTC"
-    ),
-    catchup=False,
-    params={"dry_run": DRY_RUN, **limit_params(submit.default_limits(JOB))},
-    **dag_defaults(JOB, "offsets"),
-):
-    propose = proposals.propose(JOB, retention_ms="{{ submit.retention_ms() }}")
-    gate, approval, decision = proposals.gate(), proposals.request_approval(), proposals.decision()
-    apply, reject = proposals.apply(), proposals.reject()
-    applied = proposals.wait_until_applied.override(outlets=[OFFSETS_EXPIRED])()
-
-    propose >> gate >> [apply, approval]
-    approval >> decision >> [apply, reject]
-    apply >> applied
+with DAG(doc_md=__doc__, schedule=schedule_of(JOB), **dag_arguments(JOB)):
+    proposals.tasks(JOB, retention_ms="{{ submit.retention_ms() }}")

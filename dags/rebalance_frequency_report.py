@@ -8,7 +8,8 @@ evictions), slowest members, rebalance churn, and stuck groups. `GET /v1/reports
 **Why.** A group pauses during a rebalance. To reduce rebalances, you need to know how many there are, and why.
 
 **By hand.** Trigger it with other thresholds, or with `dry_run` to count only; a run without an interval reports the
-last whole day. Airflow's backfill reports past days: rows depend on the interval only.
+last complete one of the schedule (yesterday in UTC, by default). If there was nothing to report, its log ends with the
+reason. Airflow's backfill reports past days: rows depend on the interval only.
 
 **When it fails.** Clear the failed task: the rows of the interval are replaced. Its log ends with Spark's reason,
 usually that Postgres is unreachable.
@@ -19,23 +20,13 @@ usually that Postgres is unreachable.
 and `MUSTER_REBALANCE_FREQUENCY_REPORT_GRACE_MS` and the other params in capitals.
 """
 
-import os
-
-from airflow.sdk import DAG, Asset, CronDataIntervalTimetable
+from airflow.sdk import DAG
 
 from dags.parts import reports
-from dags.parts.defaults import dag_defaults
+from dags.parts.defaults import dag_arguments, schedule_of
+from spark_jobs import submit
 
-JOB = "rebalance_frequency_report"
-EVERY_DAY = "0 0 * * *"
-REBALANCES_REPORTED = Asset("rebalances_reported", uri="muster://reports/rebalances")
+JOB = submit.JOBS["rebalance_frequency_report"]
 
-with DAG(
-    description="Report how often, how long and why groups rebalanced, and their slowest members",
-    doc_md=__doc__,
-    schedule=CronDataIntervalTimetable(os.environ.get("MUSTER_REBALANCE_REPORT_SCHEDULE") or EVERY_DAY, timezone="UTC"),
-    catchup=True,
-    params={"dry_run": reports.REPORT_DRY_RUN, **reports.option_params(JOB)},
-    **(dag_defaults(JOB, "rebalances", "report") | {"start_date": reports.REPORTS_SINCE}),
-):
-    reports.wait_until_settled() >> reports.report(JOB, REBALANCES_REPORTED)
+with DAG(doc_md=__doc__, schedule=schedule_of(JOB), **dag_arguments(JOB)):
+    reports.tasks(JOB)

@@ -23,23 +23,13 @@ from a shorter window.
 that nodes read (`MUSTER_SESSION_TIMEOUT_MS` and so on): set both alike.
 """
 
-import os
-
-from airflow.sdk import DAG, Asset, CronDataIntervalTimetable
+from airflow.sdk import DAG
 
 from dags.parts import reports
-from dags.parts.defaults import dag_defaults
+from dags.parts.defaults import dag_arguments, schedule_of
+from spark_jobs import submit
 
-JOB = "timeout_advice"
-EVERY_DAY = "0 0 * * *"
-TIMEOUTS_ADVISED = Asset("timeouts_advised", uri="muster://reports/timeouts")
+JOB = submit.JOBS["timeout_advice"]
 
-with DAG(
-    description="Advise timeouts for each group from its history",
-    doc_md=__doc__,
-    schedule=CronDataIntervalTimetable(os.environ.get("MUSTER_TIMEOUT_ADVICE_SCHEDULE") or EVERY_DAY, timezone="UTC"),
-    catchup=False,
-    params={"dry_run": reports.REPORT_DRY_RUN, **reports.option_params(JOB)},
-    **(dag_defaults(JOB, "timeouts", "report") | {"start_date": reports.REPORTS_SINCE}),
-):
-    reports.wait_until_settled() >> reports.report(JOB, TIMEOUTS_ADVISED)
+with DAG(doc_md=__doc__, schedule=schedule_of(JOB), **dag_arguments(JOB)):
+    reports.tasks(JOB)

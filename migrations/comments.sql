@@ -104,7 +104,7 @@ COMMENT ON COLUMN cluster_configs.set_at IS 'when it was set';
 
 COMMENT ON TABLE nodes IS 'A node that is running, or was until a moment ago.';
 COMMENT ON COLUMN nodes.node_id IS 'the key: its advertised address';
-COMMENT ON COLUMN nodes.url IS 'the URL of its API';
+COMMENT ON COLUMN nodes.listeners IS 'the addresses of its listeners, by name, such as `{"http": "http://10.0.0.5:8080"}`; `http` is the URL of its API';
 COMMENT ON COLUMN nodes.version IS 'its version of Muster';
 COMMENT ON COLUMN nodes.started_at IS 'when it started';
 COMMENT ON COLUMN nodes.expires_at IS 'the node counts as live until then, unless it renews';
@@ -137,6 +137,7 @@ COMMENT ON COLUMN versions.cluster_configs IS 'changes of `cluster_configs`';
 COMMENT ON COLUMN versions.group_configs IS 'changes of `group_configs`';
 COMMENT ON COLUMN versions.topics IS 'changes of a partition count in `topics`';
 COMMENT ON COLUMN versions.log_end_deletions IS 'deletions of rows of `log_end_offsets`; nodes discard the log ends that they collected before';
+COMMENT ON COLUMN versions.oldest_compatible_schema IS 'the oldest schema revision whose programs can use this database';
 COMMENT ON COLUMN versions.shard_count IS 'the number of shards of this database';
 
 COMMENT ON TABLE group_transitions IS 'A change of a group''s state. Partitioned by `at`.';
@@ -155,7 +156,7 @@ COMMENT ON COLUMN rebalances.rebalance_id IS 'the key, with `completed_at`';
 COMMENT ON COLUMN rebalances.shard_id IS 'the group''s shard';
 COMMENT ON COLUMN rebalances.group_created_at IS 'the group''s `created_at`, which tells apart groups of one name';
 COMMENT ON COLUMN rebalances.generation IS 'the generation it ended with';
-COMMENT ON COLUMN rebalances.trigger IS '`member_joined`, `member_left`, `session_expired`, `rebalance_timeout`, `sync_timeout`, `subscription_changed`, `leader_rejoined`, `static_member_replaced`, `partitions_changed`, `over_capacity`, `store_failed`, `database_restored` or `admin`';
+COMMENT ON COLUMN rebalances.trigger IS '`member_joined`, `member_left`, `session_expired`, `rebalance_timeout`, `sync_timeout`, `subscription_changed`, `leader_rejoined`, `static_member_replaced`, `partitions_changed`, `over_capacity`, `database_restored` or `admin`';
 COMMENT ON COLUMN rebalances.trigger_member_id IS 'the member that triggered it, if any';
 COMMENT ON COLUMN rebalances.client_reason IS 'the reason that this member''s client sent';
 COMMENT ON COLUMN rebalances.started_at IS 'when the first join phase started';
@@ -179,7 +180,7 @@ COMMENT ON COLUMN rebalance_members.joined_after_ms IS 'from the start of the re
 COMMENT ON COLUMN rebalance_members.synced_after_ms IS 'from the start of the rebalance until the member sent SyncGroup; null: not before the rebalance ended';
 COMMENT ON COLUMN rebalance_members.waited_for_ms IS 'how long the rebalance waited for this member, summed over all phases';
 COMMENT ON COLUMN rebalance_members.outcome IS '`joined`: a member when the rebalance ended; `evicted`: a timeout, or an operator, removed it; `left`';
-COMMENT ON COLUMN rebalance_members.client_host IS 'the host that its last join came from; null: the row is older than the column';
+COMMENT ON COLUMN rebalance_members.client_host IS 'the host that its last join came from';
 COMMENT ON COLUMN rebalance_members.group_id IS 'the group';
 COMMENT ON COLUMN rebalance_members.member_id IS 'the member';
 
@@ -422,8 +423,8 @@ COMMENT ON COLUMN rebalance_frequency_reports.churn_periods IS 'periods of rebal
 COMMENT ON COLUMN rebalance_frequency_reports.churn_rebalances IS 'rebalances that are part of one';
 COMMENT ON COLUMN rebalance_frequency_reports.rebalancing_since IS 'start of the rebalance in progress at the end of the interval; null: none was';
 COMMENT ON COLUMN rebalance_frequency_reports.is_churning IS 'the group rebalances too often, by the rule in [maintenance.md](maintenance.md#rebalance-frequency-report)';
-COMMENT ON COLUMN rebalance_frequency_reports.existed_ms IS 'how long of the interval the group existed; null: the row is older than the column';
-COMMENT ON COLUMN rebalance_frequency_reports.waited_for_client_host IS 'its host; null: not stored at the time';
+COMMENT ON COLUMN rebalance_frequency_reports.existed_ms IS 'how long of the interval the group existed';
+COMMENT ON COLUMN rebalance_frequency_reports.waited_for_client_host IS 'its host';
 COMMENT ON COLUMN rebalance_frequency_reports.waited_for_members IS 'its number of member ids';
 COMMENT ON COLUMN rebalance_frequency_reports.interval_end IS 'its end';
 COMMENT ON COLUMN rebalance_frequency_reports.group_id IS 'in the key';
@@ -463,7 +464,7 @@ COMMENT ON COLUMN timeout_advice.initial_delay_confidence IS '`high`, `medium`, 
 COMMENT ON COLUMN timeout_advice.initial_delay_reason IS 'the reason, in one sentence';
 COMMENT ON COLUMN timeout_advice.initial_delay_effect IS 'what the advised value would have done over the window: `startups`, `rebalances_after_startup`, `rebalances_saved`, and `startup_added_ms`: how much longer each startup would have taken';
 COMMENT ON COLUMN timeout_advice.back_test IS 'how advice from the earlier days performed on the `held_back_days`: `advised`, `present` (null: not known) and `fixed` (10 and 45 seconds), each with `timeout_ms`, `spurious_evictions` (at most) and `excess` (above the number that the days allow); `is_passed`: no alternative did better. Null: not enough data';
-COMMENT ON COLUMN timeout_advice.recommendations IS 'recommended changes of the client configuration, each with `name` (`cooperative-sticky` or `static_membership`), `because`, and `effect`: what it would have saved over the window; null: the row is older than the column';
+COMMENT ON COLUMN timeout_advice.recommendations IS 'recommended changes of the client configuration, each with `name` (`cooperative-sticky` or `static_membership`), `because`, and `effect`: what it would have saved over the window';
 
 COMMENT ON TABLE timeout_advice_staging IS 'Rows that a job is writing, before one transaction publishes them. Unlogged: empty after a crash. For the job only.';
 COMMENT ON COLUMN timeout_advice_staging.attempt_id IS 'the attempt that wrote the row';
@@ -501,7 +502,7 @@ COMMENT ON COLUMN dashboards.slowest_members.took_ms IS 'its duration';
 COMMENT ON COLUMN dashboards.slowest_members.member_id IS 'the member id of the consumer that was waited for longest';
 COMMENT ON COLUMN dashboards.slowest_members.waited_for_ms IS 'how long, over all member ids of the consumer';
 COMMENT ON COLUMN dashboards.slowest_members.joined_after_ms IS 'this column and the next ones are as in `rebalance_members`';
-COMMENT ON COLUMN dashboards.slowest_members.client_host IS 'null: not stored at the time';
+COMMENT ON COLUMN dashboards.slowest_members.client_host IS 'the host that its last join came from';
 COMMENT ON COLUMN dashboards.slowest_members.member_count IS 'number of member ids under which the consumer was waited for';
 
 COMMENT ON VIEW dashboards.spurious_evictions IS 'Which members were evicted although they were alive: which reconnected within a minute? The same consumer is the same instance id; for members without one, the same client id from the same host. A member whose successor joined between its last heartbeat and its eviction was dead and is not listed. Name a range of `evicted_at` where history is long.';

@@ -9,7 +9,7 @@ Rules:
 * An upgrade to the newest revision ends with `comments.sql`, which describes every table, view and column. Comments are
   not part of a revision: edit that file, and the next `muster migrate` applies it.
 
-The database URL is the attribute `database_url` of the configuration (`muster.schema`), else MUSTER_DATABASE_URL.
+The database URL is the attribute `database_url` of the configuration (`muster.node.schema`), else MUSTER_DATABASE_URL.
 """
 
 import os

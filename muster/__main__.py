@@ -1,6 +1,6 @@
 """Entry point of `python -m muster`."""
 
-from muster.cli import main
+from muster.cli.main import main
 
 if __name__ == "__main__":
     main()

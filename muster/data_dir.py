@@ -35,6 +35,7 @@ class Holder:
     """The run that is using the directory; `database_urls` is None while its database is still starting.
 
     `node_url` is where its first node answers, or will, and `airflow_url` where Airflow does; None for a run without.
+    `airflow_database_url` is Airflow's own database.
     """
 
     process: ProcessKey
@@ -42,6 +43,7 @@ class Holder:
     database_urls: DatabaseUrls | None = None
     node_url: str | None = None
     airflow_url: str | None = None
+    airflow_database_url: str | None = None
 
     def __str__(self) -> str:
         return f"muster {self.command} (pid {self.process.pid})"
@@ -66,9 +68,9 @@ class RunLock:
         self._holder = replace(self._holder, node_url=url)
         self._publish()
 
-    def publish_airflow_url(self, url: str) -> None:
+    def publish_airflow(self, url: str, database_url: str) -> None:
         """Let other commands find the Airflow of this run."""
-        self._holder = replace(self._holder, airflow_url=url)
+        self._holder = replace(self._holder, airflow_url=url, airflow_database_url=database_url)
         self._publish()
 
     def _publish(self) -> None:
@@ -185,4 +187,5 @@ def _read_holder(file: IO[str]) -> Holder | None:
         return None
     process, urls = ProcessKey(**state["process"]), state.get("database_urls")
     found = None if urls is None else DatabaseUrls(**urls)
-    return Holder(process, state["command"], found, state.get("node_url"), state.get("airflow_url"))
+    addresses = (state.get(name) for name in ("node_url", "airflow_url", "airflow_database_url"))
+    return Holder(process, state["command"], found, *addresses)

@@ -1,16 +1,23 @@
-"""Formats groups, rebalances, runs and durations for the terminal."""
+"""Words and numbers for the terminal: durations, lags, names that cannot control it, groups and their members."""
 
 from __future__ import annotations
 
+import datetime as dt
+import re
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import Any, Final
 
-if TYPE_CHECKING:  # What is put into words comes from the database, and the words do not.
-    from muster.overview import GroupView, MemberView, RebalanceView, RunView
+Json = Any
 
 MINUTE_S = 60
 HOUR_S = 3_600
 DAY_S = 86_400
+AFTER_THE_RUN: Final = " (when the run is applied)"
+"""What print_undo adds where a run has yet to archive what the undo restores."""
+PREPARING: Final = "PreparingRebalance"
+REBALANCING: Final = (PREPARING, "CompletingRebalance")
+MEMBER_ID_TAIL: Final = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
 
 def duration(seconds: float) -> str:
@@ -23,6 +30,35 @@ def duration(seconds: float) -> str:
         return f"{hours} h"
     days = round(seconds / DAY_S)
     return "1 day" if days == 1 else f"{days} days"
+
+
+def precise(seconds: float) -> str:
+    """Say how long something took; short times to the millisecond."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    return f"{seconds:.1f} s" if round(seconds, 1) < MINUTE_S else duration(seconds)
+
+
+def since(at: str | None) -> str | None:
+    """Say how long ago something was, by an RFC 3339 time."""
+    if at is None:
+        return None
+    return duration(max(0.0, (dt.datetime.now(dt.UTC) - dt.datetime.fromisoformat(at)).total_seconds()))
+
+
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """Say how many there are of something."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def moment(rfc3339: str | None) -> str | None:
+    """Return a moment as people read it: to the second, in UTC."""
+    return None if rfc3339 is None else rfc3339[:19].replace("T", " ")
+
+
+def count(number: int | None) -> str:
+    """Write a number for people; a dash where there is none."""
+    return "–" if number is None else f"{number:,}"
 
 
 def lag(records: int | None, log_end_at: str | None, *, is_lower_bound: bool) -> int | str | None:
@@ -56,44 +92,15 @@ def group_option(group_id: str) -> str:
     return f"--group={shell_word(group_id)}"
 
 
-def rebalance(view: RebalanceView | None) -> str:
-    """Say in one line why a group rebalances, or why it did last and when."""
-    *reason, when = rebalance_lines(view)
-    return f"{' '.join(reason)}, {when}" if reason else when
+def client_id_of(member_id: str | None) -> str | None:
+    """Return the client id that a member id begins with."""
+    return None if member_id is None else MEMBER_ID_TAIL.sub("", member_id)
 
 
-def rebalance_lines(view: RebalanceView | None) -> list[str]:
-    """Say why a group rebalances, or why it did last, through whom and when, each on a line of its own."""
-    if view is None:
-        return ["never"]
-    if view.ended_s_ago is None:
-        return [f"now: {view.trigger}"]
-    who = [f"of {printable(view.client_id)}"] if view.client_id else []
-    return [view.trigger, *who, f"{duration(view.ended_s_ago)} ago"]
-
-
-def member(view: MemberView) -> str:
-    """Name a member by its client id, with how many partitions it has."""
-    return f"{printable(view.client_id)} ({view.partition_count})"
-
-
-def members(view: GroupView) -> str:
-    """Name all members of a group."""
-    return ", ".join(member(each) for each in view.members) or "none"
-
-
-def count(number: int | None) -> str:
-    """Write a number for people; a dash where there is none."""
-    return "–" if number is None else f"{number:,}"
-
-
-def group(view: GroupView) -> str:
-    """Say in one line how a group stands."""
-    generation = "" if view.generation is None else f", generation {view.generation}"
-    return (
-        f"{printable(view.group_id)}: {view.state}{generation}, members {members(view)}, committed "
-        f"{count(view.committed_records)}, lag {count(view.lag_records)}, last rebalance {rebalance(view.rebalance)}"
-    )
+def print_undo(change_ids: Iterable[str], note: str = "") -> None:
+    """Print the command that undoes each change."""
+    for change_id in change_ids:
+        print(f"Undo with: muster changes undo {change_id}{note}")
 
 
 def apply_timeout_message(run_id: str, after_s: float) -> str:
@@ -102,9 +109,79 @@ def apply_timeout_message(run_id: str, after_s: float) -> str:
     return f"{message}; it continues; muster runs show {shell_word(run_id)} shows its progress."
 
 
-def run(view: RunView) -> str:
-    """Say in one line what a maintenance run found, and what came of it."""
-    expired = ", ".join(f"{number} of {printable(group_id)}" for group_id, number in view.expired_by_group.items())
-    kept = ", ".join(f"{number} {outcome}" for outcome, number in view.outcomes.items() if outcome != "expired")
-    found = "; ".join(part for part in (f"expired {expired}" if expired else "", kept) if part) or "nothing was due"
-    return f"{view.kind} {view.status}: {found}"
+def run_counts(run: Json) -> str:
+    """Write the candidates of a maintenance run by outcome."""
+    from spark_jobs.submit import MEASURES  # noqa: PLC0415 - most commands print no run
+
+    counts = sorted((name, count) for name, count in run["counts"].items() if name not in MEASURES and count)
+    return ", ".join(f"{count} {name}" for name, count in counts) or "none"
+
+
+# -- of a group, as the API describes it ----------------------------------------------------------------
+
+
+def log_end(partition: Json) -> int | str | None:
+    """Write the end of a partition's log as `/lag` has it: a lower bound where it is out of date."""
+    end: int | None = partition["log_end_offset"]
+    return f"≥{end}" if partition["is_log_end_stale"] else end
+
+
+def print_stale(partitions: list[Json]) -> None:
+    """Print how many of these ends are out of date, if any is, and when the oldest was last reported."""
+    stale = [each for each in partitions if each["is_log_end_stale"]]
+    if stale:
+        oldest = min(stale, key=lambda each: each["log_end_at"])
+        named = f"{printable(oldest['topic'])} {oldest['partition']}"
+        print(
+            f"The log ends of {counted(len(stale), 'partition')} are out of date: that of {named} was last reported "
+            f"{moment(oldest['log_end_at'])} UTC. Log ends and lags are at least as shown."
+        )
+
+
+def owned_count(member: Json) -> int | None:
+    """Return how many partitions a member owns, or owned last; None: its assignment cannot be read."""
+    owned = member["owned_partitions"]
+    return None if owned is None else sum(len(each["partitions"]) for each in owned)
+
+
+def owned_list(member: Json) -> str:
+    """Write the partitions that a member owns, topic by topic."""
+    return " ".join(f"{each['topic']}:{','.join(map(str, each['partitions']))}" for each in member["owned_partitions"])
+
+
+def awaited(member: Json, leader: str | None) -> str | None:
+    """Say which request of a member the group waits for; the leader's sync brings the assignment of every member."""
+    is_leader = member["missing_request"] == "sync" and member["member_id"] == leader
+    return "sync (leader)" if is_leader else member["missing_request"]
+
+
+def awaited_lines(described: Json) -> list[str]:
+    """Say which members a group waits for and until when; nothing where it waits for none."""
+    lines = []
+    if described["pending_members"]:
+        lines.append(f"  {counted(described['pending_members'], 'new member')} with a pending member id")
+    if described["waiting_for"]:
+        lines.append(f"  waits for {awaited_text(described)}")
+    return lines
+
+
+def awaited_text(described: Json) -> str:
+    """Name the awaited members, by client id, host and member id, say what they have to do, and until when."""
+    members = {each["member_id"]: each for each in described["members"]}
+    named = ", ".join(_member_label(each, members.get(each), described) for each in described["waiting_for"])
+    until = described["waiting_until"]
+    named += " to join" if described["state"] == PREPARING else " to sync"
+    return named + (f" until {moment(until)} UTC{_remaining(until)}" if until else "")
+
+
+def _member_label(member_id: str, member: Json | None, described: Json) -> str:
+    if member is None:
+        return printable(member_id)
+    is_leader = described["state"] != PREPARING and member_id == described["leader"]
+    role = ", the leader" if is_leader else ""
+    return printable(f"{member['client_id']} at {member['client_host'] or '?'} ({member_id}{role})")
+
+
+def _remaining(until: str) -> str:
+    left_s = (dt.datetime.fromisoformat(until) - dt.datetime.now(dt.UTC)).total_seconds()
+    return f" ({duration(left_s)} from now)" if left_s > 0 else ""

@@ -15,6 +15,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from coordinator_core.protocol.setting_rules import find_conflict
 from coordinator_core.protocol.settings import GroupSettings
+from coordinator_core.queries.limits import QueryLimits
 from coordinator_core.runtime.config import NodeConfig
 from muster.data_dir import DEFAULT_DATA_DIR
 from muster.errors import USAGE_EXIT_CODE, UserError
@@ -25,10 +26,12 @@ POSTGRES_SCHEME = "postgresql+psycopg2://"
 DEFAULT_SHARDS = 50
 GROUP: Final = GroupSettings()
 """Where the defaults of group settings are."""
-NODE: Final = NodeConfig(node_id="", url="")
+NODE: Final = NodeConfig(node_id="", listeners={})
 """Where the defaults of a node's limits are."""
-OTHER_DATABASE_CONNECTIONS = 5
-"""Connections of a node to the database beside those of its reads."""
+QUERIES: Final = QueryLimits()
+"""Where the defaults of limits of queries are."""
+OTHER_DATABASE_CONNECTIONS = 6
+"""Connections of a node to the database beside those of its reads and queries."""
 CLUSTER_SECRET_MIN_BYTES = 32
 ALLOWED_HOST = re.compile(r"(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]")
 """A name, `*.` and a name for all names below it, or an IP address; in lower case."""
@@ -166,17 +169,23 @@ class NodeSettings(BaseSettings):
     keep_alive_s: int = Field(default=75, ge=61, le=86_400)
     """How long an idle connection is kept open. It must be longer than other nodes (a minute) and a load balancer in
     front of the node keep theirs."""
-    lag_lookback_ms: int = Field(default=86_400_000, ge=60_000, le=INT32_MAX)
+    lag_lookback_ms: int = Field(default=QUERIES.lag_lookback_ms, ge=60_000, le=INT32_MAX)
     """The maximum age of reported log ends that are read to compute lag in seconds."""
-    max_lag_points: int = Field(default=1_000, ge=1, le=100_000)
+    max_lag_points: int = Field(default=QUERIES.max_lag_points, ge=1, le=100_000)
     """The maximum number of points of one lag history."""
-    max_lag_positions: int = Field(default=50_000, ge=1, le=10_000_000)
+    max_lag_positions: int = Field(default=QUERIES.max_lag_positions, ge=1, le=10_000_000)
     """The maximum number of committed offsets that one lag history reads: partitions times steps, including as long a
     time before its range."""
     max_reads: int = Field(default=NODE.max_reads, ge=1, le=1_000)
-    """The maximum number of concurrent queries, one database connection each. A node has six more connections."""
+    """The maximum number of concurrent reads for consumers and operators' changes, such as fetches of offsets, one
+    database connection each. A node has six more connections, and those of its queries."""
     read_timeout_ms: int = Field(default=10_000, ge=100, le=INT32_MAX)
-    """How long one query may take."""
+    """How long one read may take."""
+    max_queries: int = Field(default=QUERIES.max_queries, ge=1, le=1_000)
+    """The maximum number of concurrent queries of history, lists, lag, reports and metrics, one database connection
+    each. They delay no consumer, which has connections of its own (`MUSTER_MAX_READS`)."""
+    query_timeout_ms: int = Field(default=QUERIES.query_timeout_ms, ge=100, le=INT32_MAX)
+    """How long one statement of a query may take."""
     max_queued_rows: int = Field(default=NODE.max_queued_rows, ge=1, le=INT32_MAX)
     """The maximum number of rows in the write queue. Beyond it, requests that write are refused with Retry-After."""
     max_waiting_requests: int = Field(default=NODE.max_waiting_requests, ge=1, le=INT32_MAX)
@@ -202,15 +211,15 @@ class NodeSettings(BaseSettings):
     """How many days in advance the partitions of history tables are created."""
     lost_nodes_kept_hours: int = Field(default=NODE.lost_nodes_kept_hours, ge=1, le=8_760)
     """How long the row of a lost node is kept."""
-    tuning_window_days: int = Field(default=NODE.tuning_window_days, ge=1, le=60)
+    tuning_window_days: int = Field(default=QUERIES.tuning_window_days, ge=1, le=60)
     """How many days of history timeout advice on demand and what-if read ([tuning.md](tuning.md))."""
-    tuning_max_rows: int = Field(default=NODE.tuning_max_rows, ge=100, le=10_000_000)
+    tuning_max_rows: int = Field(default=QUERIES.tuning_max_rows, ge=100, le=10_000_000)
     """The maximum number of rows of member sessions of one group that they read, the newest first, and as many rejoins.
     Where there are more, the window is shorter."""
-    tuning_max_evictions: int = Field(default=NODE.tuning_max_evictions, ge=1, le=100_000)
+    tuning_max_evictions: int = Field(default=QUERIES.tuning_max_evictions, ge=1, le=100_000)
     """The maximum number of evictions that they examine one by one, the newest first. Where there are more, the window
     is shorter."""
-    tuning_advice_max_age_hours: int = Field(default=NODE.tuning_advice_max_age_hours, ge=0, le=8_760)
+    tuning_advice_max_age_hours: int = Field(default=QUERIES.tuning_advice_max_age_hours, ge=0, le=8_760)
     """The maximum age of a report that is returned instead of advice computed on demand."""
     archive_uri: str | None = None
     """The directory that `history_archive` copies to, as this node sees it. None: `archive` in the data directory."""

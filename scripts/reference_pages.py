@@ -1,17 +1,18 @@
-"""Reference pages: writes the generated parts of docs/settings.md, docs/command-line.md and docs/tables.md.
+"""Reference pages: writes the generated parts of pages in docs/.
 
     make docs
 
 A generated part stands between `<!-- generated: kind name -->` and `<!-- end -->`. Settings come from the fields and
-docstrings of `muster.settings`, commands from `muster.commands`, tables from the comments of a migrated database
-(`migrations/comments.sql`). A test compares the pages with what this module writes.
+docstrings of `muster.settings`, commands from `muster.cli`, jobs from the entries of `coordinator_core.jobs`,
+tables from the comments of a migrated database (`migrations/comments.sql`). A test compares the pages with what this
+module writes.
 """
 
 import ast
 import inspect
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -20,16 +21,19 @@ import psycopg2
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
+from coordinator_core.jobs import JOBS, JobSpec
 from coordinator_core.protocol.setting_rules import CLUSTER_RULES, RULES, ChoiceRule
 from coordinator_core.protocol.settings import ClusterSettings
 from muster import settings
-from muster.commands.command_tree import COMMANDS
-from muster.embedded_postgres import EmbeddedPostgres
-from muster.schema import upgrade
+from muster.cli.command_tree import COMMANDS
+from muster.local.embedded_postgres import EmbeddedPostgres
+from muster.node.schema import upgrade
 from muster.settings import ENVIRONMENT_PREFIX, Settings, psql_url
 
 DOCS: Final = Path(__file__).parents[1] / "docs"
-PAGES: Final = tuple(DOCS / name for name in ("settings.md", "command-line.md", "tables.md"))
+PAGES: Final = tuple(
+    DOCS / name for name in ("settings.md", "command-line.md", "tables.md", "maintenance.md", "http-api.md")
+)
 PART: Final = re.compile(r"(<!-- generated: (\w+) ([\w.]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 TABLES: Final = """
@@ -57,6 +61,8 @@ def rendered(page: str, connection: PsycopgConnection) -> str:
         "settings": settings_table,
         "command": command_section,
         "table": lambda name: table_section(tables[name]),
+        "reports": lambda _: report_sections(tables),
+        "jobs": lambda name: JOB_PARTS[name](),
     }
     tables = read_tables(connection)
     return PART.sub(lambda part: part[1] + "\n".join([*kinds[part[2]](part[3]), part[4]]), page)
@@ -183,6 +189,68 @@ def table_section(table: Table) -> Iterator[str]:
     for name, column_type, meaning in columns:
         yield f"| `{name}` | {column_type} | {meaning} |"
     yield ""
+
+
+def report_sections(tables: Mapping[str, Table]) -> Iterator[str]:
+    """Yield the sections of all report tables and their staging tables."""
+    yield ""
+    for report in (table for job in JOBS.values() for table in job.reports):
+        for name in (report, f"{report}_staging"):
+            yield from (f"### `{name}`", "", *table_section(tables[name]))
+
+
+# -- jobs -------------------------------------------------------------------------------------------------
+
+
+def job_table() -> Iterator[str]:
+    """Yield the Markdown table of all jobs."""
+    yield "| job | purpose | writes |"
+    yield "|---|---|---|"
+    for job in JOBS.values():
+        tables = [*([job.candidates] if job.candidates else []), *job.reports]
+        links = ", ".join(f"[`{table}`](tables.md#{table})" for table in tables)
+        yield f"| `{job.name}` | {job.description} | {links} |"
+
+
+def option_table() -> Iterator[str]:
+    """Yield the Markdown table of the options of jobs."""
+    yield "| job | option | default | range | meaning |"
+    yield "|---|---|---|---|---|"
+    for job in JOBS.values():
+        for option in job.options:
+            variable = f" (`{option.variable}`)" if option.variable else ""
+            limits = f"{option.least} … {option.most}"
+            yield f"| `{job.name}` | `{option.name}`{variable} | {option.default} | {limits} | {option.meaning} |"
+
+
+def dag_table() -> Iterator[str]:
+    """Yield the Markdown table of all DAGs."""
+    yield "| DAG | when | params | updates the Asset |"
+    yield "|---|---|---|---|"
+    for job in JOBS.values():
+        params = ", ".join(f"`{name}`" for name in ("dry_run", *(option.name for option in job.options), *job.limits))
+        yield f"| `{job.name}` | {_when(job)} | {params} | `{job.asset}` |"
+
+
+def _when(job: JobSpec) -> str:
+    if job.starts_after is not None:
+        return f"when `{JOBS[job.starts_after].asset}` is updated"
+    assert job.schedule is not None, "every job has a schedule or starts after another one"
+    condition = ", if there is an archive" if job.needs_archive else ""
+    catching_up = "; catches up from `MUSTER_REPORTS_SINCE`" if job.catches_up else ""
+    return f"`{job.schedule.cron}` (`{job.schedule.variable}`){condition}{catching_up}"
+
+
+def route_list() -> Iterator[str]:
+    """Yield the routes of the reports."""
+    for job in (job for job in JOBS.values() if job.is_report):
+        table, *parts = job.reports
+        also = "".join(f", and in `by_topic` `{part}`" for part in parts)
+        yield f"* `GET /v1/reports/{job.subject}`: `{table}`{also}."
+
+
+JOB_PARTS: Final = {"list": job_table, "options": option_table, "dags": dag_table, "routes": route_list}
+"""The generated parts on jobs, by name."""
 
 
 def main() -> None:

@@ -1,13 +1,13 @@
 """Parse a job's command line into plain values."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
 
+from coordinator_core.jobs import KEEP_DAYS, Option
 from spark_jobs.publish import Proposal
-from spark_jobs.submit.archive import DEFAULT_KEEP_DAYS, KEEP_MAX_DAYS
 
 DEFAULT_READ_PARTITIONS = 8
 READ_PARTITIONS_MAX = 256
@@ -31,7 +31,7 @@ class JobArguments:
     read_partitions: int
     share_from: int = DEFAULT_SHARE_FROM
     report_days: int = DEFAULT_REPORT_DAYS
-    keep_days: int = DEFAULT_KEEP_DAYS
+    keep_days: int = KEEP_DAYS.default
     archive: str = ""
 
     @property
@@ -63,9 +63,7 @@ def read_arguments(job: str, command_line: Sequence[str] | None = None) -> JobAr
     parser.add_argument(
         "--report-days", default=DEFAULT_REPORT_DAYS, type=_report_days, help="days for which reports are kept"
     )
-    parser.add_argument(
-        "--keep-days", default=DEFAULT_KEEP_DAYS, type=_keep_days, help="days of history kept in Postgres"
-    )
+    add_options(parser, [KEEP_DAYS])
     parser.add_argument("--archive", default="", help="the archive's directory, reachable by every worker")
     found = parser.parse_args(command_line)
     return JobArguments(
@@ -93,6 +91,12 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--read-partitions", default=DEFAULT_READ_PARTITIONS, type=_partitions, help="parallel reads")
 
 
+def add_options(parser: argparse.ArgumentParser, options: Sequence[Option]) -> None:
+    """Add a job's options."""
+    for option in options:
+        parser.add_argument(option.flag, default=option.default, type=_within(option), help=option.meaning)
+
+
 def _uuid(text: str) -> str:
     try:
         return str(UUID(text))
@@ -115,23 +119,19 @@ def _instant_or_none(text: str) -> datetime | None:
 
 
 def _retention_ms(text: str) -> int:
-    return whole_number(text, -1, RETENTION_MAX_MS)
+    return _whole_number(text, -1, RETENTION_MAX_MS)
 
 
 def _partitions(text: str) -> int:
-    return whole_number(text, 1, READ_PARTITIONS_MAX)
+    return _whole_number(text, 1, READ_PARTITIONS_MAX)
 
 
 def _share_from(text: str) -> int:
-    return whole_number(text, 0, SHARE_FROM_MAX)
+    return _whole_number(text, 0, SHARE_FROM_MAX)
 
 
 def _report_days(text: str) -> int:
-    return whole_number(text, 1, REPORT_MAX_DAYS)
-
-
-def _keep_days(text: str) -> int:
-    return whole_number(text, 1, KEEP_MAX_DAYS)
+    return _whole_number(text, 1, REPORT_MAX_DAYS)
 
 
 def _boolean(text: str) -> bool:
@@ -140,7 +140,11 @@ def _boolean(text: str) -> bool:
     return text.lower() == "true"
 
 
-def whole_number(text: str, least: int, most: int) -> int:
+def _within(option: Option) -> Callable[[str], int]:
+    return lambda text: _whole_number(text, option.least, option.most)
+
+
+def _whole_number(text: str, least: int, most: int) -> int:
     """Parse a whole number within bounds; raises ArgumentTypeError."""
     try:
         number = int(text)

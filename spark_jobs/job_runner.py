@@ -1,8 +1,10 @@
-"""Run a job: connect to Postgres, start Spark, and print the result or the error in one line."""
+"""Run a job: connect to Postgres, start Spark, and print the result for programs and for people, or the error."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
 
 import psycopg2.extensions as pg
 from pyspark.sql import SparkSession
@@ -10,14 +12,23 @@ from pyspark.sql import SparkSession
 from spark_jobs.database import Database, database_from_environment
 from spark_jobs.error_message import FAILURES, one_line_message
 from spark_jobs.session import open_session
+from spark_jobs.submit import result_line
 
 
-def run_job(kind: str, work: Callable[[SparkSession, Database, pg.connection], str]) -> int:
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of a job: a text for people, and values for programs, `counts` among them."""
+
+    text: str
+    values: Mapping[str, Any]
+
+
+def run_job(kind: str, work: Callable[[SparkSession, Database, pg.connection], Result]) -> int:
     """Run a job's work and print its result; return the exit status.
 
     Args:
         kind: the job's name.
-        work: receives a session, the database and a connection, which are closed afterwards; returns the line to print.
+        work: receives a session, the database and a connection, which are closed afterwards; returns the result.
     """
     try:
         database = database_from_environment()
@@ -27,5 +38,6 @@ def run_job(kind: str, work: Callable[[SparkSession, Database, pg.connection], s
     except FAILURES as failure:
         print(f"{kind}: {one_line_message(failure)}", file=sys.stderr)
         return 1
-    print(result, flush=True)
+    print(result_line(kind, result.values))
+    print(result.text, flush=True)
     return 0

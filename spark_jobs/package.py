@@ -16,7 +16,7 @@ PACKAGES: Final = (
     "coordinator_core/assignors",
     "coordinator_core/protocol",
 )
-SINGLE_FILES: Final = ("coordinator_core/__init__.py",)
+SINGLE_FILES: Final = ("coordinator_core/__init__.py", "coordinator_core/jobs.py")
 EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 """The earliest time that a zip file can store."""
 

@@ -1,6 +1,6 @@
 """Steps shared by the proposing jobs: parse, read, apply the rule, stage, and publish in one transaction.
 
-A `ProposingJob` describes a job: its name, its tables, and how it finds the rows.
+A `ProposingJob` is a job's entry, and how it finds and counts the rows.
 """
 
 import time
@@ -10,10 +10,11 @@ from dataclasses import dataclass
 import psycopg2.extensions as pg
 from pyspark.sql import DataFrame, SparkSession
 
+from coordinator_core.jobs import JobSpec
 from spark_jobs.arguments import JobArguments, read_arguments
 from spark_jobs.database import Database
 from spark_jobs.jdbc import shard_predicates, write_staging
-from spark_jobs.job_runner import run_job
+from spark_jobs.job_runner import Result, run_job
 from spark_jobs.publish import (
     CandidateTable,
     Published,
@@ -22,6 +23,7 @@ from spark_jobs.publish import (
     discard_staged,
     new_attempt_id,
     publish,
+    staging_of,
 )
 from spark_jobs.submit import MEASURES
 
@@ -46,22 +48,36 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class ProposingJob:
-    """A proposing job; `kind` is also the name of its file and its DAG."""
+    """A proposing job; `of` and `largest` are the queries of a CandidateTable."""
 
-    kind: str
+    spec: JobSpec
     find: Callable[[Reading, JobArguments], Found]
-    candidates: CandidateTable
-    report: ReportTable | None = None
+    of: str
+    largest: str | None = None
+
+    @property
+    def candidates(self) -> CandidateTable:
+        """Return the table of its candidates."""
+        assert self.spec.candidates is not None, "reports propose nothing"
+        return CandidateTable(self.spec.candidates, self.of, self.largest)
 
 
 def run(job: ProposingJob, command_line: Sequence[str] | None = None) -> int:
     """Run a proposing job; return the exit status."""
-    arguments = read_arguments(job.kind, command_line)
+    name = job.spec.name
+    arguments = read_arguments(name, command_line)
 
-    def work(spark: SparkSession, database: Database, connection: pg.connection) -> str:
-        return describe(job.kind, arguments.run_id, propose(job, spark, database, connection, arguments))
+    def work(spark: SparkSession, database: Database, connection: pg.connection) -> Result:
+        published = propose(job, spark, database, connection, arguments)
+        values = {
+            "run_id": arguments.run_id,
+            "status": published.status,
+            "counts": published.counts,
+            "largest_groups": published.largest_groups,
+        }
+        return Result(describe(name, arguments.run_id, published), values)
 
-    return run_job(job.kind, work)
+    return run_job(name, work)
 
 
 def propose(
@@ -72,16 +88,17 @@ def propose(
     # The age of abandoned attempts is measured by the real clock, not by `as_of`.
     started_at_ms = time.time_ns() // 1_000_000
     attempt_id = new_attempt_id(started_at_ms)
+    staged = [job.candidates.name, *job.spec.reports]
     try:
         found = job.find(Reading(spark, database, connection, predicates), arguments)
-        write_staging(found.candidates, database, job.candidates.staging, attempt_id, arguments.read_partitions)
-        if job.report is not None and found.report is not None:
-            write_staging(found.report, database, job.report.staging, attempt_id, arguments.read_partitions)
-        return publish(connection, arguments.proposal(job.kind), job.candidates, attempt_id, job.report)
+        frames = [found.candidates, *([] if found.report is None else [found.report])]
+        for table, frame in zip(staged, frames, strict=True):
+            write_staging(frame, database, staging_of(table), attempt_id, arguments.read_partitions)
+        report = None if found.report is None else ReportTable(staged[1], tuple(found.report.columns))
+        return publish(connection, arguments.proposal(job.spec.name), job.candidates, attempt_id, report)
     finally:
-        for table in (job.candidates, job.report):
-            if table is not None:
-                discard_staged(connection, table, attempt_id, started_at_ms)
+        for table in staged:
+            discard_staged(connection, table, attempt_id, started_at_ms)
 
 
 def describe(kind: str, run_id: str, published: Published) -> str:

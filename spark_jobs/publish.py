@@ -31,24 +31,21 @@ STAGING_MAX_AGE_MS = 86_400_000
 DISCARDED_ATTEMPTS_MAX = 10
 """Maximum of rejected runs whose candidates one publication deletes."""
 
+LARGEST_GROUPS_MAX = 10
+"""How many groups a proposal's result names, for the person who approves it."""
+
 PROPOSED = "proposed"
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateTable:
-    """The table of a kind of candidates; `columns` are those that the job fills, in its transform's order."""
+    """The table of a kind of candidates."""
 
     name: str
-    columns: tuple[str, ...]
     of: str
     """Query for the total number of rows from which candidates are taken."""
     largest: str | None = None
     """Query for the most candidates of one group, and the greatest share of one group in thousandths."""
-
-    @property
-    def staging(self) -> str:
-        """Name the table that takes an attempt's rows until all of them are there."""
-        return f"{self.name}_staging"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +54,6 @@ class ReportTable:
 
     name: str
     columns: tuple[str, ...]
-
-    @property
-    def staging(self) -> str:
-        """Name the table that takes an attempt's rows until all of them are there."""
-        return f"{self.name}_staging"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +76,20 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Result of publishing: the run's status and counts, and whether this attempt's candidates are in it."""
+    """Result of publishing: the run's status and counts, and whether this attempt's candidates are in it.
+
+    `largest_groups` are the groups with most candidates, each with their number, if this attempt's are in it.
+    """
 
     status: str
     counts: dict[str, int]
     is_replaced: bool
+    largest_groups: tuple[tuple[str, int], ...] = ()
+
+
+def staging_of(table: str) -> str:
+    """Return the name of the table that takes an attempt's rows until all of them are there."""
+    return f"{table}_staging"
 
 
 def new_attempt_id(now_ms: int) -> str:
@@ -104,21 +105,23 @@ def publish(
     report: ReportTable | None = None,
 ) -> Published:
     """Make the attempt's staged rows the run's candidates, unless the run is no longer `proposed`."""
+    largest_groups: tuple[tuple[str, int], ...] = ()
     with _transaction(connection) as cursor:
         status, counts = _claim(cursor, proposal)
         if status == PROPOSED:
             cursor.execute("SELECT publish_candidates(%s, %s)", (proposal.run_id, attempt_id))
             counts = _count(cursor, proposal, table)
+            largest_groups = _largest_groups(cursor, proposal, table)
             _describe(cursor, proposal, counts)
             if report is not None:
                 _replace_report(cursor, proposal, report, attempt_id)
         for staged in (table, report):
             if staged is not None:
-                _discard(cursor, staged, attempt_id)
+                _discard(cursor, staged.name, attempt_id)
     with _transaction(connection) as cursor:
         forgotten = (proposal.kind, proposal.report_days, DISCARDED_ATTEMPTS_MAX)
         cursor.execute("SELECT delete_rejected_candidates(%s, %s, %s)", forgotten)
-    return Published(status, counts, status == PROPOSED)
+    return Published(status, counts, status == PROPOSED, largest_groups)
 
 
 def begin_run(connection: pg.connection, proposal: Proposal) -> tuple[str, dict[str, int], datetime]:
@@ -137,9 +140,7 @@ def describe_run(connection: pg.connection, proposal: Proposal, counts: dict[str
             _describe(cursor, proposal, counts)
 
 
-def discard_staged(
-    connection: pg.connection, table: CandidateTable | ReportTable, attempt_id: str, now_ms: int
-) -> None:
+def discard_staged(connection: pg.connection, table: str, attempt_id: str, now_ms: int) -> None:
     """Delete the attempt's staged rows, and those of attempts that were killed a day ago or earlier.
 
     If the connection is broken, the rows remain until a later attempt, so that the original error is reported.
@@ -148,7 +149,7 @@ def discard_staged(
     with suppress(psycopg2.OperationalError, psycopg2.InterfaceError), _transaction(connection) as cursor:
         _discard(cursor, table, attempt_id)
         cursor.execute(
-            SQL("DELETE FROM {} WHERE attempt_id < %s").format(Identifier(table.staging)),
+            SQL("DELETE FROM {} WHERE attempt_id < %s").format(Identifier(staging_of(table))),
             (oldest,),
         )
 
@@ -215,6 +216,16 @@ def _count(cursor: pg.cursor, proposal: Proposal, table: CandidateTable) -> dict
     return counts | by_reason
 
 
+def _largest_groups(cursor: pg.cursor, proposal: Proposal, table: CandidateTable) -> tuple[tuple[str, int], ...]:
+    cursor.execute(
+        SQL("SELECT group_id, count(*) FROM {} WHERE run_id = %s GROUP BY group_id ORDER BY 2 DESC, 1 LIMIT %s").format(
+            Identifier(table.name)
+        ),
+        (proposal.run_id, LARGEST_GROUPS_MAX),
+    )
+    return tuple((str(group_id), int(count)) for group_id, count in cursor.fetchall())
+
+
 def _replace_report(cursor: pg.cursor, proposal: Proposal, report: ReportTable, attempt_id: str) -> None:
     """Replace the rows with the same interval end by the attempt's; a manual run's interval is its instant.
 
@@ -231,7 +242,7 @@ def _replace_report(cursor: pg.cursor, proposal: Proposal, report: ReportTable, 
         " WHERE attempt_id = %(attempt_id)s ORDER BY group_id ON CONFLICT DO NOTHING"
     ).format(
         table=Identifier(report.name),
-        staging=Identifier(report.staging),
+        staging=Identifier(staging_of(report.name)),
         columns=SQL(", ").join(map(Identifier, report.columns)),
     )
     given = {
@@ -250,8 +261,8 @@ def _describe(cursor: pg.cursor, proposal: Proposal, counts: dict[str, int]) -> 
     cursor.execute("SELECT describe_run(%s, %s, %s, %s, %s, %s)", described)
 
 
-def _discard(cursor: pg.cursor, table: CandidateTable | ReportTable, attempt_id: str) -> None:
-    statement = SQL("DELETE FROM {} WHERE attempt_id = %s").format(Identifier(table.staging))
+def _discard(cursor: pg.cursor, table: str, attempt_id: str) -> None:
+    statement = SQL("DELETE FROM {} WHERE attempt_id = %s").format(Identifier(staging_of(table)))
     cursor.execute(statement, (attempt_id,))
 
 

@@ -1,6 +1,6 @@
 """Steps shared by the reporting jobs: parse, read, apply the rules, stage, and replace an interval's rows.
 
-A `ReportingJob` describes a job: its name, its tables, and how it finds the rows. A report proposes nothing and has no
+A `ReportingJob` is a job's entry, and how it finds the rows. A report proposes nothing and has no
 maintenance run; its rows carry the run's id. Rules:
 
 * A run replaces all rows of its interval in one transaction; concurrent runs wait for each other.
@@ -21,14 +21,15 @@ import psycopg2.extensions as pg
 from psycopg2.sql import SQL, Identifier
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.arguments import add_common_arguments, whole_number
+from coordinator_core.jobs import JobSpec
+from spark_jobs.arguments import add_common_arguments, add_options
 from spark_jobs.database import Database
 from spark_jobs.errors import JobError
 from spark_jobs.history import History
 from spark_jobs.jdbc import shard_predicates, write_staging
-from spark_jobs.job_runner import run_job
-from spark_jobs.publish import ReportTable, count_shards, discard_staged, lock_report, new_attempt_id
-from spark_jobs.submit import OPTIONS, Option, archive_uri
+from spark_jobs.job_runner import Result, run_job
+from spark_jobs.publish import ReportTable, count_shards, discard_staged, lock_report, new_attempt_id, staging_of
+from spark_jobs.submit import archive_uri
 
 READINGS_MAX: Final = 3
 CLOCKS_DIFFER_BY: Final = timedelta(minutes=5)
@@ -55,29 +56,34 @@ class ReportArguments:
 
 @dataclass(frozen=True, slots=True)
 class ReportingJob:
-    """A reporting job; `kind` is also the name of its file and its DAG.
+    """A reporting job.
 
-    `find` returns one DataFrame for each of `tables`, in their order and with their columns, and raises JobError if the
-    interval cannot be reported.
+    `find` returns one DataFrame for each of `spec.reports`, in their order and with the columns that the job fills, and
+    raises JobError if the interval cannot be reported. `nothing_when` says what no group had if there are no rows.
     """
 
-    kind: str
+    spec: JobSpec
     find: Callable[[History, ReportArguments], Sequence[DataFrame]]
-    tables: tuple[ReportTable, ...]
-    is_of_a_day: bool = False
-    """Whether a run without an interval reports the last whole day (UTC) before its instant."""
-    is_of_now: bool = False
-    """Whether the report describes the time of its read, which its rows record whatever the run's interval."""
+    nothing_when: str
 
 
 def run(job: ReportingJob, command_line: Sequence[str] | None = None) -> int:
     """Run a reporting job; return the exit status."""
     arguments = read_report_arguments(job, command_line)
 
-    def work(spark: SparkSession, database: Database, connection: pg.connection) -> str:
-        return describe(job, arguments, report(job, spark, database, connection, arguments))
+    def work(spark: SparkSession, database: Database, connection: pg.connection) -> Result:
+        counts = report(job, spark, database, connection, arguments)
+        reason = None if any(counts) else why_nothing(job, connection, arguments)
+        values = {
+            "run_id": arguments.run_id,
+            "interval_start": arguments.interval_start.isoformat(),
+            "interval_end": arguments.interval_end.isoformat(),
+            "counts": dict(zip(job.spec.reports, counts, strict=True)),
+            "why_nothing": reason,
+        }
+        return Result(describe(job, arguments, counts, reason), values)
 
-    return run_job(job.kind, work)
+    return run_job(job.spec.name, work)
 
 
 def report(
@@ -102,27 +108,51 @@ def _report_once(job: ReportingJob, history: History, arguments: ReportArguments
     database, connection = history.database, history.connection
     started_at_ms = time.time_ns() // 1_000_000
     attempt_id = new_attempt_id(started_at_ms)
-    if job.is_of_now:
+    if job.spec.is_of_now:
         arguments = replace(arguments, as_of=datetime.fromtimestamp(started_at_ms / 1000, UTC))
     try:
-        for frame, table in zip(job.find(history, arguments), job.tables, strict=True):
-            write_staging(frame.select(*table.columns), database, table.staging, attempt_id, arguments.read_partitions)
+        frames = dict(zip(job.spec.reports, job.find(history, arguments), strict=True))
+        for table, frame in frames.items():
+            write_staging(frame, database, staging_of(table), attempt_id, arguments.read_partitions)
         if history.has_moved():
             return None
-        return replace_interval(connection, job.tables, arguments, attempt_id)
+        tables = [ReportTable(table, tuple(frame.columns)) for table, frame in frames.items()]
+        return replace_interval(connection, tables, arguments, attempt_id)
     finally:
-        for table in job.tables:
+        for table in job.spec.reports:
             discard_staged(connection, table, attempt_id, started_at_ms)
         # The session belongs to this job, so clearing its cache is safe.
         history.spark.catalog.clearCache()
 
 
-def describe(job: ReportingJob, arguments: ReportArguments, counts: Sequence[int]) -> str:
+_HAS_GROUPS_AND_HISTORY = """
+SELECT EXISTS (SELECT FROM groups),
+    EXISTS (SELECT FROM group_transitions WHERE at < %(end)s)
+    OR EXISTS (SELECT FROM archived_partitions WHERE day < %(end)s)
+"""
+
+
+def why_nothing(job: ReportingJob, connection: pg.connection, arguments: ReportArguments) -> str:
+    """Return why a report has no rows: there are no groups, no history, or nothing to report."""
+    with connection, connection.cursor() as cursor:
+        cursor.execute(_HAS_GROUPS_AND_HISTORY, {"end": arguments.interval_end})
+        has_groups, has_history = cursor.fetchone() or (False, False)
+    if not has_groups:
+        return "there are no groups"
+    if not has_history:
+        return f"history begins after {arguments.interval_end.isoformat()}"
+    return job.nothing_when
+
+
+def describe(
+    job: ReportingJob, arguments: ReportArguments, counts: Sequence[int], why_nothing: str | None = None
+) -> str:
     """Return the result in one line."""
-    counts_text = ", ".join(f"{table.name} {count}" for table, count in zip(job.tables, counts, strict=True))
+    counts_text = ", ".join(f"{table} {count}" for table, count in zip(job.spec.reports, counts, strict=True))
     start, end = arguments.interval_start.isoformat(), arguments.interval_end.isoformat()
+    reason = "" if why_nothing is None else f" ({why_nothing})"
     verb = "would write" if arguments.is_dry_run else "wrote"
-    return f"{job.kind}: {verb} the report of {start} to {end}: {counts_text}."
+    return f"{job.spec.name}: {verb} the report of {start} to {end}: {counts_text}{reason}."
 
 
 # -- the command line -----------------------------------------------------------------------------------------
@@ -130,25 +160,24 @@ def describe(job: ReportingJob, arguments: ReportArguments, counts: Sequence[int
 
 def read_report_arguments(job: ReportingJob, command_line: Sequence[str] | None = None) -> ReportArguments:
     """Parse the command line of a report; on an error, exit with status 2 and a message."""
-    options = OPTIONS[job.kind]
-    parser = argparse.ArgumentParser(prog=job.kind, allow_abbrev=False)
+    spec = job.spec
+    parser = argparse.ArgumentParser(prog=spec.name, allow_abbrev=False)
     add_common_arguments(parser)
     parser.add_argument("--archive", default=archive_uri(), help="the archive's directory, if there is one")
-    for option in options:
-        parser.add_argument(option.flag, default=option.default, type=_within(option), help=option.meaning)
+    add_options(parser, spec.options)
     found = parser.parse_args(command_line)
     if (found.interval_start is None) != (found.interval_end is None):
         parser.error("an interval has a start and an end")
     start, end = found.interval_start or found.as_of, found.interval_end or found.as_of
-    if found.interval_end is None and job.is_of_a_day:
+    if found.interval_end is None and spec.is_of_a_day:
         start, end = _last_whole_day(found.as_of)
     if start > end:
         parser.error(f"the interval ends ({end.isoformat()}) before it starts ({start.isoformat()})")
     if end > datetime.now(UTC) + CLOCKS_DIFFER_BY:
         parser.error(f"the interval ends ({end.isoformat()}) in the future; run the report after its end")
-    if job.is_of_now and datetime.now(UTC) > end + max(end - start, LEAST_TIME_TO_READ):
-        parser.error(f"the interval ended ({end.isoformat()}) too long ago; {job.kind} reports the current state")
-    given = {option.name: getattr(found, option.name) for option in options}
+    if spec.is_of_now and datetime.now(UTC) > end + max(end - start, LEAST_TIME_TO_READ):
+        parser.error(f"the interval ended ({end.isoformat()}) too long ago; {spec.name} reports the current state")
+    given = {option.name: getattr(found, option.name) for option in spec.options}
     return ReportArguments(
         found.run_id, found.as_of, start, end, found.dry_run, found.read_partitions, given, found.archive
     )
@@ -157,13 +186,6 @@ def read_report_arguments(job: ReportingJob, command_line: Sequence[str] | None 
 def _last_whole_day(as_of: datetime) -> tuple[datetime, datetime]:
     end = as_of.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     return end - timedelta(days=1), end
-
-
-def _within(option: Option) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        return whole_number(text, option.least, option.most)
-
-    return read
 
 
 # -- publishing -----------------------------------------------------------------------------------------------
@@ -196,7 +218,7 @@ def replace_interval(
 def _replace(cursor: pg.cursor, table: ReportTable, arguments: ReportArguments, attempt_id: str) -> int:
     statement = SQL(_REPLACE).format(
         table=Identifier(table.name),
-        staging=Identifier(table.staging),
+        staging=Identifier(staging_of(table.name)),
         columns=SQL(", ").join(map(Identifier, table.columns)),
     )
     given = {

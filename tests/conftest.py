@@ -14,8 +14,9 @@ import pytest
 import structlog
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
-from coordinator_core.store.postgres import PostgresStore
-from muster.embedded_postgres import EmbeddedPostgres
+from coordinator_core.queries.runner import Queries
+from coordinator_core.state_store.postgres import PostgresStore
+from muster.local.embedded_postgres import EmbeddedPostgres
 from muster.settings import ENVIRONMENT_PREFIX, psql_url
 from tests.support.collection import mark_by_fixtures, put_longest_first
 from tests.support.databases import FORGETFUL, Databases, cluster_directory
@@ -100,6 +101,14 @@ def postgres_store(database_url: str) -> Iterator[PostgresStore]:
     store = PostgresStore(database_url)
     yield store
     store.close()
+
+
+@pytest.fixture
+def queries(database_url: str) -> Iterator[Queries]:
+    """Run queries of the database of `database_url`."""
+    runner = Queries(database_url)
+    yield runner
+    runner.close()
 
 
 # -- nodes ------------------------------------------------------------------------------------------------

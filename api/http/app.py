@@ -6,10 +6,9 @@ from typing import Final
 from litestar.handlers import HTTPRouteHandler
 
 from api.console.serving import console
+from api.http import LISTENER
 from api.http.asgi import AsgiApp
-from api.http.body_budget import BodyBudget
 from api.http.consumer_json import Base64Members
-from api.http.deadlines import Deadlines
 from api.http.endpoints import (
     candidates,
     changes,
@@ -39,8 +38,8 @@ from api.http.metrics import Metrics
 from api.http.openapi import describe_api
 from api.http.pages import pages
 from api.http.request_context import ServerContext
-from api.http.tokens import Tokens
-from coordinator_core.runtime.coordinator import Coordinator
+from api.shared.node_context import NodeContext
+from coordinator_core.queries.metrics_snapshot import MetricsSnapshot
 
 FAST_PATH_HANDLERS: Final[Sequence[HTTPRouteHandler]] = (
     membership.join,
@@ -58,6 +57,7 @@ LITESTAR_HANDLERS: Final[Sequence[HTTPRouteHandler]] = (
     groups.find_coordinator,
     groups.list_groups,
     overview.list_group_overview,
+    overview.describe_activity,
     groups.describe_group,
     groups.delete_group,
     groups.force_rebalance,
@@ -90,9 +90,7 @@ LITESTAR_HANDLERS: Final[Sequence[HTTPRouteHandler]] = (
     candidates.list_candidates,
     maintenance.apply_run,
     maintenance.reject_run,
-    reports.list_assignment_reports,
-    reports.list_rebalance_reports,
-    reports.list_timeout_reports,
+    *reports.report_lists(),
     node.health,
     node.readiness,
     node.metrics,
@@ -100,38 +98,36 @@ LITESTAR_HANDLERS: Final[Sequence[HTTPRouteHandler]] = (
 
 
 def make_app(
-    coordinator: Coordinator,
+    node: NodeContext,
     limits: HttpLimits,
     version: str,
     *,
     forward: bool = True,
     cluster_secret: str = "",
     hosts: AllowedHosts | None = None,
-    tokens: Tokens | None = None,
 ) -> AsgiApp:
     """Return the ASGI application of one node.
 
     Args:
-        coordinator: the coordinator of this node.
+        node: what all listeners of the node share.
         limits: limits on requests and connections.
         version: the version of Muster, for the OpenAPI document.
         forward: whether requests for groups of another node are forwarded to it.
         cluster_secret: the key with which all nodes sign forwarded requests; not empty if there are tokens.
         hosts: the hosts that the node accepts; None: loopback only.
-        tokens: the bearer tokens; None: every request is allowed.
     """
-    assert tokens is None or cluster_secret, "tokens need a cluster secret, or forwarded identities could be forged"
+    assert node.tokens is None or cluster_secret, (
+        "tokens need a cluster secret, or forwarded identities could be forged"
+    )
     document = describe_api([*FAST_PATH_HANDLERS, *LITESTAR_HANDLERS], version)
     server = ServerContext(
-        coordinator,
+        node,
+        MetricsSnapshot(node.queries, node.coordinator),
         limits,
-        Deadlines(limits.request_timeout_ms),
-        Metrics(),
+        Metrics(node.metrics),
         Base64Members(),
-        ForwardSigner(cluster_secret, coordinator.url, limits.forward_max_age_ms),
+        ForwardSigner(cluster_secret, node.coordinator.listeners[LISTENER], limits.forward_max_age_ms),
         hosts or AllowedHosts(),
-        BodyBudget(limits.max_large_bodies_bytes),
-        tokens,
     )
     forwarder = Forwarder(
         is_on=forward, timeout_ms=limits.request_timeout_ms, max_connections=limits.max_forward_connections

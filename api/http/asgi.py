@@ -13,18 +13,21 @@ import structlog
 from litestar import Litestar
 from litestar.types import HTTPScope, Receive, Send
 
+from api.http import LISTENER
 from api.http.authorization import authenticate
-from api.http.connection_gate import ConnectionCounts
 from api.http.fast_path import FastPathEndpoint
 from api.http.forwarding import STOPPING, Forwarder
 from api.http.idempotency_cache import IdempotencyCache
 from api.http.litestar_adapter import answer_with_litestar
 from api.http.paths import read_group_path
-from api.http.problems import InvalidForwardSignature, UnknownServerError, problem_response
+from api.http.problems import InvalidForwardSignature, problem_response
 from api.http.request_body import ClientDisconnected, read_body
-from api.http.request_context import ANONYMOUS_IDENTITY, RequestContext, ServerContext
+from api.http.request_context import RequestContext, ServerContext
 from api.http.request_log import log_request
-from api.http.response import NO_ERROR, HttpResponse
+from api.http.response import HttpResponse
+from api.shared.connection_gate import ConnectionCounts
+from api.shared.errors import NO_ERROR, UnknownServerError
+from api.shared.identity import ANONYMOUS_IDENTITY
 from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable, NotCoordinator
 
 log = structlog.get_logger("muster.http")
@@ -54,6 +57,7 @@ class AsgiApp:
         forwarder: Forwarder,
     ) -> None:
         self._server = server
+        self._node = server.node
         self._forwarder = forwarder
         self._fast_path = fast_path
         self._litestar = litestar
@@ -99,7 +103,7 @@ class AsgiApp:
             if context.reserved_bytes:
                 context.reserve_body_bytes(0)
         took_s = time.perf_counter() - began_at_s
-        self._server.metrics.count(context.request, response.code, took_s)
+        self._node.metrics.count(context.request, response.code, took_s)
         log_request(context, response, took_ms=took_s * 1000)
         headers = _with_body_headers(response, self._own_headers(context, response))
         extensions: Mapping[str, Any] = scope.get("extensions") or {}
@@ -113,8 +117,8 @@ class AsgiApp:
             raise CoordinatorNotAvailable(STOPPING)
         method = context.scope["method"]
         path = read_group_path(method, context.scope["raw_path"])
-        if self._server.tokens is not None:
-            authenticate(context, self._server.tokens)
+        if self._node.tokens is not None:
+            authenticate(context, self._node.tokens)
         forwarded = context.read_forward_signature()
         context.body = await read_body(
             method, context.headers, receive, self._server.limits.max_body_bytes, context.reserve_body_bytes
@@ -133,7 +137,7 @@ class AsgiApp:
             return await self._forwarder.forward(context, _without_frames(error))
 
     async def _with_litestar(self, context: RequestContext) -> HttpResponse:
-        response = await self._server.deadlines.wait(answer_with_litestar(self._litestar, context))
+        response = await self._node.deadlines.wait(answer_with_litestar(self._litestar, context))
         self._idempotency_cache.store(context, response)
         return response
 
@@ -142,7 +146,7 @@ class AsgiApp:
         if context.change_id is not None and response.code == NO_ERROR:
             headers.append((b"x-muster-change-id", context.change_id.encode()))
         if context.group_id is not None and context.identity is not ANONYMOUS_IDENTITY:
-            owner = self._server.coordinator.owner_url(context.group_id)
+            owner = self._node.coordinator.owner_address(context.group_id, LISTENER)
             if owner is not None:
                 headers.append((b"x-muster-coordinator", owner.encode()))
         return headers
@@ -169,7 +173,7 @@ def _without_frames(error: E) -> E:
     """Drop the traceback of an error, which would keep the request and its body in memory.
 
     A frame of the traceback holds the future that holds the error: a cycle that only the garbage collector frees, and
-    that runs rarely (`muster/node.py`).
+    that runs rarely (`muster/node/serve.py`).
     """
     return error.with_traceback(None)
 

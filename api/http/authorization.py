@@ -1,4 +1,4 @@
-"""Authorization: the role and the group scope that each request needs.
+"""Authorization of HTTP requests: bearer tokens, and the access rule of each route.
 
 Without a tokens file every request is allowed, and the node listens on loopback only. With a tokens file,
 
@@ -13,63 +13,40 @@ Source: security.md "Permissions"; RFC 6750.
 """
 
 from datetime import datetime
-from enum import Enum, auto
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from api.http.forward_signature import CLIENT_HEADER
-from api.http.problems import GroupAuthorizationFailed, Unauthenticated
-from api.http.request_context import ANONYMOUS_IDENTITY, RequestContext
-from api.http.tokens import TOKEN_MAX_BYTES, Role, Tokens
+from api.http.request_context import RequestContext
+from api.shared import authorization
+from api.shared.authorization import ANY_ROLE, OPERATION_RULES, OPERATORS, VIEWERS, AccessRule, Scope
+from api.shared.errors import Unauthenticated
+from api.shared.identity import ANONYMOUS_IDENTITY
+from api.shared.tokens import TOKEN_MAX_BYTES, Tokens
+from coordinator_core.jobs import JOBS, JobSpec
 
 AUTHORIZATION: Final = b"authorization"
 READ_METHODS: Final = frozenset({"GET", "HEAD"})
 GROUP_ROUTE: Final = "/v1/groups/{group_id:str}"
-
-
-class Scope(Enum):
-    """The groups that a request concerns."""
-
-    GROUP = auto()
-    """The group in its path."""
-    ALL_GROUPS = auto()
-    """All groups."""
-    OWN_GROUPS = auto()
-    """Those that the token covers (the endpoint filters), or none."""
-
-
-class AccessRule(NamedTuple):
-    """The roles of which a request needs one (none: it is public), and its scope."""
-
-    roles: frozenset[Role]
-    scope: Scope
-
-
 PUBLIC: Final = AccessRule(frozenset(), Scope.OWN_GROUPS)
-AGENTS: Final = frozenset({Role.AGENT, Role.OPERATOR})
-VIEWERS: Final = frozenset({Role.VIEWER, Role.OPERATOR})
-OPERATORS: Final = frozenset({Role.OPERATOR})
-ANY_ROLE: Final = AGENTS | VIEWERS
 
-ACCESS_RULES: Final = {
+
+def report_request(job: JobSpec) -> str:
+    """Return the name of the request for a job's reports, such as ListTimeoutReports."""
+    return f"List{job.subject.removesuffix('s').title()}Reports"
+
+
+ACCESS_RULES: Final = OPERATION_RULES | {
     "Health": PUBLIC,
     "Readiness": PUBLIC,
     "OpenApi": PUBLIC,
     "Docs": PUBLIC,
     "Console": PUBLIC,
-    "JoinGroup": AccessRule(AGENTS, Scope.GROUP),
-    "SyncGroup": AccessRule(AGENTS, Scope.GROUP),
-    "Heartbeat": AccessRule(AGENTS, Scope.GROUP),
-    "LeaveGroup": AccessRule(AGENTS, Scope.GROUP),
-    "OffsetCommit": AccessRule(AGENTS, Scope.GROUP),
-    "OffsetDelete": AccessRule(AGENTS, Scope.GROUP),
-    "OffsetFetch": AccessRule(ANY_ROLE, Scope.GROUP),
-    "OffsetQuery": AccessRule(ANY_ROLE, Scope.GROUP),
-    "FindCoordinator": AccessRule(ANY_ROLE, Scope.GROUP),
+    "OffsetQuery": OPERATION_RULES["OffsetFetch"],
     "ListTopics": AccessRule(ANY_ROLE, Scope.OWN_GROUPS),
-    "ListGroups": AccessRule(VIEWERS, Scope.OWN_GROUPS),
-    "ListGroupOverview": AccessRule(VIEWERS, Scope.OWN_GROUPS),
-    "ListQuarantinedGroups": AccessRule(VIEWERS, Scope.OWN_GROUPS),
+    "ListGroupOverview": OPERATION_RULES["ListGroups"],
+    "DescribeActivity": OPERATION_RULES["ListGroups"],
+    "ListQuarantinedGroups": OPERATION_RULES["ListGroups"],
     "ListChanges": AccessRule(VIEWERS, Scope.OWN_GROUPS),
     "DescribeChange": AccessRule(VIEWERS, Scope.OWN_GROUPS),
     "UndoChange": AccessRule(OPERATORS, Scope.OWN_GROUPS),
@@ -77,9 +54,7 @@ ACCESS_RULES: Final = {
     "ListRuns": AccessRule(VIEWERS, Scope.OWN_GROUPS),
     "DescribeRun": AccessRule(VIEWERS, Scope.OWN_GROUPS),
     "ListCandidates": AccessRule(VIEWERS, Scope.OWN_GROUPS),
-    "ListAssignmentReports": AccessRule(VIEWERS, Scope.OWN_GROUPS),
-    "ListRebalanceReports": AccessRule(VIEWERS, Scope.OWN_GROUPS),
-    "ListTimeoutReports": AccessRule(VIEWERS, Scope.OWN_GROUPS),
+    **{report_request(job): AccessRule(VIEWERS, Scope.OWN_GROUPS) for job in JOBS.values() if job.is_report},
 }
 """Request → its rule, where that does not follow from the method and the path."""
 
@@ -93,10 +68,10 @@ def access_rule_of(request: str, method: str, path: str) -> AccessRule:
         method: GET, POST, ...
         path: the route as declared, with the names of its parameters.
     """
-    by_rule = AccessRule(
+    by_route = AccessRule(
         VIEWERS if method in READ_METHODS else OPERATORS, Scope.GROUP if GROUP_ROUTE in path else Scope.ALL_GROUPS
     )
-    return ACCESS_RULES.get(request, by_rule)
+    return ACCESS_RULES.get(request, by_route)
 
 
 def authenticate(context: RequestContext, tokens: Tokens) -> None:
@@ -113,28 +88,21 @@ def authenticate(context: RequestContext, tokens: Tokens) -> None:
         raise _unauthenticated(context)
 
 
-def authorize(context: RequestContext, need: AccessRule) -> None:
+def authorize(context: RequestContext, rule: AccessRule) -> None:
     """Check the identity of a request against an access rule.
 
     Raises:
         Unauthenticated: a token is needed, and it is absent, unknown or expired.
         GroupAuthorizationFailed: the token has the wrong role, or does not cover the groups.
     """
-    identity = context.identity
-    if identity is None or not need.roles:
-        return
-    if identity is ANONYMOUS_IDENTITY:
-        raise _unauthenticated(context)
-    if identity.role not in need.roles:
-        needed = " or ".join(sorted(need.roles))
-        raise GroupAuthorizationFailed(f"this needs the role {needed}, and the token has the role {identity.role}")
-    if need.scope is Scope.GROUP and not context.can_access(context.group_id or ""):
-        raise GroupAuthorizationFailed("the token does not cover this group")
-    if need.scope is Scope.ALL_GROUPS and not identity.can_access_all:
-        raise GroupAuthorizationFailed("this needs access to every group, and the token covers only some")
+    try:
+        authorization.authorize(context.identity, rule, context.group_id)
+    except Unauthenticated:
+        raise _unauthenticated(context) from None
 
 
 def _unauthenticated(context: RequestContext) -> Unauthenticated:
+    """Return the error that says what is wrong with the token of a request."""
     is_given = AUTHORIZATION in context.headers and not context.is_forwarded
     expired_at = _expired_at(context) if is_given else None
     if expired_at is not None:
@@ -144,7 +112,7 @@ def _unauthenticated(context: RequestContext) -> Unauthenticated:
 
 def _expired_at(context: RequestContext) -> datetime | None:
     """Return when the token of a request expired; None if it is unknown or has not."""
-    tokens = context.server.tokens
+    tokens = context.node.tokens
     return None if tokens is None else tokens.expired_at(_bearer_token(context.headers[AUTHORIZATION]))
 
 

@@ -24,12 +24,12 @@ from uvicorn.protocols.http.flow_control import CLOSE_HEADER
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from api.http.asgi import IS_CONNECTED_EXTENSION, PROBE_PATHS, SINGLE_WRITE_EXTENSION, Headers
-from api.http.connection_gate import ConnectionGate
-from api.http.deadlines import TIMER_SLACK_S
 from api.http.hosts import HOST
 from api.http.limits import HEAD_MAX_BYTES, HEALTH_HEAD_TIMEOUT_MS, HttpLimits
 from api.http.problems import RequestTimedOut, problem_response
 from api.http.response import HttpResponse
+from api.shared.connection_gate import ConnectionGate
+from api.shared.deadlines import TIMER_SLACK_S
 from coordinator_core.protocol.errors import CoordinatorNotAvailable, InvalidRequest
 
 Phase = Literal["head", "body"]
@@ -244,7 +244,7 @@ class HttpConnection(HttpToolsProtocol):
         if self.flow.read_paused:  # the node is late, not the client
             self._arm_deadline(phase)
             return
-        self._gate.timed_out(phase)
+        self._gate.count_closed(f"{phase}_timeout")
         if self._is_begun:
             self._refuse(problem_response(RequestTimedOut(f"the {phase} of the request did not arrive in time")))
         else:

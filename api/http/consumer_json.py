@@ -14,7 +14,8 @@ from typing import Final
 from msgspec import UNSET, Struct, UnsetType
 
 from api.http.fields import Generation, Partition, Topic
-from api.http.limits import BASE64_MEMBERS_MAX, TOPIC_MAX_CHARS
+from api.http.limits import BASE64_MEMBERS_MAX
+from api.shared.limits import TOPIC_MAX_CHARS
 from coordinator_core.protocol.consumer_protocol import (
     CONSUMER,
     Assignment,

@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from api.http import base64url
 from coordinator_core.protocol.errors import InvalidRequest
-from coordinator_core.store.history import END_OF_TIME_MS
+from coordinator_core.state_store.postgres.timestamps import END_OF_TIME_MS
 
 Fields = TypeVar("Fields", bound=tuple[object, ...])
 

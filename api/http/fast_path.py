@@ -10,11 +10,12 @@ from typing import Any, Final, get_type_hints
 
 from litestar.handlers import HTTPRouteHandler
 
-from api.http.authorization import AccessRule, access_rule_of, authorize
+from api.http.authorization import access_rule_of, authorize
 from api.http.paths import GROUPS_PREFIX
 from api.http.request_body import read_json
 from api.http.request_context import RequestContext
 from api.http.response import JSON, HttpResponse, json_bytes
+from api.shared.authorization import AccessRule
 from coordinator_core.protocol.errors import InvalidRequest
 
 REQUEST: Final = "request"
@@ -42,7 +43,7 @@ class FastPathEndpoint:
         if context.scope["query_string"]:
             raise InvalidRequest("this request has no query parameters")
         if self.is_long_poll:
-            await context.server.long_poll_turns.wait()
+            await context.node.long_poll_turns.wait()
         answer = await self.function(context, group_id, read_json(context.body, self.body_kind))
         return HttpResponse(200, JSON, json_bytes(answer))
 

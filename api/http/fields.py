@@ -8,11 +8,11 @@ from typing import Annotated, Final, TypeAlias
 from litestar.params import FromPath, QueryParameter
 from msgspec import Meta
 
-from api.http.limits import (
+from api.http.limits import PAGE_MAX
+from api.shared.limits import (
     CLIENT_ID_MAX_CHARS,
     INSTANCE_ID_MAX_CHARS,
     MEMBER_ID_MAX_CHARS,
-    PAGE_MAX,
     PROTOCOL_NAME_MAX_CHARS,
     REASON_MAX_CHARS,
     TOPIC_MAX_CHARS,

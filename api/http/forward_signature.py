@@ -28,7 +28,7 @@ from typing import Final, Literal, NamedTuple, get_args
 
 from api.http.limits import REPLAY_WINDOW
 from api.http.problems import InvalidForwardSignature
-from api.http.tokens import Identity, identity_bytes, read_identity
+from api.shared.identity import Identity, identity_bytes, read_identity
 from coordinator_core.protocol.errors import CoordinatorNotAvailable
 
 ACTOR_HEADER: Final = b"x-muster-actor"

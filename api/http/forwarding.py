@@ -20,9 +20,11 @@ import msgspec
 import structlog
 from yarl import URL
 
+from api.http import LISTENER
 from api.http.problems import PROBLEM_JSON
 from api.http.request_context import RequestContext
-from api.http.response import NO_ERROR, HttpResponse
+from api.http.response import HttpResponse
+from api.shared.errors import NO_ERROR
 from coordinator_core.protocol.errors import CoordinatorNotAvailable, InvalidRequest, NotCoordinator
 
 log = structlog.get_logger("muster.http")
@@ -70,7 +72,7 @@ class Forwarder:
             CoordinatorNotAvailable: the owner did not answer, or this node stops; the request may have been carried out
                 or not.
         """
-        owner = error.coordinator
+        owner = error.listeners.get(LISTENER)
         if owner is None or not self._is_on or context.is_forwarded or context.header(FORWARD_HEADER) == b"false":
             raise error
         context.change_id = None  # the owner makes the change, and returns its id
@@ -119,7 +121,7 @@ class Forwarder:
             if stopping.done():
                 raise CoordinatorNotAvailable(STOPPING)
             raise NotCoordinator(
-                "the group has moved to another node", context.coordinator.find_coordinator(context.group_id).url
+                "the group has moved to another node", context.coordinator.find_coordinator(context.group_id).listeners
             )
         finally:
             for waiting in (answer, moved, stopping):

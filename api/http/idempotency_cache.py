@@ -10,7 +10,7 @@ from api.http.forward_signature import IDEMPOTENCY_HEADER
 from api.http.limits import IDEMPOTENCY_CACHE_MAX
 from api.http.request_context import RequestContext
 from api.http.response import HttpResponse
-from api.http.tokens import Identity
+from api.shared.identity import Identity
 
 Key = tuple[bytes, str, bytes, bytes, bytes, Identity | None]
 

@@ -17,14 +17,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import Metric
 
-from api.http.connection_gate import ConnectionCounts
 from api.http.forward_signature import SIGNATURE_FAULTS
-from api.http.response import NO_ERROR
-from coordinator_core.protocol.errors import FencedInstanceId, IllegalGeneration, UnknownMemberId
-from coordinator_core.runtime.counters import PARKED_S, Counters, Distribution, GroupCounts, NodeCounts
+from api.shared.connection_gate import ConnectionCounts
+from api.shared.request_metrics import RequestMetrics
+from coordinator_core.queries.offset_totals import OffsetTotal
+from coordinator_core.queries.runs import ExpiryForecast
+from coordinator_core.runtime.counters import Counters, Distribution, GroupCounts, NodeCounts
 from coordinator_core.runtime.rebalance_rate import GroupRebalanceRate
 from coordinator_core.runtime.stuck_groups import RebalancingGroup
-from coordinator_core.store.history import ExpiryForecast, OffsetTotal
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4"
 """Litestar adds the charset."""
@@ -36,8 +36,8 @@ DETAILS: Final[Sequence[Detail]] = ("node", "group", "topic", "partition")
 Labels = tuple[str, ...]
 K = TypeVar("K", bound=Labels)
 EXPIRED: Final = "expired"
-STALE_MEMBER_CODES: Final = (UnknownMemberId.code, IllegalGeneration.code, FencedInstanceId.code)
-"""Errors of commits that are exported from 0 on: Prometheus sees no increase when a series appears."""
+TIMEOUTS: Final = ("head_timeout", "body_timeout")
+"""Timeouts for which HTTP closes a connection."""
 ERROR_LABELS: Final = ("request", "error")
 TOPIC_LABELS: Final = ("consumergroup", "topic")
 PARTITION_LABELS: Final = (*TOPIC_LABELS, "partition")
@@ -46,25 +46,13 @@ AWAITED_MEMBER_LABELS: Final = ("consumergroup", "member_id", "client_id")
 
 
 class Metrics:
-    """Request counters of a node."""
+    """Counters of the requests of a node, and of its HTTP connections."""
 
-    def __init__(self) -> None:
-        self.times_s: dict[str, Distribution] = {}
-        """Request → the durations of its responses."""
-        self.errors: Counter[tuple[str, str]] = Counter({("OffsetCommit", code): 0 for code in STALE_MEMBER_CODES})
-        """(request, Kafka's name of the error) → number of errors."""
-        self.connections = ConnectionCounts()
+    def __init__(self, requests: RequestMetrics) -> None:
+        self.requests = requests
+        self.connections = ConnectionCounts(TIMEOUTS)
         self.signatures_refused: Counter[str] = Counter(dict.fromkeys(SIGNATURE_FAULTS, 0))
         """Fault of a forward signature → refused requests."""
-
-    def count(self, request: str, code: str, took_s: float) -> None:
-        """Count a response; `code` is NONE or the name of the error."""
-        times_s = self.times_s.get(request)
-        if times_s is None:
-            times_s = self.times_s[request] = Distribution(PARKED_S)
-        times_s.add(took_s)
-        if code != NO_ERROR:
-            self.errors[request, code] += 1
 
 
 class DatabaseMetrics(NamedTuple):
@@ -91,7 +79,7 @@ class Scrape:
         """Collect from these values.
 
         Args:
-            metrics: the request counters.
+            metrics: the counters of requests and connections.
             counts: the counters and the state of the coordinator.
             detail: the level of detail.
             stored: values read from the database; None: not read.
@@ -111,7 +99,7 @@ class Scrape:
     def collect(self) -> Iterator[Metric]:
         """Yield every metric family. Source: prometheus_client, custom collectors."""
         counts = self._counts
-        yield from _requests(self._metrics)
+        yield from _requests(self._metrics.requests)
         yield from _connections(self._metrics)
         yield from _groups(counts.groups, counts.active_timers, counts.quarantined_groups)
         yield from _rebalances_in_progress(counts)
@@ -134,7 +122,7 @@ class Scrape:
 # -- families, by subject -------------------------------------------------------------------------------------
 
 
-def _requests(metrics: Metrics) -> Iterator[Metric]:
+def _requests(metrics: RequestMetrics) -> Iterator[Metric]:
     times = {(request,): times_s for request, times_s in list(metrics.times_s.items())}
     answered = {labels: sum(times_s.counts) for labels, times_s in times.items()}
     yield _counter("muster_requests", "Requests answered.", answered, ["request"])

@@ -13,8 +13,8 @@ from litestar.openapi import OpenAPIConfig
 from msgspec import Struct
 from msgspec.json import schema_components
 
-from api.http.limits import ACTOR_MAX_CHARS
 from api.http.problems import PROBLEM_JSON, Problem
+from api.shared.limits import ACTOR_MAX_CHARS
 
 SCHEMA_PLACE: Final = "#/components/schemas/{name}"
 DESCRIPTION: Final = (

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from api.http import base64url
-from api.http.limits import GROUP_ID_MAX_CHARS
 from api.http.problems import NoSuchRoute
+from api.shared.limits import GROUP_ID_MAX_CHARS
 from coordinator_core.protocol.errors import InvalidGroupId, InvalidRequest
 
 GROUPS_PREFIX: Final = b"/v1/groups/"

@@ -11,8 +11,11 @@ from typing import Final
 
 from msgspec import UNSET, Struct, UnsetType
 
+from api.http import LISTENER
 from api.http.limits import DETAIL_MAX_CHARS, RETRY_AFTER_S
 from api.http.response import HttpResponse, json_bytes
+from api.shared.errors import GroupAuthorizationFailed, Unauthenticated, UnknownServerError
+from coordinator_core.admin.changes import CannotUndo, ChangeNotFound, IdempotencyKeyConflict
 from coordinator_core.protocol import errors
 from coordinator_core.protocol.errors import (
     Action,
@@ -24,7 +27,6 @@ from coordinator_core.protocol.errors import (
     RequestError,
     RetryError,
 )
-from coordinator_core.runtime.changes import CannotUndo, ChangeNotFound, IdempotencyKeyConflict
 from coordinator_core.runtime.quarantine import GroupQuarantined, ReloadRefused
 
 PROBLEM_JSON: Final = b"application/problem+json"
@@ -59,18 +61,6 @@ class InvalidForwardSignature(RequestError):
     def __init__(self, fault: str, detail: str) -> None:
         super().__init__(detail)
         self.fault = fault
-
-
-class Unauthenticated(RequestError):
-    """A token is needed, and it is absent, unknown or expired."""
-
-    code, kafka_code = "SASL_AUTHENTICATION_FAILED", 58
-
-
-class GroupAuthorizationFailed(RequestError):
-    """The token has the wrong role for the request, or does not cover the group."""
-
-    code, kafka_code = "GROUP_AUTHORIZATION_FAILED", 30
 
 
 class UnsupportedMediaType(InvalidRequest):
@@ -111,12 +101,6 @@ class LongPollTimedOut(RebalanceInProgress):
         self.member_id = member_id
 
 
-class UnknownServerError(RetryError):
-    """An unexpected error, logged with the request id."""
-
-    code, kafka_code = "UNKNOWN_SERVER_ERROR", -1
-
-
 # -- the table ----------------------------------------------------------------------------------------
 
 STATUS: Final[dict[type[CoordinatorError], int]] = {
@@ -153,7 +137,6 @@ STATUS: Final[dict[type[CoordinatorError], int]] = {
     UnsupportedMediaType: 415,
     errors.NotCoordinator: 421,
     MisdirectedRequest: 421,
-    errors.ThrottlingQuotaExceeded: 429,
     UnknownServerError: 500,
     errors.CoordinatorNotAvailable: 503,
     errors.CoordinatorLoadInProgress: 503,
@@ -200,7 +183,7 @@ def _problem(error: CoordinatorError) -> Problem:
     if isinstance(error, MemberIdRequired | LongPollTimedOut):
         problem.member_id = error.member_id
     elif isinstance(error, NotCoordinator):
-        problem.coordinator = error.coordinator
+        problem.coordinator = error.listeners.get(LISTENER)
     elif isinstance(error, GroupQuarantined):
         problem.quarantine_reason = error.reason[:DETAIL_MAX_CHARS]
     return problem

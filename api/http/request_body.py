@@ -12,15 +12,15 @@ from typing import Any, Final, TypeVar
 import msgspec
 from litestar.types import Receive
 
-from api.http.body_budget import SMALL_BODY_MAX_BYTES
 from api.http.problems import BodyTooLarge, UnsupportedMediaType
 from api.http.response import JSON
+from api.shared.body_budget import SMALL_BODY_MAX_BYTES
+from api.shared.validation import validation_message
 from coordinator_core.protocol.errors import InvalidRequest
 
 T = TypeVar("T")
 
 MAY_HAVE_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
-JSON_PATH = re.compile(r" - at `(?:key in )?\$(?:\.)?(.*)`$", re.DOTALL)
 SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
@@ -100,15 +100,6 @@ def read_json(body: bytes, kind: type[T]) -> T:
         raise InvalidRequest("the body is empty" if not body else f"the body is not JSON: {error}") from None
     except RecursionError:
         raise InvalidRequest("the body is nested too deeply") from None
-
-
-def validation_message(complaint: str) -> str:
-    """Turn an error message of msgspec into `field: problem`."""
-    match = JSON_PATH.search(complaint)
-    problem = (complaint[: match.start()] if match else complaint).replace("`", "")
-    problem = problem[:1].lower() + problem[1:]
-    place = match.group(1) if match else ""
-    return f"{place}: {problem}" if place else problem
 
 
 def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:

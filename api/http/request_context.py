@@ -1,10 +1,10 @@
-"""Request context: the client, the group and the outcome of one request."""
+"""Request context: the headers, the body and the outcome of one HTTP request."""
 
 import asyncio
 import re
 import secrets
 from collections.abc import Awaitable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 from typing import Final, TypeAlias, TypeVar
 from uuid import UUID, uuid4
@@ -12,21 +12,19 @@ from uuid import UUID, uuid4
 from litestar.di import NamedDependency
 from litestar.types import HTTPScope
 
-from api.http.body_budget import BodyBudget
 from api.http.consumer_json import Base64Members
-from api.http.deadlines import Deadlines
 from api.http.forward_signature import ACTOR_HEADER, CLIENT_HEADER, IDEMPOTENCY_HEADER, ForwardedClient, ForwardSigner
 from api.http.hosts import AllowedHosts
-from api.http.limits import ACTOR_MAX_CHARS, REQUEST_ID_MAX_CHARS, HttpLimits
+from api.http.limits import REQUEST_ID_MAX_CHARS, HttpLimits
 from api.http.metrics import Metrics
 from api.http.problems import LongPollTimedOut
-from api.http.tokens import ALL_TOPICS, Identity, Role, Tokens
-from api.http.turns import LongPollTurns
+from api.shared.client_request import ClientRequest
+from api.shared.identity import ANONYMOUS_IDENTITY
+from api.shared.limits import ACTOR_MAX_CHARS
+from api.shared.node_context import NodeContext
+from coordinator_core.admin.changes import Change
 from coordinator_core.protocol.errors import InvalidRequest
-from coordinator_core.protocol.responses import Answer
-from coordinator_core.runtime.changes import Change
-from coordinator_core.runtime.coordinator import Coordinator
-from coordinator_core.runtime.shard import MemberRequest
+from coordinator_core.queries.metrics_snapshot import MetricsSnapshot
 
 T = TypeVar("T")
 
@@ -35,76 +33,38 @@ _request_numbers = count()
 REQUEST_ID_HEADER: Final = b"x-request-id"
 PROCESS_ID: Final = secrets.token_hex(10).encode()
 """Prefix of the request ids that this process generates."""
-ANONYMOUS_IDENTITY: Final = Identity("", Role.AGENT, ())
-"""The identity of a client without a known token, on a node with tokens."""
 PRINTABLE_ASCII = re.compile(rb"[\x21-\x7e]{1,%d}" % REQUEST_ID_MAX_CHARS)
 
 
 @dataclass(frozen=True, slots=True)
 class ServerContext:
-    """Dependencies shared by all requests of a node."""
+    """Dependencies shared by all HTTP requests of a node."""
 
-    coordinator: Coordinator
+    node: NodeContext
+    metrics_snapshot: MetricsSnapshot
     limits: HttpLimits
-    deadlines: Deadlines
     metrics: Metrics
     base64_members: Base64Members
     forward_signer: ForwardSigner
     hosts: AllowedHosts
-    body_budget: BodyBudget
-    tokens: Tokens | None = None
-    """None: every request is allowed."""
-    long_poll_turns: LongPollTurns = field(default_factory=LongPollTurns)
 
 
-class RequestContext:
-    """The state of one request; `asgi` and the dispatchers fill it in."""
+class RequestContext(ClientRequest):
+    """The state of one HTTP request; `asgi` and the dispatchers fill it in."""
 
-    __slots__ = (
-        "actor",
-        "body",
-        "change_id",
-        "client_host",
-        "group_id",
-        "headers",
-        "identity",
-        "is_forwarded",
-        "is_long_poll",
-        "request",
-        "request_id",
-        "reserved_bytes",
-        "scope",
-        "server",
-    )
+    __slots__ = ("body", "headers", "is_forwarded", "request_id", "scope", "server")
 
     def __init__(self, server: ServerContext, scope: HTTPScope) -> None:
+        client = scope["client"]
+        super().__init__(server.node, client[0] if client else "")
         self.server = server
         self.scope = scope
         self.headers: dict[bytes, bytes] = dict([*scope["headers"]][::-1])
         """Lower-case name → value; of a repeated header the first."""
         self.request_id = self._request_id()
-        self.request = "unknown"
-        """The name of the request, Kafka's if there is one."""
-        self.group_id: str | None = None
-        client = scope["client"]
-        self.client_host = client[0] if client else ""
-        """The client's address, such as `192.0.2.7`; empty if the connection has none."""
         self.is_forwarded = False
         """Whether another node forwarded the request."""
-        self.is_long_poll = False
         self.body = b""
-        self.reserved_bytes = 0
-        """The bytes that the body reserves in the node's budget for large bodies."""
-        self.identity: Identity | None = None
-        """The identity of the request's token; None: the node has no tokens."""
-        self.actor: str | None = None
-        self.change_id: str | None = None
-        """The id of the change that the request makes; None: it makes none."""
-
-    @property
-    def coordinator(self) -> Coordinator:
-        """Return the coordinator of this node."""
-        return self.server.coordinator
 
     @property
     def target(self) -> bytes:
@@ -124,46 +84,13 @@ class RequestContext:
         client = self.server.forward_signer.read(self.target, self.headers)
         self.client_host, self.identity = client.client_host, client.identity
         self.is_forwarded = True
-        if self.identity is None and self.server.tokens is not None:
+        if self.identity is None and self.node.tokens is not None:
             self.identity = ANONYMOUS_IDENTITY
         return client
-
-    def reserve_body_bytes(self, size: int) -> None:
-        """Reserve memory for a body of this size, as far as it is known; 0 releases the reservation.
-
-        Raises:
-            CoordinatorNotAvailable: the budget for large bodies is exhausted.
-        """
-        self.reserved_bytes = self.server.body_budget.resize(self.reserved_bytes, size)
 
     def header(self, name: bytes) -> bytes | None:
         """Return the first value of a header, or None; `name` is in lower case."""
         return self.headers.get(name)
-
-    async def coordinate(self, group_id: str, request: MemberRequest, kind: type[T]) -> T:
-        """Submit a request to the coordinator, and return its response, which is of type `kind`.
-
-        A long poll waits without a limit, any other request until its deadline.
-        """
-        pending = self.server.coordinator.submit(group_id, request)
-        if pending.done():  # nearly every heartbeat: a deadline would double its cost
-            answer: Answer = pending.result()
-        else:
-            answer = await (pending if self.is_long_poll else self.with_deadline(pending))
-        assert isinstance(answer, kind)
-        return answer
-
-    def with_deadline(self, answer: Awaitable[T]) -> Awaitable[T]:
-        """Wait for a response until the deadline of the request.
-
-        Raises:
-            CoordinatorNotAvailable: the deadline passed.
-        """
-        return self.server.deadlines.wait(answer)
-
-    async def wait_for_confirmations(self) -> list[str]:
-        """Wait for one renewal of the other nodes; return those that have not confirmed the cluster's settings."""
-        return await self.server.coordinator.confirmations.wait(self.server.deadlines.time_left_ms())
 
     def begin_change(self, reason: str | None, *, default_actor: str | None = None) -> Change:
         """Return the actor, the reason and the id of the change that the request makes, and store the id.
@@ -175,32 +102,13 @@ class RequestContext:
         Raises:
             InvalidRequest: the actor is missing, or the idempotency key is no UUID.
         """
-        self.actor = self._authenticated_actor() or default_actor
+        self.actor = self.authenticated_actor(self._claimed_actor()) or default_actor
         if self.actor is None:
             raise InvalidRequest("the header X-Muster-Actor is required and names who makes the change")
         self.change_id = self._change_id()
         return Change(self.actor, reason, self.change_id)
 
-    def can_access(self, group_id: str | None) -> bool:
-        """Return whether the token covers a group; None stands for all groups."""
-        if self.identity is None:
-            return True
-        return self.identity.can_access_all if group_id is None else self.identity.can_access(group_id)
-
-    @property
-    def trusted_topic_prefixes(self) -> tuple[str, ...]:
-        """Return the prefixes of the topics whose log ends the client is trusted to report for every group."""
-        return ALL_TOPICS if self.identity is None else self.identity.trusted_topic_prefixes
-
-    def _authenticated_actor(self) -> str | None:
-        """Return the token's actor, followed by the header's in brackets if it differs; without tokens the header's."""
-        header_actor = self._actor()
-        if self.identity is None:
-            return header_actor
-        actor = self.identity.actor
-        return actor if header_actor in {None, actor} else f"{actor} ({header_actor})"
-
-    def _actor(self) -> str | None:
+    def _claimed_actor(self) -> str | None:
         value = self.headers.get(ACTOR_HEADER)
         if not value:
             return None

@@ -9,7 +9,8 @@ from typing import Final
 import structlog
 
 from api.http.request_context import RequestContext
-from api.http.response import NO_ERROR, HttpResponse
+from api.http.response import HttpResponse
+from api.shared.errors import NO_ERROR
 
 log = structlog.get_logger("muster.http")
 

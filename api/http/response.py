@@ -4,8 +4,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from api.shared.errors import NO_ERROR
+
 JSON: Final = b"application/json"
-NO_ERROR: Final = "NONE"
 
 _encoder = msgspec.json.Encoder()
 

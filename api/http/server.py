@@ -18,9 +18,9 @@ import uvicorn
 
 from api.http.asgi import AsgiApp
 from api.http.connection import HttpConnection
-from api.http.connection_gate import ConnectionCounts, ConnectionGate
-from api.http.limits import HttpLimits
+from api.http.limits import HEALTH_CONNECTIONS, HttpLimits
 from api.http.security_headers import SECURITY_HEADERS
+from api.shared.connection_gate import ConnectionCounts, ConnectionGate
 
 BACKLOG: Final = 2_048
 """How many connections may wait to be accepted."""
@@ -47,7 +47,7 @@ class HttpServer:
                 "type[asyncio.Protocol]",
                 partial(
                     HttpConnection,
-                    gate=ConnectionGate(limits.max_connections, limits.connections_per_ip, counts),
+                    gate=ConnectionGate(limits.max_connections, limits.connections_per_ip, counts, HEALTH_CONNECTIONS),
                     limits=limits,
                 ),
             ),

@@ -7,6 +7,7 @@ rejoin refused over the size limit removes the member, and the decision has a re
 Source: Kafka's ``Errors`` for names and numbers; http-api.md "Errors" for the actions.
 """
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 Action = Literal["fix", "rejoin", "retry"]
@@ -126,14 +127,10 @@ class CoordinatorNotAvailable(RetryError):
 
 
 class NotCoordinator(RetryError):
-    """This node does not own the group's shard; `coordinator` is the owner's URL if it is known."""
+    """This node does not own the group's shard; `listeners` has the owner's addresses by listener, if it is known."""
 
     code, kafka_code = "NOT_COORDINATOR", 16
 
-    def __init__(self, detail: str = "", coordinator: str | None = None) -> None:
+    def __init__(self, detail: str = "", listeners: Mapping[str, str] | None = None) -> None:
         super().__init__(detail)
-        self.coordinator = coordinator
-
-
-class ThrottlingQuotaExceeded(RetryError):
-    code, kafka_code = "THROTTLING_QUOTA_EXCEEDED", 89
+        self.listeners = listeners or {}

@@ -94,13 +94,6 @@ def monotonic_log_ends(ends: Iterable[LogEnd]) -> list[LogEnd]:
     return found
 
 
-def relevant_log_ends(ends: Sequence[LogEnd], offset: int) -> list[LogEnd]:
-    """Return the ends of one source that `lag_at` needs: the last at or before an offset, the next one, the last."""
-    reached = [place for place, end in enumerate(ends) if end.offset <= offset][-1:]
-    beyond = reached[-1] + 1 if reached else 0
-    return sorted({*(ends[place] for place in reached), *ends[beyond : beyond + 1], *ends[-1:]})
-
-
 def total_lag(lags: Iterable[Lag]) -> Lag | None:
     """Return the lag over several partitions: the sum of records, the longest time; None if there is none."""
     found = list(lags)

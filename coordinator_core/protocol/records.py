@@ -28,7 +28,6 @@ class Trigger(StrEnum):
     STATIC_MEMBER_REPLACED = "static_member_replaced"
     PARTITIONS_CHANGED = "partitions_changed"
     OVER_CAPACITY = "over_capacity"
-    STORE_FAILED = "store_failed"
     DATABASE_RESTORED = "database_restored"
     """A new incarnation of the database began: it was restored, rolled back, or a standby was promoted."""
     ADMIN = "admin"

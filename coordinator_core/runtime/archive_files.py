@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
-from coordinator_core.store.partition_drop import ClaimedCopy
+from coordinator_core.state_store.partition_drop import ClaimedCopy
 
 MAGIC: Final = b"PAR1"
 TAIL: Final = struct.Struct("<I4s")

@@ -80,3 +80,11 @@ class SystemThreads:
         """Wait for running calls, and end the threads."""
         for pool in (self._writer, self._checkpointer, self._leases, self._readers):
             pool.shutdown(wait=True)
+
+
+class StoreReader(Protocol):
+    """Calls the store on a reader thread; raises CoordinatorNotAvailable if the database cannot be reached."""
+
+    async def __call__(self, call: Callable[[], T]) -> T:
+        """Return what the call returns."""
+        ...

@@ -1,9 +1,10 @@
 """The configuration of a node, as plain values."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from coordinator_core.protocol.settings import GroupSettings
-from coordinator_core.store.rows import LEASE_TTL_MS
+from coordinator_core.state_store.rows import LEASE_TTL_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +13,8 @@ class NodeConfig:
 
     node_id: str
     """Its advertised address: a node that restarts at the same address acquires its own leases again at once."""
-    url: str
+    listeners: Mapping[str, str]
+    """Listener → the address at which clients and other nodes reach it, such as `{"http": "http://10.0.0.5:8080"}`."""
     version: str = "0"
     schema: str = ""
     """The revision of the database's schema that the program was written for: four digits; "" takes any."""
@@ -40,14 +42,6 @@ class NodeConfig:
     history_days_ahead: int = 7
     lost_nodes_kept_hours: int = 24
     """How long the row of a lost node is kept, so that operators can see it."""
-    tuning_window_days: int = 7
-    """How many days of history live advice and what-if read."""
-    tuning_max_rows: int = 500_000
-    """Session intervals of one group that they read, newest first; and as many rejoins."""
-    tuning_max_evictions: int = 1_000
-    """Evictions that they evaluate one by one, newest first."""
-    tuning_advice_max_age_hours: int = 48
-    """The age up to which a report replaces live advice."""
     archive_uri: str | None = None
     """The archive's URI on this node; None: there is no archive."""
     archive_check: bool = True

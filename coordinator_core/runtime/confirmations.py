@@ -12,12 +12,11 @@ import asyncio
 from functools import partial
 from typing import Final
 
-from coordinator_core.runtime.clock import Clock
+from coordinator_core.runtime.clock import Clock, StoreReader
 from coordinator_core.runtime.config import NodeConfig
-from coordinator_core.runtime.history import StoreReader
 from coordinator_core.runtime.metadata_cache import MetadataCache
 from coordinator_core.runtime.shard_ownership import RENEWALS_PER_TTL
-from coordinator_core.store.interface import Store
+from coordinator_core.state_store.interface import Store
 
 POLL_S: Final = 0.05
 """How often the store is read while nodes have not confirmed."""

@@ -5,7 +5,7 @@ upkeep of history tables; reports of log ends; session intervals; and awaited me
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -29,9 +29,8 @@ from coordinator_core.protocol.requests import (
     Token,
 )
 from coordinator_core.protocol.responses import Answer
-from coordinator_core.protocol.settings import Now
-from coordinator_core.runtime.admin import Admin
-from coordinator_core.runtime.admin_context import AdminContext
+from coordinator_core.protocol.setting_rules import SettingValue, check_settings
+from coordinator_core.protocol.settings import GroupSettings, Now
 from coordinator_core.runtime.archive_files import ArchiveFiles
 from coordinator_core.runtime.awaited_members import AwaitedMembersLoop
 from coordinator_core.runtime.background_tasks import log_errors, restart_on_error
@@ -39,16 +38,12 @@ from coordinator_core.runtime.clock import Clock, SystemClock, SystemThreads, Th
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.confirmations import Confirmations
 from coordinator_core.runtime.counters import Counters, GroupCounts, NodeCounts
-from coordinator_core.runtime.diagnosis import Diagnosis
 from coordinator_core.runtime.group_description import describe_group
-from coordinator_core.runtime.history import History
 from coordinator_core.runtime.history_archiver import HistoryArchiver
-from coordinator_core.runtime.lag import GroupLag
 from coordinator_core.runtime.log_ends import LogEndReports
 from coordinator_core.runtime.maintenance import Maintenance
 from coordinator_core.runtime.member_sessions import SessionIntervalsLoop
 from coordinator_core.runtime.metadata_cache import MetadataCache
-from coordinator_core.runtime.metrics_snapshot import MetricsSnapshot
 from coordinator_core.runtime.offset_checkpoints import OffsetCheckpoints
 from coordinator_core.runtime.quarantine import Quarantine, QuarantinedGroup
 from coordinator_core.runtime.readiness import ReadinessCheck, quarantine_notice
@@ -57,16 +52,10 @@ from coordinator_core.runtime.shard import MemberRequest, Shard, completed_futur
 from coordinator_core.runtime.shard_ownership import ShardOwnership
 from coordinator_core.runtime.stuck_groups import rebalancing_groups
 from coordinator_core.runtime.timer_loop import TimerLoop
-from coordinator_core.runtime.tuning import Tuning
 from coordinator_core.runtime.views import EffectiveSetting, GroupView, Readiness, ShardOwner
 from coordinator_core.runtime.writer import Writer
-from coordinator_core.store.candidates import CandidateCursor, ListedCandidate, ListedDay
-from coordinator_core.store.history import ExpiryForecast, OffsetTotal
-from coordinator_core.store.interface import OutcomeUnknown, Store, StoreError, StoreUnavailable
-from coordinator_core.store.overview import Overview, OverviewFilter
-from coordinator_core.store.reports import Report, ReportFilter
-from coordinator_core.store.rows import FetchedOffset, GroupFilter, ListedGroup, StoredSettings, TopicRow, Versions
-from coordinator_core.store.runs import RunRow
+from coordinator_core.state_store.interface import OutcomeUnknown, Store, StoreError, StoreUnavailable
+from coordinator_core.state_store.rows import FetchedOffset, StoredSettings, TopicRow, Versions
 
 log = structlog.get_logger("muster.runtime")
 
@@ -74,6 +63,8 @@ T = TypeVar("T")
 
 HISTORY_CHECK_S = 3_600
 """How often partitions of history tables are created and rows of lost nodes are deleted."""
+HISTORY_RETRY_S = 60
+"""The same after a failure: not at once, since an attempt may block writers of history for a lock timeout."""
 
 
 class Coordinator:
@@ -87,19 +78,19 @@ class Coordinator:
         threads: Threads | None = None,
     ) -> None:
         self.node_id = config.node_id
-        self.url = config.url
-        self._store = store
+        self.listeners = config.listeners
+        self.store = store
         self._config = config
         self._clock = clock or SystemClock()
         self._threads = threads or SystemThreads(config.max_reads)
         self._tokens = count(1)
         self._tasks: list[asyncio.Task[None]] = []
-        self._metadata_cache = MetadataCache(config.defaults, config.environment_keys)
+        self.metadata_cache = MetadataCache(config.defaults, config.environment_keys)
         self._refreshing = asyncio.Lock()
         self._counters = sums = Counters()
         self._rebalance_rate = RebalanceRate()
-        self._log_ends = LogEndReports(store, self._threads, self._metadata_cache.log_end_max_age_ms)
-        self._quarantine = Quarantine(self._is_served)
+        self._log_ends = LogEndReports(store, self._threads, self.metadata_cache.log_end_max_age_ms)
+        self.quarantine = Quarantine(self._is_served)
         shared = (self._clock, self._threads, sums)
         self._writer = Writer(
             store,
@@ -122,31 +113,11 @@ class Coordinator:
             chunk=config.maintenance_chunk,
             max_concurrent_groups=config.maintenance_groups,
             archiver=archiver,
-            quarantine=self._quarantine,
+            quarantine=self.quarantine,
         )
-        self.confirmations = Confirmations(store, self._read, self._metadata_cache, self._clock, config)
-        self.history = History(store, self._read, self._store_own_offsets)
-        self.tuning = Tuning(store, self._read, self._metadata_cache, lambda: self._clock.now().wall_ms, config)
-        self.diagnosis = Diagnosis(store, self._read, self._metadata_cache, lambda: self._clock.now().wall_ms)
-        self.lag = GroupLag(
-            store, self._read, self._store_own_offsets, self._metadata_cache, lambda: self._clock.now().wall_ms
-        )
-        self._readiness_check = ReadinessCheck(store, self._read, config.schema, lambda: self._ownership.failure)
-        self._is_stopping = False
-        self._metrics_snapshot = MetricsSnapshot(
-            store, self._read, self._clock, lambda: self._ownership.owned, self._metadata_cache.log_end_max_age_ms
-        )
-        admin_context = AdminContext(
-            store,
-            self._read,
-            self.new_token,
-            self._serving_shard,
-            lambda: self._clock.now().wall_ms,
-            self._metadata_cache.log_end_max_age_ms,
-            self._loaded_shard,
-            self._quarantine,
-        )
-        self.admin = Admin(admin_context, self._metadata_cache, self.refresh_settings, self._ownership.wake)
+        self.confirmations = Confirmations(store, self.read, self.metadata_cache, self._clock, config)
+        self._readiness_check = ReadinessCheck(store, self.read, config.schema, lambda: self._ownership.failure)
+        self.is_stopping = False
         self._shard_count = 0
 
     def _make_shard(self, shard_id: int, epoch: int) -> Shard:
@@ -156,11 +127,11 @@ class Coordinator:
             self._shard_count,
             clock=self._clock,
             writer=self._writer,
-            metadata_cache=self._metadata_cache,
+            metadata_cache=self.metadata_cache,
             counters=self._counters,
             rebalance_rate=self._rebalance_rate,
             log_ends=self._log_ends,
-            quarantine=self._quarantine,
+            quarantine=self.quarantine,
             on_timer=self._timer_loop.wake,
             checkpoints=self._checkpoints,
             on_unload=self._ownership.forget,
@@ -181,15 +152,15 @@ class Coordinator:
         Raises:
             StoreError: the database cannot be reached.
         """
-        self._shard_count = await self._threads.read(self._store.shard_count)
-        await self._create_history_partitions()
+        self._shard_count = await self._threads.read(self.store.shard_count)
+        has_partitions = await self._create_history_partitions()
         await self._refresh()
         self._start_loop("writer", self._writer.run)
         self._start_loop("checkpoints", self._checkpoints.run)
         await self._renew()
         self._start_loop("timers", self._timer_loop.run)
         self._start_loop("ownership", self._renewal_loop)
-        self._start_loop("history", self._history_loop)
+        self._start_loop("history", partial(self._history_loop, has_partitions))
         self._start_loop("log_ends", self._log_ends.run)
         self._start_loop("session_intervals", SessionIntervalsLoop(self._owned_shards, self._is_writer_behind).run)
         after_ms = self._config.awaited_members_after_ms
@@ -199,7 +170,7 @@ class Coordinator:
 
     async def stop(self) -> None:
         """Release every shard, refuse waiting requests so that clients ask another node, and end."""
-        self._is_stopping = True
+        self.is_stopping = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -207,7 +178,7 @@ class Coordinator:
         await self._ownership.release_all_shards()
         await log_errors("log_ends", self._log_ends.flush)
         try:
-            await self._threads.lease(partial(self._store.delete_node, self.node_id))
+            await self._threads.lease(partial(self.store.delete_node, self.node_id))
         except StoreError as error:
             log.warning("node_deregistration_failed", reason=str(error))
         await asyncio.to_thread(self._threads.close)
@@ -233,10 +204,10 @@ class Coordinator:
 
     async def _renew(self) -> None:
         """Renew the leases; then refresh changed settings, rebalance shards and start maintenance."""
-        renewal = await self._ownership.renew(self._metadata_cache.versions.cluster_configs)
+        renewal = await self._ownership.renew(self.metadata_cache.versions.cluster_configs)
         if renewal is None:
             return
-        if renewal.versions != self._metadata_cache.versions:
+        if renewal.versions != self.metadata_cache.versions:
             try:
                 await self._refresh()
             except StoreError as error:
@@ -254,22 +225,25 @@ class Coordinator:
         processing = log_errors("maintenance", self._maintenance.process_pending)
         self._tasks.append(asyncio.create_task(processing, name="muster-maintenance"))
 
-    async def _history_loop(self) -> None:
+    async def _history_loop(self, has_partitions: bool) -> None:
         while True:
-            await asyncio.sleep(HISTORY_CHECK_S)
-            await self._create_history_partitions()
+            await asyncio.sleep(HISTORY_CHECK_S if has_partitions else HISTORY_RETRY_S)
+            has_partitions = await self._create_history_partitions()
             await self._delete_lost_nodes()
 
-    async def _create_history_partitions(self) -> None:
+    async def _create_history_partitions(self) -> bool:
+        """Return whether every partition ahead exists."""
         try:
-            await self._threads.read(partial(self._store.create_history_partitions, self._config.history_days_ahead))
+            await self._threads.read(partial(self.store.create_history_partitions, self._config.history_days_ahead))
         except StoreError as error:
-            log.warning("history_partition_check_failed", reason=str(error))
+            log.warning("history_partition_check_failed", reason=str(error), retry_in_s=HISTORY_RETRY_S)
+            return False
+        return True
 
     async def _delete_lost_nodes(self) -> None:
         kept_ms = self._config.lost_nodes_kept_hours * 3_600_000
         try:
-            await self._threads.lease(partial(self._store.delete_lost_nodes, kept_ms))
+            await self._threads.lease(partial(self.store.delete_lost_nodes, kept_ms))
         except StoreError as error:
             log.warning("lost_node_cleanup_failed", reason=str(error))
 
@@ -279,17 +253,25 @@ class Coordinator:
         One refresh at a time: an older one never replaces what a newer one has read.
         """
         async with self._refreshing:
-            before = self._metadata_cache.versions
-            versions: Versions = await self._threads.read(self._store.versions)
+            before = self.metadata_cache.versions
+            versions: Versions = await self._threads.read(self.store.versions)
             if versions == before:
                 return
-            settings: StoredSettings = await self._threads.read(self._store.settings)
-            topics: list[TopicRow] = await self._threads.read(self._store.topics)
-            deleted_topics = self._metadata_cache.update(versions, settings, topics)
+            settings: StoredSettings = await self._threads.read(self.store.settings)
+            topics: list[TopicRow] = await self._threads.read(self.store.topics)
+            deleted_topics = self.metadata_cache.update(versions, settings, topics)
             self._log_ends.forget_deleted(versions.log_end_deletions)
             is_settings = before[:2] != versions[:2]
             for shard in self._owned_shards():
                 shard.reevaluate_all(is_rebalance_timeout_changed=is_settings, deleted_topics=deleted_topics)
+
+    async def read(self, call: Callable[[], T]) -> T:
+        """Return the result of a call of the store on a reader thread.
+
+        Raises:
+            CoordinatorNotAvailable: the database cannot be reached.
+        """
+        return await _from_database(self._threads.read(call))
 
     async def refresh_settings(self) -> None:
         """Apply the stored settings and topic metadata now, and not only after the next renewal.
@@ -316,9 +298,9 @@ class Coordinator:
         """
         now = self._clock.now()
         shard = self._shard_of(group_id, now)
-        self._quarantine.check(group_id)
+        self.quarantine.check(group_id)
         if shard.is_loading:
-            return completed_future(respond_while_loading(request, self._metadata_cache.context(group_id).settings))
+            return completed_future(respond_while_loading(request, self.metadata_cache.context(group_id).settings))
         if not isinstance(request, Heartbeat) and self._is_write_queue_full():
             raise CoordinatorNotAvailable("too many writes are waiting for the database")
         if isinstance(request, CommitOffsets) and self._checkpoints.is_full():
@@ -340,7 +322,7 @@ class Coordinator:
         lease = self._ownership.leases.get(shard_id)
         is_elsewhere = lease is not None and lease.node_id not in {None, self.node_id} and not lease.is_expired
         if is_elsewhere and lease is not None:
-            raise NotCoordinator("another node owns this group", lease.url)
+            raise NotCoordinator("another node owns this group", lease.listeners)
         reason = self._ownership.failure or self._ownership.loading.reason(shard_id)
         raise CoordinatorNotAvailable(reason or "the group's shard has no owner now")
 
@@ -357,22 +339,24 @@ class Coordinator:
         shard_id = self.shard_id_of(group_id)
         lease = self._ownership.leases.get(shard_id)
         if lease is None or lease.is_expired:
-            return ShardOwner(shard_id, None, None, 0 if lease is None else lease.epoch)
-        return ShardOwner(shard_id, lease.node_id, lease.url, lease.epoch)
+            return ShardOwner(shard_id, None, {}, 0 if lease is None else lease.epoch)
+        return ShardOwner(shard_id, lease.node_id, lease.listeners, lease.epoch)
 
-    def owner_url(self, group_id: str) -> str | None:
-        """Return the URL of the node that serves a group, as of the last renewal; None if no node does."""
+    def owner_address(self, group_id: str, listener: str) -> str | None:
+        """Return the address of a listener of the node that serves a group, as of the last renewal; None if unknown."""
         lease = self._ownership.leases.get(self.shard_id_of(group_id))
-        return None if lease is None or lease.is_expired else lease.url
+        return None if lease is None or lease.is_expired else lease.listeners.get(listener)
 
     # -- groups and offsets ---------------------------------------------------------------------------------
 
-    def _serving_shard(self, group_id: str) -> Shard:
-        shard = self._loaded_shard(group_id)
-        self._quarantine.check(group_id)
+    def serving_shard(self, group_id: str) -> Shard:
+        """Return the shard of a group; raises CoordinatorError unless this node serves the group."""
+        shard = self.loaded_shard(group_id)
+        self.quarantine.check(group_id)
         return shard
 
-    def _loaded_shard(self, group_id: str) -> Shard:
+    def loaded_shard(self, group_id: str) -> Shard:
+        """Return the shard of a group that this node owns, even if the group is quarantined."""
         shard = self._shard_of(group_id, self._clock.now())
         if shard.is_loading:
             raise CoordinatorLoadInProgress("the group is being loaded")
@@ -384,16 +368,12 @@ class Coordinator:
         Raises:
             NotCoordinator: another node owns the group.
         """
-        shard = self._serving_shard(group_id)
-        return describe_group(shard, group_id, self._metadata_cache.context(group_id), self._clock.now())
+        shard = self.serving_shard(group_id)
+        return describe_group(shard, group_id, self.metadata_cache.context(group_id), self._clock.now())
 
     def quarantined(self) -> list[QuarantinedGroup]:
         """Return the quarantined groups of this node's shards, by id."""
-        return self._quarantine.of_shards(self._ownership.owned)
-
-    async def has_history(self, group_id: str) -> bool:
-        """Return whether history has rows of a group."""
-        return await self._read(partial(self._store.has_history, group_id))
+        return self.quarantine.of_shards(self._ownership.owned)
 
     async def has_offsets(self, group_id: str) -> bool:
         """Return whether a group has committed offsets, whether or not it exists.
@@ -402,7 +382,7 @@ class Coordinator:
             NotCoordinator: another node owns the group.
         """
         await self._store_offsets(group_id)
-        return await self._read(partial(self._store.has_offsets, group_id))
+        return await self.read(partial(self.store.has_offsets, group_id))
 
     async def fetch_offsets(self, group_id: str, topics: Sequence[str] | None) -> list[FetchedOffset]:
         """Return committed offsets, by topic and partition.
@@ -411,63 +391,50 @@ class Coordinator:
             NotCoordinator: another node owns the group.
         """
         await self._store_offsets(group_id)
-        return await self._read(partial(self._store.fetch_offsets, group_id, topics))
+        return await self.read(partial(self.store.fetch_offsets, group_id, topics))
 
-    async def _store_offsets(self, group_id: str) -> None:
-        """Let the table have every commit of a group that was answered; its owner knows which ones it lacks."""
-        await self._checkpoints.store_group(self._loaded_shard(group_id), group_id)
-
-    async def _store_own_offsets(self, group_id: str) -> None:
-        """Like `_store_offsets`, if this node owns the group; else the table may lack the newest commits."""
+    async def store_own_offsets(self, group_id: str) -> None:
+        """Let the table `offsets` have every commit of a group, if this node owns it; else it may lack the newest."""
         shard = self._ownership.owned.get(self.shard_id_of(group_id))
         if shard is not None:
             await self._checkpoints.store_group(shard, group_id)
 
-    async def list_groups(self, selected: GroupFilter) -> list[ListedGroup]:
-        """Return a page of groups; any node answers."""
-        return await self._read(partial(self._store.list_groups, selected))
-
-    async def overview(self, selected: OverviewFilter) -> Overview:
-        """Return a page of groups in one of the overview's orders, and counts by state; any node answers."""
-        fresh_since_ms = self._clock.now().wall_ms - self._metadata_cache.log_end_max_age_ms()
-        return await self._read(partial(self._store.overview, replace(selected, fresh_since_ms=fresh_since_ms)))
+    async def _store_offsets(self, group_id: str) -> None:
+        """Let the table have every commit of a group that was answered; its owner knows which ones it lacks."""
+        await self._checkpoints.store_group(self.loaded_shard(group_id), group_id)
 
     # -- topic metadata and settings -------------------------------------------------------------------------
 
-    async def topics(self) -> list[TopicRow]:
-        """Return the topic metadata."""
-        return await self._read(self._store.topics)
+    def settings_of(self, group_id: str) -> GroupSettings:
+        """Return the effective settings of a group."""
+        return self.metadata_cache.context(group_id).settings
+
+    def check_settings(self, group_id: str, values: Mapping[str, SettingValue]) -> None:
+        """Raise InvalidRequest if settings of a group could not be changed to these values."""
+        check_settings(values)
+        self.metadata_cache.check_change(group_id, {key: str(value) for key, value in values.items()})
 
     def effective_settings(self, group_id: str | None) -> dict[str, EffectiveSetting]:
         """Return every effective setting of a group (None: of the cluster), and its source."""
-        return self._metadata_cache.effective_settings(group_id)
-
-    # -- maintenance ---------------------------------------------------------------------------------------
-
-    async def runs(self) -> list[RunRow]:
-        """Return maintenance runs, newest first."""
-        return await self._read(self._store.runs)
-
-    async def run(self, run_id: str) -> RunRow:
-        """Return one maintenance run, with its counts by outcome."""
-        return await self._read(partial(self._store.run, run_id))
-
-    async def run_candidates(self, run_id: str, after: CandidateCursor | None, limit: int) -> list[ListedCandidate]:
-        """Return a page of a maintenance run's candidates, by group, topic and partition."""
-        return await self._read(partial(self._store.run_candidates, run_id, after, limit))
-
-    async def run_days(self, run_id: str) -> list[ListedDay]:
-        """Return the days of history that a maintenance run names, oldest first."""
-        return await self._read(partial(self._store.run_days, run_id))
-
-    async def reports(self, selected: ReportFilter) -> list[Report]:
-        """Return the newest report of each group, by group; any node answers."""
-        return await self._read(partial(self._store.reports, selected))
-
-    async def _read(self, call: Callable[[], T]) -> T:
-        return await _from_database(self._threads.read(call))
+        return self.metadata_cache.effective_settings(group_id)
 
     # -- the node --------------------------------------------------------------------------------------------
+
+    def wall_ms(self) -> int:
+        """Return the wall time."""
+        return self._clock.now().wall_ms
+
+    def log_end_max_age_ms(self) -> int:
+        """Return the age after which a log end is stale."""
+        return self.metadata_cache.log_end_max_age_ms()
+
+    def owned_shard_ids(self) -> list[int]:
+        """Return the shards that this node owns, sorted."""
+        return sorted(self._ownership.owned)
+
+    def wake_maintenance(self) -> None:
+        """Start the next renewal, and so maintenance, at once."""
+        self._ownership.wake()
 
     def counts(self) -> NodeCounts:
         """Return the node's counters since its start, and its current state."""
@@ -505,7 +472,7 @@ class Coordinator:
 
     async def readiness(self) -> Readiness:
         """Return whether the node can serve, and why not, one sentence for each reason."""
-        if self._is_stopping:
+        if self.is_stopping:
             return Readiness(is_ready=False, reasons=("the node is stopping",))
         found = await self._readiness_check.check()
         if self._ownership.duplicate_node is not None:
@@ -531,22 +498,6 @@ class Coordinator:
         """Return whether there are more nodes than shards, so that some nodes own none."""
         renewal = self._ownership.last_renewal
         return renewal is not None and len(renewal.live_nodes) > len(renewal.leases)
-
-    async def offset_totals(self, *, by_partition: bool) -> tuple[OffsetTotal, ...] | None:
-        """Return the committed offsets of this node's groups, by topic or partition; None if not known now."""
-        return None if self._is_stopping else await self._metrics_snapshot.offset_totals(by_partition=by_partition)
-
-    async def time_lag_ms(self, lookback_ms: int) -> dict[tuple[str, str, int], int] | None:
-        """Return the time lag of partitions of this node's groups, in milliseconds; None if not known now."""
-        return None if self._is_stopping else await self._metrics_snapshot.time_lag_ms(lookback_ms)
-
-    async def newest_runs(self) -> dict[str, int] | None:
-        """Return the time of each job's newest run, in milliseconds; None if not known now."""
-        return None if self._is_stopping else await self._metrics_snapshot.newest_runs()
-
-    async def expiring(self) -> ExpiryForecast | None:
-        """Return how many offsets of this node's groups will expire; None if no run has looked, or not known now."""
-        return None if self._is_stopping else await self._metrics_snapshot.expiring()
 
 
 async def _from_database(answer: Awaitable[T]) -> T:

@@ -39,7 +39,7 @@ from coordinator_core.protocol.records import (
 from coordinator_core.protocol.states import COMPLETING, DEAD, PREPARING, GroupState
 from coordinator_core.runtime.rebalance_rate import GroupRebalanceRate
 from coordinator_core.runtime.stuck_groups import RebalancingGroup
-from coordinator_core.store.rows import GroupWrite, Incarnation, RebalanceRow
+from coordinator_core.state_store.rows import GroupWrite, Incarnation, RebalanceRow
 
 QUICK_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 """Bounds for operations that should take milliseconds."""

@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 
 from coordinator_core.protocol.records import AssignmentAccepted, MemberRemoved, Record, RemovalReason
-from coordinator_core.store.rows import RebalanceRow
+from coordinator_core.state_store.rows import RebalanceRow
 
 log = structlog.get_logger("muster.runtime")
 

@@ -8,7 +8,7 @@ from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.records import Record
 from coordinator_core.protocol.requests import Deadline
 from coordinator_core.protocol.responses import Reply
-from coordinator_core.store.ledger import Ledger
+from coordinator_core.state_store.ledger import Ledger
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from coordinator_core.runtime.group_context import GroupContext
 from coordinator_core.runtime.shard import Shard
 from coordinator_core.runtime.timers import GroupTimer
 from coordinator_core.runtime.views import GroupView, MemberView
-from coordinator_core.store.member_sessions import NEXT_HEARTBEAT
+from coordinator_core.state_store.member_sessions import NEXT_HEARTBEAT
 
 
 def describe_group(shard: Shard, group_id: str, context: Context, now: Now) -> GroupView | None:

@@ -13,8 +13,8 @@ from functools import partial
 import structlog
 
 from coordinator_core.runtime.clock import Threads
-from coordinator_core.store.interface import Store, StoreError
-from coordinator_core.store.partition_drop import HasCopy
+from coordinator_core.state_store.interface import Store, StoreError
+from coordinator_core.state_store.partition_drop import HasCopy
 
 log = structlog.get_logger("muster.runtime")
 

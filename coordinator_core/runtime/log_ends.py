@@ -20,8 +20,8 @@ import structlog
 
 from coordinator_core.protocol.records import OffsetsCommitted, Record
 from coordinator_core.runtime.clock import Threads
-from coordinator_core.store.interface import OutcomeUnknown, Store, StoreUnavailable
-from coordinator_core.store.log_ends import NEVER_REPORTED_MS, LogEndReport
+from coordinator_core.state_store.interface import OutcomeUnknown, Store, StoreUnavailable
+from coordinator_core.state_store.log_ends import NEVER_REPORTED_MS, LogEndReport
 
 log = structlog.get_logger("muster.runtime")
 

@@ -33,14 +33,13 @@ from coordinator_core.protocol.requests import (
 )
 from coordinator_core.protocol.responses import ExpireOffsetsResponse, RestoreOffsetsResponse
 from coordinator_core.protocol.settings import Now
-from coordinator_core.runtime.change_payloads import to_restore
 from coordinator_core.runtime.clock import Threads
 from coordinator_core.runtime.history_archiver import HistoryArchiver
 from coordinator_core.runtime.quarantine import Quarantine
 from coordinator_core.runtime.shard import Shard, SubmitLocked, no_extra_rows
-from coordinator_core.store.interface import Store, StoreError
-from coordinator_core.store.rows import ExtraRows
-from coordinator_core.store.runs import GROUP_CLEANUP, TOPIC_DELETION, UNDO, CandidateRow, OutcomeRow
+from coordinator_core.state_store.interface import Store, StoreError
+from coordinator_core.state_store.rows import ExtraRows
+from coordinator_core.state_store.runs import GROUP_CLEANUP, TOPIC_DELETION, UNDO, CandidateRow, OutcomeRow
 
 log = structlog.get_logger("muster.runtime")
 
@@ -171,7 +170,9 @@ def _request(store: Store, token: Token, rows: list[CandidateRow]) -> Request:
     stored = tuple(store.stored_offsets(first.group_id, partitions))
     if first.kind == UNDO and first.undoes is not None:
         taken = store.archived_offsets(first.undoes, first.group_id, partitions)
-        return RestoreOffsets(token, tuple(map(to_restore, taken)), stored, first.change_id, is_maintenance_run=True)
+        return RestoreOffsets(
+            token, tuple(one.to_restore() for one in taken), stored, first.change_id, is_maintenance_run=True
+        )
     candidates = tuple(ExpiryCandidate(row.topic, row.partition, row.commit_version) for row in rows)
     request = RemoveTopicOffsets if first.kind == TOPIC_DELETION else ExpireOffsets
     return request(token, candidates, stored, first.change_id)

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from coordinator_core.protocol.requests import CommitOffsets, Heartbeat, JoinGroup, SyncGroup
 from coordinator_core.protocol.settings import Now
-from coordinator_core.store.member_sessions import MemberSession
+from coordinator_core.state_store.member_sessions import MemberSession
 
 SESSION_ACTIVITY: Final = (Heartbeat, CommitOffsets, SyncGroup, JoinGroup)
 """Requests that keep their member's session alive, unless they are refused."""

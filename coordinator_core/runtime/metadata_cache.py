@@ -22,7 +22,7 @@ from coordinator_core.protocol.setting_rules import (
 )
 from coordinator_core.protocol.settings import ClusterSettings, Context, GroupSettings, TopicMetadata
 from coordinator_core.runtime.views import EffectiveSetting, SettingSource
-from coordinator_core.store.rows import StoredSettings, TopicRow, Versions
+from coordinator_core.state_store.rows import StoredSettings, TopicRow, Versions
 
 log = structlog.get_logger("muster.runtime")
 

@@ -23,8 +23,8 @@ from coordinator_core.runtime.clock import Clock, Threads
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.counters import Counters
 from coordinator_core.runtime.shard import Shard
-from coordinator_core.store.interface import OutcomeUnknown, Store, StoreError
-from coordinator_core.store.rows import CheckpointResult
+from coordinator_core.state_store.interface import OutcomeUnknown, Store, StoreError
+from coordinator_core.state_store.rows import CheckpointResult
 
 log = structlog.get_logger("muster.runtime")
 

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from typing import Final
 
 from coordinator_core.protocol.errors import CoordinatorNotAvailable
-from coordinator_core.runtime.history import StoreReader
+from coordinator_core.runtime.clock import StoreReader
 from coordinator_core.runtime.views import Readiness
-from coordinator_core.store.interface import Store
+from coordinator_core.state_store.interface import Store
+from coordinator_core.state_store.schema_revision import SchemaRevision, schema_advice
 
 DATABASE_TIMEOUT_S: Final = 1.0
 """The time limit of a check."""
@@ -27,18 +28,18 @@ def quarantine_notice(groups: int) -> str:
 class ReadinessCheck:
     """Checks the database of a node."""
 
-    def __init__(self, store: Store, read: StoreReader, oldest_schema: str, failure: Callable[[], str | None]) -> None:
+    def __init__(self, store: Store, read: StoreReader, own_schema: str, failure: Callable[[], str | None]) -> None:
         """Create the check.
 
         Args:
             store: the database.
             read: calls the store on a reader thread.
-            oldest_schema: the schema revision that the program needs; "" accepts any.
+            own_schema: the newest schema revision that the program knows; "" accepts any.
             failure: returns why the last renewal failed; None if it succeeded.
         """
         self._store = store
         self._read = read
-        self._oldest_schema = oldest_schema
+        self._own_schema = own_schema
         self._failure = failure
         self._check_task: asyncio.Task[Readiness] | None = None
 
@@ -59,12 +60,13 @@ class ReadinessCheck:
             return _unready(error.detail)
         except TimeoutError:
             return _unready(f"the database did not answer within {DATABASE_TIMEOUT_S:g} s")
-        if (schema or "") < self._oldest_schema:
-            found = "no schema" if schema is None else f"schema {schema}"
-            return _unready(f"the database has {found} and this node needs {self._oldest_schema}: run muster migrate")
+        advice = schema_advice(schema, self._own_schema)
+        if advice is not None:
+            found = "no schema" if schema is None else f"schema {schema.revision}"
+            return _unready(f"the database has {found} and this node needs {self._own_schema}: {advice}")
         return Readiness(is_ready=True, reasons=(LACKS_PARTITIONS,) if is_lacking else ())
 
-    def _ask_store(self) -> tuple[str | None, bool]:
+    def _ask_store(self) -> tuple[SchemaRevision | None, bool]:
         return self._store.schema(), self._store.lacks_history_partitions()
 
 

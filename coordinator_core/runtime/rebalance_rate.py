@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from coordinator_core.protocol.states import PREPARING
 from coordinator_core.runtime.stuck_groups import NAMED_GROUPS_MAX
-from coordinator_core.store.rows import TransitionRow
+from coordinator_core.state_store.rows import TransitionRow
 
 RATE_WINDOW_MS: Final = 600_000
 REBALANCE_COUNT_MIN: Final = 3

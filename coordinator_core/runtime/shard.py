@@ -57,11 +57,18 @@ from coordinator_core.runtime.rebalance_rate import RebalanceRate
 from coordinator_core.runtime.shard_offsets import Checkpoints, ShardOffsets
 from coordinator_core.runtime.timers import GroupTimer, Timers
 from coordinator_core.runtime.writer import Entry, Writer
-from coordinator_core.store.awaited import awaited_members
-from coordinator_core.store.ledger import Ledger
-from coordinator_core.store.projection import group_row, load_group, project
-from coordinator_core.store.row_checks import UnreadableRow, check_shard
-from coordinator_core.store.rows import NO_EXTRA_ROWS, ExtraRows, GroupWrite, ShardLog, StoredGroup, UnreadableGroup
+from coordinator_core.state_store.awaited import awaited_members
+from coordinator_core.state_store.ledger import Ledger
+from coordinator_core.state_store.projection import group_row, load_group, project
+from coordinator_core.state_store.row_checks import UnreadableRow, check_shard
+from coordinator_core.state_store.rows import (
+    NO_EXTRA_ROWS,
+    ExtraRows,
+    GroupWrite,
+    ShardLog,
+    StoredGroup,
+    UnreadableGroup,
+)
 
 log = structlog.get_logger("muster.runtime")
 
@@ -504,8 +511,8 @@ class Shard:
         due = (
             group_context
             for group_context in rebalancing
-            if group_context.ledger.under_way is not None
-            and now.wall_ms - group_context.ledger.under_way.started_at_ms >= after_ms
+            if group_context.ledger.in_progress is not None
+            and now.wall_ms - group_context.ledger.in_progress.started_at_ms >= after_ms
             and awaited_members(group_context.group) != group_context.ledger.awaited
         )
         changed = list(islice(due, limit))
@@ -523,8 +530,8 @@ class Shard:
 
     def oldest_rebalance_ms(self, wall_ms: int) -> int:
         """Return the start of the longest rebalance under way, in wall time; `wall_ms` if there is none."""
-        under_way = (group_context.ledger.under_way for group_context in self.groups.values())
-        return min((each.started_at_ms for each in under_way if each is not None), default=wall_ms)
+        in_progress = (group_context.ledger.in_progress for group_context in self.groups.values())
+        return min((each.started_at_ms for each in in_progress if each is not None), default=wall_ms)
 
     def _absent(self, group_id: str) -> GroupContext:
         return GroupContext(Group(group_id), Ledger(group_id, self.shard_id, self.epoch))

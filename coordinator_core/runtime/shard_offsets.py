@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Protocol
 
-from coordinator_core.store.dirty_offsets import DirtyOffsets, LoggedCommits
-from coordinator_core.store.rows import ShardCheckpoint, ShardLog
+from coordinator_core.state_store.dirty_offsets import DirtyOffsets, LoggedCommits
+from coordinator_core.state_store.rows import ShardCheckpoint, ShardLog
 
 if TYPE_CHECKING:
     from coordinator_core.runtime.shard import Shard

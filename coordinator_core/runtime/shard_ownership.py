@@ -7,7 +7,7 @@
   stays effective.
 * Shards are acquired and loaded a few at a time, and leases are renewed meanwhile, so that loading does not endanger
   the leases of owned shards.
-* A new incarnation of the database (`store/incarnations.py`) unloads every shard at the next renewal.
+* A new incarnation of the database (`state_store/incarnations.py`) unloads every shard at the next renewal.
 * A shard that cannot be loaded, or not within the time of a lease, is released and retried later.
 * When two processes use the same node id, the older one resigns: its shards have newer epochs than it acquired.
 * Renewals run on a thread and a connection of their own.
@@ -29,9 +29,9 @@ from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.counters import Counters
 from coordinator_core.runtime.load_failures import LoadFailures
 from coordinator_core.runtime.shard import Shard
-from coordinator_core.store.incarnations import ROLLED_BACK, is_rolled_back
-from coordinator_core.store.interface import Store, StoreError
-from coordinator_core.store.rows import Incarnation, LeaseRow, Renewal, ShardLog, StoredGroup, UnreadableGroup
+from coordinator_core.state_store.incarnations import ROLLED_BACK, is_rolled_back
+from coordinator_core.state_store.interface import Store, StoreError
+from coordinator_core.state_store.rows import Incarnation, LeaseRow, Renewal, ShardLog, StoredGroup, UnreadableGroup
 
 log = structlog.get_logger("muster.runtime")
 
@@ -164,8 +164,8 @@ class ShardOwnership:
     def _renew_at_store(self, epochs: dict[int, int], last: Renewal | None, cluster_configs: int) -> Renewal:
         """Renew; if the database was rolled back, start a new incarnation and renew again."""
         config, store = self._config, self._store
-        renewals = 0 if last is None else last.renewals
-        node = (config.node_id, config.url, config.version, epochs, config.lease_ttl_ms, renewals, cluster_configs)
+        renewals, ttl_ms = 0 if last is None else last.renewals, config.lease_ttl_ms
+        node = (config.node_id, config.listeners, config.version, epochs, ttl_ms, renewals, cluster_configs)
         renewal = store.renew(*node)
         if last is not None and is_rolled_back(renewal, last):
             store.start_incarnation(renewal.incarnation.number, config.node_id, ROLLED_BACK)
@@ -289,7 +289,8 @@ class ShardOwnership:
         shard = self._make_shard(shard_id, epoch)
         shard.valid_until_ms = sent_ms + self._config.lease_ttl_ms
         self.owned[shard_id] = shard
-        self.leases[shard_id] = LeaseRow(shard_id, self._config.node_id, epoch, is_expired=False, url=self._config.url)
+        config = self._config
+        self.leases[shard_id] = LeaseRow(shard_id, config.node_id, epoch, is_expired=False, listeners=config.listeners)
         return shard
 
     async def _load(self, shards: list[Shard]) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.states import GroupState
 from coordinator_core.runtime.group_context import GroupContext
-from coordinator_core.store.awaited import AwaitedMember, awaited_members
+from coordinator_core.state_store.awaited import AwaitedMember, awaited_members
 
 NAMED_GROUPS_MAX: Final = 20
 NAMED_MEMBERS_MAX: Final = 5
@@ -32,15 +32,15 @@ class RebalancingGroup:
 
 def rebalancing_groups(groups: Iterable[GroupContext], wall_ms: int) -> tuple[RebalancingGroup, ...]:
     """Return the groups that have rebalanced for longest, longest first."""
-    oldest = nlargest(NAMED_GROUPS_MAX, _under_way(groups, wall_ms))
+    oldest = nlargest(NAMED_GROUPS_MAX, _in_progress(groups, wall_ms))
     return tuple(_rebalancing_group(group, rebalancing_ms) for rebalancing_ms, _, group in oldest)
 
 
-def _under_way(groups: Iterable[GroupContext], wall_ms: int) -> Iterator[tuple[int, str, Group]]:
+def _in_progress(groups: Iterable[GroupContext], wall_ms: int) -> Iterator[tuple[int, str, Group]]:
     for group_context in groups:
-        if group_context.ledger.under_way is not None:
+        if group_context.ledger.in_progress is not None:
             yield (
-                wall_ms - group_context.ledger.under_way.started_at_ms,
+                wall_ms - group_context.ledger.in_progress.started_at_ms,
                 group_context.group.group_id,
                 group_context.group,
             )

@@ -1,5 +1,6 @@
 """Values that the coordinator returns to the HTTP server: groups, members, owners, settings, readiness."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -50,11 +51,12 @@ class GroupView:
 
 @dataclass(frozen=True, slots=True)
 class ShardOwner:
-    """The owner of a shard; `node_id` and `url` are None if it has none."""
+    """The owner of a shard; without one `node_id` is None and `listeners` is empty."""
 
     shard_id: int
     node_id: str | None
-    url: str | None
+    listeners: Mapping[str, str]
+    """Listener → its address."""
     epoch: int
 
 

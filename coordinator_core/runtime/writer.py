@@ -17,8 +17,8 @@ import structlog
 from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable, NotCoordinator
 from coordinator_core.runtime.clock import Clock, Threads
 from coordinator_core.runtime.counters import Counters
-from coordinator_core.store.interface import Store, StoreError
-from coordinator_core.store.rows import Batch, GroupWrite, WriteResult
+from coordinator_core.state_store.interface import Store, StoreError
+from coordinator_core.state_store.rows import Batch, GroupWrite, WriteResult
 
 log = structlog.get_logger("muster.runtime")
 

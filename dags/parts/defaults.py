@@ -1,10 +1,18 @@
-"""Arguments, params and templates shared by all DAGs; timeouts come from the environment."""
+"""Arguments, params and templates of the DAGs, from the entries of their jobs and from the environment."""
 
 import os
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from airflow.sdk import ExceptionRetryPolicy, Param, RetryAction, RetryRule
+from airflow.sdk import (
+    Asset,
+    CronDataIntervalTimetable,
+    ExceptionRetryPolicy,
+    Param,
+    RetryAction,
+    RetryRule,
+)
 from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
@@ -21,19 +29,13 @@ class Instants(NamedTuple):
     interval_end: str
 
 
-def _instants(has_interval: str) -> Instants:
-    return Instants(
-        f"{{{{ (dag_run.data_interval_end if {has_interval} else dag_run.run_after).isoformat() }}}}",
-        f"{{{{ dag_run.data_interval_start.isoformat() if {has_interval} else '' }}}}",
-        f"{{{{ dag_run.data_interval_end.isoformat() if {has_interval} else '' }}}}",
-    )
+_INTERVAL = "{% set interval = submit.interval_of(dag.dag_id, dag_run) %}"
 
-
-DATA_INTERVAL = _instants("dag_run.data_interval_end")
-"""For reports on the past. Runs by an Asset or by hand have no interval, except those from Airflow's form."""
-
-CURRENT_STATE = _instants("dag_run.data_interval_end and dag_run.run_type != 'manual'")
-"""For jobs on the current state. Manual runs ignore the interval from Airflow's form, which is in the past."""
+INSTANTS = Instants(
+    _INTERVAL + "{{ (interval[1] if interval else dag_run.run_after).isoformat() }}",
+    _INTERVAL + "{{ interval[0].isoformat() if interval else '' }}",
+    _INTERVAL + "{{ interval[1].isoformat() if interval else '' }}",
+)
 
 TASK_TIMEOUT = submit.minutes("MUSTER_TASK_TIMEOUT_MINUTES", 60)
 APPLY_TIMEOUT = submit.apply_timeout()
@@ -47,14 +49,24 @@ FAIL_ON_REFUSAL = ExceptionRetryPolicy(
     ]
 )
 
-DRY_RUN = Param(default=False, type="boolean", title="Dry run", description="Propose, and apply nothing")
+REPORTS_SINCE = submit.start_date("MUSTER_REPORTS_SINCE", datetime.fromisoformat("2026-11-21T00:00:00+00:00"))
 
 
-def dag_defaults(dag_id: str, *tags: str) -> dict[str, Any]:
-    """Return the arguments that all DAGs share."""
+def asset(job: submit.JobSpec) -> Asset:
+    """Return the Asset that a job's runs update."""
+    return Asset(job.asset, uri=job.asset_uri)
+
+
+def dag_arguments(job: submit.JobSpec) -> dict[str, Any]:
+    """Return the arguments of a job's DAG, without its schedule."""
+    # Neither reports nor the archive concern days before the first one.
+    is_of_days = job.is_report or job.needs_archive
     return {
-        "dag_id": dag_id,
-        "start_date": datetime(2026, 1, 1, tzinfo=UTC),
+        "dag_id": job.name,
+        "description": job.description,
+        "catchup": job.catches_up,
+        "params": {"dry_run": _dry_run(job), **_option_params(job), **_limit_params(job)},
+        "start_date": REPORTS_SINCE if is_of_days else datetime(2026, 1, 1, tzinfo=UTC),
         "max_active_runs": 1,
         # Longer than the sum of all waits of a run.
         "dagrun_timeout": 2 * TASK_TIMEOUT + APPROVAL_TIMEOUT + APPLY_TIMEOUT,
@@ -62,7 +74,7 @@ def dag_defaults(dag_id: str, *tags: str) -> dict[str, Any]:
             reference=DeadlineReference.DAGRUN_QUEUED_AT,
             # In seconds: Airflow 3.3 stores a timedelta in a form that it cannot read when a task is cleared.
             interval=DEADLINE.total_seconds(),  # type: ignore[arg-type]  # read as seconds, as older Airflows stored it
-            callback=AsyncCallback("spark_jobs.submit.deadline_missed", kwargs={"dag_id": dag_id}),
+            callback=AsyncCallback("spark_jobs.submit.deadline_missed", kwargs={"dag_id": job.name}),
         ),
         "default_args": {
             "owner": "muster",
@@ -76,12 +88,36 @@ def dag_defaults(dag_id: str, *tags: str) -> dict[str, Any]:
         },
         "on_failure_callback": submit.run_failed,
         "user_defined_macros": {"submit": submit},
-        "tags": ["muster", "maintenance", *tags],
+        "tags": ["muster", "maintenance", job.subject, *(["report"] if job.is_report else [])],
     }
 
 
-def limit_params(limits: submit.Limits, *names: str) -> dict[str, Param]:
-    """Return the named limits as params, which can be overridden for one run."""
+def schedule_of(job: submit.JobSpec) -> CronDataIntervalTimetable | list[Asset] | None:
+    """Return when a job's DAG runs: by a cron expression, after another job, or only when triggered."""
+    if job.starts_after is not None:
+        return [asset(submit.JOBS[job.starts_after])]
+    if job.schedule is None or (job.needs_archive and not submit.archive_uri()):
+        return None
+    return CronDataIntervalTimetable(submit.cron_of(job.schedule), timezone="UTC")
+
+
+# -- params ---------------------------------------------------------------------------------------------------
+
+
+def _dry_run(job: submit.JobSpec) -> Param:
+    described = "Count the rows, and keep none" if job.is_report else "Propose, and apply nothing"
+    return Param(default=False, type="boolean", title="Dry run", description=described)
+
+
+def _option_params(job: submit.JobSpec) -> dict[str, Param]:
+    defaults = submit.default_options(job.name)
+    return {
+        option.name: _number(option.name, defaults[option.name], option.least, option.most, option.meaning)
+        for option in job.options
+    }
+
+
+def _limit_params(job: submit.JobSpec) -> dict[str, Param]:
     described = {
         "max_candidates": "Request approval for more candidates than this",
         "max_share": "Request approval if they are more than this share of all rows; 1 is no limit",
@@ -89,13 +125,14 @@ def limit_params(limits: submit.Limits, *names: str) -> dict[str, Param]:
         "max_group_share": "Request approval if they are more than this share of one group's rows; 1 is no limit",
         "share_from": "Ignore shares of fewer candidates than this",
     }
-    return {name: _param(name, getattr(limits, name), described[name]) for name in names or described}
+    defaults = asdict(submit.default_limits(job.name))
+    return {
+        name: _number(name, defaults[name], 0, 2**31 - 1 if isinstance(defaults[name], int) else 1, described[name])
+        for name in job.limits
+    }
 
 
-def _param(name: str, default: float, description: str) -> Param:
+def _number(name: str, default: float, least: int, most: int, description: str) -> Param:
+    kind = "integer" if isinstance(default, int) else "number"
     title = name.replace("_", " ").capitalize()
-    if isinstance(default, int):
-        return Param(
-            default=default, type="integer", minimum=0, maximum=2**31 - 1, title=title, description=description
-        )
-    return Param(default=default, type="number", minimum=0, maximum=1, title=title, description=description)
+    return Param(default=default, type=kind, minimum=least, maximum=most, title=title, description=description)

@@ -7,30 +7,41 @@
 Each may run twice with the same outcome. The maintenance run's id is derived from the DAG run.
 """
 
-import logging
 from typing import Any
 
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+import structlog
 from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.sdk import Context, PokeReturnValue, TriggerRule, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException
 
-from dags.parts.defaults import APPLY_TIMEOUT, APPROVAL_TIMEOUT, CURRENT_STATE, RUN_ID
+from dags.parts.defaults import APPLY_TIMEOUT, APPROVAL_TIMEOUT, asset
 from dags.parts.spark import spark_task
 from spark_jobs import submit
 
-log = logging.getLogger("airflow.task")
+log = structlog.get_logger("airflow.task")
+"""Of structlog, as Airflow's own: where its `logging_level` is WARNING, Python's loggers would log no counts."""
 
 APPROVE, REJECT = "Approve", "Reject"
-EXCEEDED, DECIDED, JUDGED = "exceeded", "decided", "judged"
+EXCEEDED, DECIDED, JUDGED, QUESTION = "exceeded", "decided", "judged", "question"
 APPLYING_OR_APPLIED = frozenset({"applying", "applied"})
 ACTOR_MAX_CHARS = 200
 POKE_INTERVAL_S = 5.0
 
 
-def propose(job: str, **arguments: Any) -> SparkSubmitOperator:  # noqa: ANN401 - whatever the job takes
-    """Return the task that runs a proposing job."""
-    return spark_task("propose", job, CURRENT_STATE, {"share_from": "{{ params.share_from }}", **arguments})
+def tasks(job: submit.JobSpec, **arguments: str) -> None:
+    """Add the tasks of a proposal, in their order.
+
+    Args:
+        job: the job's entry.
+        arguments: further arguments of the job by flag; values may be templates.
+    """
+    propose = spark_task("propose", job, {"share_from": "{{ params.share_from }}", **arguments})
+    passed, approval, decided = gate(), request_approval(), decision()
+    applying, rejected = apply(), reject()
+
+    propose >> passed >> [applying, approval]
+    approval >> decided >> [applying, rejected]
+    applying >> wait_until_applied.override(outlets=[asset(job)])()
 
 
 @task.branch
@@ -49,16 +60,28 @@ def gate() -> str | list[str]:
         return "apply"
     if run.is_over:
         raise AirflowFailException(f"Run {run.run_id} was {run.status} and is not applied.")
-    limits = submit.Limits(**{name: params[name] for name in submit.LIMIT_NAMES if name in params})
-    exceeded = limits.exceeded_by(run.counts)
+    job = submit.JOBS[context["dag"].dag_id]
+    limits = submit.Limits(**{name: params[name] for name in job.limits})
+    exceeded = limits.exceeded_by(run.counts, job.name)
     # Apply only the proposal that was checked here and reviewed, not one that another attempt wrote since.
     context["ti"].xcom_push(JUDGED, run.counts.get("candidates"))
     if not exceeded:
+        _log_result(run, "It is within its limits.")
         return "apply"
     context["ti"].xcom_push(EXCEEDED, " ".join(exceeded))
+    largest_groups = (context["ti"].xcom_pull(task_ids="propose") or {}).get("largest_groups", [])
+    context["ti"].xcom_push(QUESTION, submit.approval_text(job, run, exceeded, largest_groups))
     dag_run = context["dag_run"]
     text = f"{dag_run.dag_id} waits for approval: {' '.join(exceeded)}"
-    submit.alert("approval_needed", text, dag_id=dag_run.dag_id, run_id=dag_run.run_id, maintenance_run_id=run.run_id)
+    submit.alert(
+        "approval_needed",
+        text,
+        dag_id=dag_run.dag_id,
+        run_id=dag_run.run_id,
+        maintenance_run_id=run.run_id,
+        console_url=submit.console_url(run.run_id),
+    )
+    _log_result(run, "It waits for approval.")
     return "request_approval"
 
 
@@ -68,9 +91,7 @@ def request_approval() -> HITLOperator:
         task_id="request_approval",
         subject="Apply this proposal of {{ dag.dag_id }}?",
         body=(
-            "{{ ti.xcom_pull(task_ids='gate', key='exceeded') }}\n\n"
-            "Maintenance run `" + RUN_ID + "`. Review it with\n"
-            "`GET /v1/maintenance/runs/" + RUN_ID + "` on a node, and at its candidates with SQL.\n\n"
+            "{{ ti.xcom_pull(task_ids='gate', key='" + QUESTION + "') }}\n\n"
             "If rejected, nothing is removed, and the next run proposes again."
         ),
         options=[APPROVE, REJECT],
@@ -86,7 +107,7 @@ def decision() -> str:
 
 
 @task(trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS)
-def apply() -> None:
+def apply() -> dict[str, Any]:
     """Ask a node to apply the proposal; idempotent."""
     context = get_current_context()
     answer = _approval_response(context)
@@ -99,16 +120,16 @@ def apply() -> None:
         actor, reason = _actor_and_reason(context, answer, "approved")
     judged = context["ti"].xcom_pull(task_ids="gate", key=JUDGED)
     run = submit.apply_run(_run_id(context), actor=actor, reason=reason, candidates=judged)
-    log.info("Run %s is %s.", run.run_id, run.status)
+    return _log_result(run)
 
 
 @task
-def reject() -> None:
+def reject() -> dict[str, Any]:
     """Ask a node to reject the proposal."""
     context = get_current_context()
     actor, reason = _actor_and_reason(context, _approval_response(context), "rejected")
     run = submit.reject_run(_run_id(context), actor=actor, reason=reason)
-    log.info("Run %s is %s.", run.run_id, run.status)
+    return _log_result(run)
 
 
 @task.sensor(poke_interval=POKE_INTERVAL_S, timeout=APPLY_TIMEOUT.total_seconds(), mode="reschedule")
@@ -121,11 +142,18 @@ def wait_until_applied() -> PokeReturnValue:
         return PokeReturnValue(is_done=False)
     if run.is_over and run.status != "applied":
         raise AirflowFailException(f"Run {run.run_id} was {run.status}; its candidates are kept.")
-    return PokeReturnValue(is_done=run.is_over, xcom_value=run.counts)
+    return PokeReturnValue(is_done=run.is_over, xcom_value=_log_result(run))
 
 
 def _run_id(context: Context) -> str:
     return submit.maintenance_run_id(context["dag"].dag_id, context["dag_run"].run_id)
+
+
+def _log_result(run: submit.MaintenanceRun, comment: str = "") -> dict[str, Any]:
+    """Log a run's status, counts and link as the task's last line, and return them for its XCom."""
+    result = submit.result_of_run(run)
+    log.info(" ".join(filter(None, (f"Run {run.run_id} is {run.status}.", comment, submit.describe_result(result)))))
+    return result
 
 
 def _dag(context: Context) -> str:

@@ -4,37 +4,37 @@ from collections.abc import Mapping
 from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import Context
 
-from dags.parts.defaults import RUN_ID, SPARK_POOL, Instants
+from dags.parts.defaults import INSTANTS, RUN_ID, SPARK_POOL
 from spark_jobs import submit
 
 
 def spark_task(
     task_id: str,
-    job: str,
-    instants: Instants,
+    job: submit.JobSpec,
     options: Mapping[str, Any],
     **task: Any,  # noqa: ANN401 - whatever a task takes
-) -> SparkSubmitOperator:
+) -> "SparkJobOperator":
     """Return the task that runs a job.
 
     Args:
         task_id: the task's id.
-        job: one of `submit.JOBS`.
-        instants: the run's instant and interval.
-        options: the job's own arguments by flag; values may be templates.
+        job: the job's entry.
+        options: further arguments by flag; values may be templates. The job's options come from the DAG's params.
         task: further arguments of the operator.
     """
-    return SparkSubmitOperator(
+    return SparkJobOperator(
         task_id=task_id,
         conn_id="spark_default",
-        name=job,
-        application=submit.application(job),
+        name=job.name,
+        application=submit.application(job.name),
         application_args=submit.job_arguments(
             run_id=RUN_ID,
-            **instants._asdict(),
+            **INSTANTS._asdict(),
             is_dry_run="{{ params.dry_run }}",
             **options,
+            **{option.name: f"{{{{ params.{option.name} }}}}" for option in job.options},
         ),
         conf=submit.SPARK_CONF,
         jars="{{ submit.find_jdbc_jar() }}",
@@ -42,3 +42,18 @@ def spark_task(
         pool=SPARK_POOL,
         **task,
     )
+
+
+class SparkJobOperator(SparkSubmitOperator):
+    """Submits a job. Its log ends with the job's counts and a link to the console, and its XCom has them."""
+
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # Airflow stores what is returned
+        """Submit the job, wait for its end, and return its result."""
+        job = submit.JOBS[context["dag"].dag_id]
+        super().execute(context)
+        # The last lines that spark-submit printed; without them there is a link only.
+        lines = getattr(self._hook, "_last_submit_log_lines", ())
+        run_id = None if job.is_report else submit.maintenance_run_id(job.name, context["dag_run"].run_id)
+        result = {**submit.read_result(job.name, lines), "console": submit.console_url(run_id)}
+        self.log.info(submit.describe_result(result))
+        return result

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 
+from coordinator_core.jobs import JOBS
 from spark_jobs.history import History
 from spark_jobs.jdbc import read_by_shard, read_table
-from spark_jobs.publish import ReportTable
 from spark_jobs.report_job import ReportArguments, ReportingJob, run
 from spark_jobs.report_relations import (
     AUDITED_LAGS,
@@ -23,12 +23,10 @@ from spark_jobs.report_relations import (
     scores_before,
 )
 from spark_jobs.transforms.assignment_balance import (
-    AUDIT_COLUMNS,
     LAG_COLUMNS,
     LOSS_COLUMNS,
     MEMBER_COLUMNS,
     SCORE_COLUMNS,
-    TOPIC_COLUMNS,
     TOPIC_METADATA_COLUMNS,
     audits_of,
     judged,
@@ -61,21 +59,7 @@ def _oldest_that_matters(history: History) -> datetime:
     return since or datetime.now(UTC)
 
 
-JOB = ReportingJob(
-    kind="assignment_balance_audit",
-    find=find,
-    is_of_now=True,
-    tables=(
-        ReportTable("assignment_balance_audits", AUDIT_COLUMNS),
-        ReportTable("assignment_balance_topics", TOPIC_COLUMNS),
-    ),
-)
-
-
-def main(command_line: Sequence[str] | None = None) -> int:
-    """Run the job; return the exit status."""
-    return run(JOB, command_line)
-
+JOB = ReportingJob(JOBS["assignment_balance_audit"], find, "no group of consumers is Stable")
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(JOB))

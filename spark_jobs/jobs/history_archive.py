@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from spark_jobs.archive.archive_copy import KIND, Archived, archive_closed_days
 from spark_jobs.arguments import JobArguments, read_arguments
 from spark_jobs.database import Database
-from spark_jobs.job_runner import run_job
+from spark_jobs.job_runner import Result, run_job
 from spark_jobs.publish import PROPOSED
 
 
@@ -21,8 +21,10 @@ def main(command_line: Sequence[str] | None = None) -> int:
     """Run the job; return the exit status."""
     arguments = read_arguments(KIND, command_line)
 
-    def work(spark: SparkSession, database: Database, connection: pg.connection) -> str:
-        return "\n".join(describe(arguments, archive_closed_days(spark, database, connection, arguments)))
+    def work(spark: SparkSession, database: Database, connection: pg.connection) -> Result:
+        archived = archive_closed_days(spark, database, connection, arguments)
+        values = {"run_id": arguments.run_id, "status": archived.status, "counts": archived.counts}
+        return Result("\n".join(describe(arguments, archived)), values)
 
     return run_job(KIND, work)
 

@@ -6,22 +6,17 @@ rejected.
 """
 
 import sys
-from collections.abc import Sequence
 
-import psycopg2.extensions as pg
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
+from coordinator_core.jobs import JOBS
 from spark_jobs.arguments import JobArguments
-from spark_jobs.database import Database
 from spark_jobs.jdbc import read_by_shard
 from spark_jobs.proposal_job import Found, ProposingJob, Reading, run
-from spark_jobs.proposal_job import propose as propose_with
-from spark_jobs.publish import CandidateTable, Published, ReportTable, least_retention_ms
+from spark_jobs.publish import least_retention_ms
 from spark_jobs.relations import LARGEST_EXPIRY, OFFSET_COUNT, RETENTION_KEY, offsets_that_can_be_due
 from spark_jobs.transforms.offset_retention import (
-    CANDIDATE_COLUMNS,
-    FORECAST_COLUMNS,
     FORECAST_MS,
     OFFSET_COLUMNS,
     expiry_candidates,
@@ -52,23 +47,8 @@ def find_due(reading: Reading, arguments: JobArguments) -> DataFrame:
     )
 
 
-JOB = ProposingJob(
-    kind="offset_retention",
-    find=find,
-    candidates=CandidateTable("expiry_candidates", CANDIDATE_COLUMNS, OFFSET_COUNT, LARGEST_EXPIRY),
-    report=ReportTable("offset_expiry_forecasts", FORECAST_COLUMNS),
-)
-
-
-def propose(spark: SparkSession, database: Database, connection: pg.connection, arguments: JobArguments) -> Published:
-    """Publish the due offsets as a proposal, and the forecast."""
-    return propose_with(JOB, spark, database, connection, arguments)
-
-
-def main(command_line: Sequence[str] | None = None) -> int:
-    """Run the job; return the exit status."""
-    return run(JOB, command_line)
+JOB = ProposingJob(JOBS["offset_retention"], find, of=OFFSET_COUNT, largest=LARGEST_EXPIRY)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(JOB))

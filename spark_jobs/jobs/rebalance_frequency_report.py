@@ -12,9 +12,9 @@ from datetime import UTC, datetime, timedelta
 from pyspark.sql import DataFrame
 
 from coordinator_core.analytics.frequency import Thresholds
+from coordinator_core.jobs import JOBS
 from spark_jobs.errors import JobError
 from spark_jobs.history import History
-from spark_jobs.publish import ReportTable
 from spark_jobs.report_job import ReportArguments, ReportingJob, run
 from spark_jobs.report_relations import (
     evictions_within,
@@ -28,7 +28,6 @@ from spark_jobs.transforms.rebalance_frequency import (
     JOIN_COLUMNS,
     LIFETIME_COLUMNS,
     REBALANCE_COLUMNS,
-    REPORT_COLUMNS,
     WAIT_COLUMNS,
     Interval,
     rebalance_frequency,
@@ -66,17 +65,8 @@ def _require_over(start: datetime, end: datetime, back_by: datetime) -> None:
 
 
 JOB = ReportingJob(
-    kind="rebalance_frequency_report",
-    find=find,
-    tables=(ReportTable("rebalance_frequency_reports", REPORT_COLUMNS),),
-    is_of_a_day=True,
+    JOBS["rebalance_frequency_report"], find, "no group was created, deleted or rebalanced in the interval"
 )
 
-
-def main(command_line: Sequence[str] | None = None) -> int:
-    """Run the job; return the exit status."""
-    return run(JOB, command_line)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(JOB))

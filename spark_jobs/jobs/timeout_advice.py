@@ -6,18 +6,18 @@ interval's end, and tests its advice on the last of them.
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from pyspark.sql import DataFrame
 
 from coordinator_core.analytics.advice.policy import LATE_GRACE_MS, Policy
+from coordinator_core.jobs import JOBS
 from coordinator_core.protocol.setting_rules import RULES
 from coordinator_core.protocol.settings import GroupSettings
 from spark_jobs.errors import JobError
 from spark_jobs.history import History
 from spark_jobs.jdbc import read_by_shard, read_table
-from spark_jobs.publish import ReportTable
 from spark_jobs.report_job import ReportArguments, ReportingJob, run
 from spark_jobs.report_relations import (
     ASSIGNED,
@@ -30,7 +30,6 @@ from spark_jobs.report_relations import (
     sessions_within,
 )
 from spark_jobs.transforms.timeout_advice import (
-    ADVICE_COLUMNS,
     ASSIGNED_COLUMNS,
     CLUSTER_COLUMNS,
     END_COLUMNS,
@@ -121,13 +120,7 @@ def _default(key: str, text: str) -> int | None:
     return value
 
 
-JOB = ReportingJob(kind="timeout_advice", find=find, tables=(ReportTable("timeout_advice", ADVICE_COLUMNS),))
-
-
-def main(command_line: Sequence[str] | None = None) -> int:
-    """Run the job; return the exit status."""
-    return run(JOB, command_line)
-
+JOB = ReportingJob(JOBS["timeout_advice"], find, "no member session of the window is recorded")
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(JOB))

@@ -1,10 +1,11 @@
 """Start jobs and call the coordinator about their proposals: the only package of ours that DAGs import.
 
-It is cheap to import: no Spark, no database. DAG files use `from spark_jobs import submit`.
+It is cheap to import: no Spark, no database. DAG files use `from spark_jobs import submit`. The jobs themselves are
+the entries of `coordinator_core.jobs`.
 """
 
+from coordinator_core.jobs import JOBS, JobSpec
 from spark_jobs.submit.alerts import alert, deadline_missed, run_failed, task_failed
-from spark_jobs.submit.archive import DEFAULT_KEEP_DAYS, KEEP_MAX_DAYS, archive_uri, keep_days
 from spark_jobs.submit.coordinator import (
     CoordinatorRefused,
     CoordinatorUnreachable,
@@ -17,13 +18,16 @@ from spark_jobs.submit.jdbc_jar import find_jdbc_jar
 from spark_jobs.submit.job import (
     DEFAULT_RETENTION_MINUTES,
     HISTORY_RESTORE,
-    JOBS,
     PROPOSALS,
     REPORTS,
     SPARK_CONF,
     application,
     apply_timeout,
+    archive_uri,
     command,
+    cron_of,
+    default_options,
+    interval_of,
     is_past,
     job_arguments,
     maintenance_run_id,
@@ -34,45 +38,55 @@ from spark_jobs.submit.job import (
     spark_master,
     start_date,
 )
-from spark_jobs.submit.limits import LIMIT_NAMES, MEASURES, Limits, default_limits
-from spark_jobs.submit.options import OPTIONS, Option, default_options
+from spark_jobs.submit.limits import MEASURES, Limits, default_limits
+from spark_jobs.submit.results import (
+    approval_text,
+    console_url,
+    describe_result,
+    read_result,
+    result_line,
+    result_of_run,
+)
 
 __all__ = [
-    "DEFAULT_KEEP_DAYS",
     "DEFAULT_RETENTION_MINUTES",
     "HISTORY_RESTORE",
     "JOBS",
-    "KEEP_MAX_DAYS",
-    "LIMIT_NAMES",
     "MEASURES",
-    "OPTIONS",
     "PROPOSALS",
     "REPORTS",
     "SPARK_CONF",
     "CoordinatorRefused",
     "CoordinatorUnreachable",
+    "JobSpec",
     "Limits",
     "MaintenanceRun",
-    "Option",
     "alert",
     "application",
     "apply_run",
     "apply_timeout",
+    "approval_text",
     "archive_uri",
     "command",
+    "console_url",
+    "cron_of",
     "deadline_missed",
     "default_limits",
     "default_options",
+    "describe_result",
     "find_jdbc_jar",
+    "interval_of",
     "is_past",
     "job_arguments",
-    "keep_days",
     "maintenance_run_id",
     "minutes",
     "py_files",
+    "read_result",
     "read_run",
     "reject_run",
     "reportable_from",
+    "result_line",
+    "result_of_run",
     "retention_ms",
     "run_failed",
     "spark_master",

@@ -1,4 +1,4 @@
-"""Build the spark-submit command of a job and the id of its run."""
+"""Build the spark-submit command of a job and the id of its run; read the settings of jobs from the environment."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -7,16 +7,14 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid5
 
+from coordinator_core.jobs import JOBS, JobSpec, Option, Schedule
 from spark_jobs.errors import JobError
 
-PROPOSALS = ("offset_retention", "group_cleanup", "history_archive")
-"""Jobs that write proposals for the coordinator."""
+PROPOSALS = tuple(name for name, job in JOBS.items() if not job.is_report)
+"""Names of the jobs that write proposals for the coordinator."""
 
-REPORTS = ("assignment_balance_audit", "rebalance_frequency_report", "timeout_advice")
-"""Jobs that write reports."""
-
-JOBS = (*PROPOSALS, *REPORTS)
-"""All jobs; a job, its file and its DAG share one name."""
+REPORTS = tuple(name for name, job in JOBS.items() if job.is_report)
+"""Names of the jobs that write reports."""
 
 HISTORY_RESTORE = "history_restore"
 """Not in JOBS: an operator starts it, no DAG does."""
@@ -103,6 +101,28 @@ def py_files() -> str:
     return os.environ.get("MUSTER_SPARK_PY_FILES", "").strip()
 
 
+def archive_uri(beside: Path | None = None) -> str:
+    """Return the archive's directory: `MUSTER_ARCHIVE_URI`, else `archive` in a local directory.
+
+    Args:
+        beside: The local directory; None returns an empty text, which disables the archive.
+    """
+    named = os.environ.get("MUSTER_ARCHIVE_URI", "").strip()
+    if named or beside is None:
+        return named
+    return (beside / "archive").resolve().as_uri()
+
+
+def default_options(name: str) -> dict[str, int]:
+    """Return a job's default options, from the environment or built in.
+
+    Raises:
+        JobError: A setting is not a whole number within its bounds.
+    """
+    job = JOBS[name]
+    return {option.name: _setting(job, option) for option in job.options}
+
+
 def retention_ms() -> int:
     """Return the default retention: `MUSTER_OFFSETS_RETENTION_MINUTES`, else a week; negative for forever.
 
@@ -161,6 +181,32 @@ def start_date(variable: str, default: datetime) -> datetime:
     return day
 
 
+def cron_of(schedule: Schedule) -> str:
+    """Return a schedule's cron expression, from the environment or built in."""
+    return os.environ.get(schedule.variable) or schedule.cron
+
+
+def interval_of(job: str, dag_run: Any) -> tuple[datetime, datetime] | None:  # noqa: ANN401 - a model of Airflow's
+    """Return start and end of the interval that a DAG run is about; None for a run about the time of its request.
+
+    A run by hand has no interval, unless Airflow's form gave it one. A report of an interval then takes the last one of
+    its schedule that was complete; a job about the current state ignores the form's, which is in the past.
+    """
+    spec = JOBS[job]
+    if dag_run.run_type == "manual" and (spec.is_of_now or not spec.is_report):
+        return None
+    if dag_run.data_interval_end:
+        return dag_run.data_interval_start, dag_run.data_interval_end
+    if not spec.is_of_a_day or spec.schedule is None:
+        return None
+    # It comes with Airflow, and with nothing else.
+    from croniter import croniter  # type: ignore[import-untyped]  # noqa: PLC0415  # comes without types
+
+    ticks = croniter(cron_of(spec.schedule), dag_run.run_after.astimezone(UTC))
+    end, start = ticks.get_prev(datetime), ticks.get_prev(datetime)
+    return start, end
+
+
 def reportable_from(end: datetime, settle_time: timedelta, params: Mapping[str, Any]) -> datetime:
     """Return when an interval can be reported: after the settle time and the report's grace."""
     return end + max(settle_time, timedelta(milliseconds=params.get("grace_ms", 0)))
@@ -169,3 +215,15 @@ def reportable_from(end: datetime, settle_time: timedelta, params: Mapping[str, 
 def is_past(moment: datetime) -> bool:
     """Return whether an instant has passed, for waiting tasks; reports depend on the interval, never on this."""
     return datetime.now(UTC) >= moment
+
+
+def _setting(job: JobSpec, option: Option) -> int:
+    variable = job.variable(option)
+    text = os.environ.get(variable, "").strip() or str(option.default)
+    try:
+        value = int(text)
+    except ValueError:
+        value = option.least - 1
+    if not option.least <= value <= option.most:
+        raise JobError(f"{variable} is {text!r}; it must be a whole number from {option.least} to {option.most}.")
+    return value

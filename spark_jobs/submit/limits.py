@@ -29,36 +29,42 @@ class Limits:
     share_from: int = 1_000
     """Shares of fewer candidates than this are ignored: of a handful, every share is large."""
 
-    def exceeded_by(self, counts: Mapping[str, int]) -> list[str]:
-        """Return a sentence for each limit that a proposal exceeds; `counts` are the job's.
+    def exceeded_by(self, counts: Mapping[str, int], job: str) -> list[str]:
+        """Return a sentence for each limit that a job's proposal exceeds, with its value, name and setting.
 
         Proposals of whole groups have no counts of the largest group, and need none.
         """
         if not {"candidates", "of"} <= counts.keys():
             return ["The proposal has no counts."]
-        return [*self._by_the_run(counts), *self._by_one_group(counts)]
+        return [
+            f"{excess} ({name}, {_variable(job, name)})."
+            for name, excess in (*self._by_the_run(counts), *self._by_one_group(counts))
+        ]
 
-    def _by_the_run(self, counts: Mapping[str, int]) -> list[str]:
+    def _by_the_run(self, counts: Mapping[str, int]) -> list[tuple[str, str]]:
         candidates, of = counts["candidates"], counts["of"]
         found = []
         if candidates > self.max_candidates:
-            found.append(f"{candidates} candidates are more than {self.max_candidates}.")
+            found.append(("max_candidates", f"{candidates} candidates are more than {self.max_candidates}"))
         if candidates >= self.share_from and candidates > self.max_share * of:
-            found.append(f"{candidates} candidates of {of} are more than a share of {self.max_share:g}.")
+            found.append(("max_share", f"{candidates} candidates of {of} are more than a share of {self.max_share:g}"))
         return found
 
-    def _by_one_group(self, counts: Mapping[str, int]) -> list[str]:
+    def _by_one_group(self, counts: Mapping[str, int]) -> list[tuple[str, str]]:
         largest, permille = counts.get("largest_group", 0), counts.get("largest_group_permille", 0)
         found = []
         if largest > self.max_group_candidates:
-            found.append(f"{largest} candidates of one group are more than {self.max_group_candidates}.")
+            found.append(
+                ("max_group_candidates", f"{largest} candidates of one group are more than {self.max_group_candidates}")
+            )
         if permille > self.max_group_share * PERMILLE:
-            found.append(f"{permille / PERMILLE:g} of one group is more than a share of {self.max_group_share:g}.")
+            found.append(
+                (
+                    "max_group_share",
+                    f"{permille / PERMILLE:g} of one group is more than a share of {self.max_group_share:g}",
+                )
+            )
         return found
-
-
-LIMIT_NAMES = tuple(field.name for field in fields(Limits))
-"""Names of the limits and of the DAGs' params."""
 
 
 def default_limits(job: str) -> Limits:
@@ -73,7 +79,7 @@ def default_limits(job: str) -> Limits:
 
 def _setting(job: str, name: str, default: object) -> int | float:
     assert isinstance(default, int | float), "every limit has a number as its default"
-    variable = f"MUSTER_{job.upper()}_{name.upper()}"
+    variable = _variable(job, name)
     text = os.environ.get(variable, "").strip()
     is_share = isinstance(default, float)
     try:
@@ -84,3 +90,7 @@ def _setting(job: str, name: str, default: object) -> int | float:
         kind = "a share from 0 to 1" if is_share else f"a whole number from 0 to {2**31 - 1}"
         raise JobError(f"{variable} is {text!r}; it must be {kind}.")
     return value
+
+
+def _variable(job: str, name: str) -> str:
+    return f"MUSTER_{job}_{name}".upper()

@@ -14,16 +14,19 @@ MARKERS_OF_FIXTURES: Final = {
 
 LONGEST_FIRST: Final = (
     "tests/system/e2e/test_local_platform.py",
+    "tests/system/conformance/test_over_http.py",
     "tests/integration/spark/archive/test_reports_of_archived_days.py",
     "tests/integration/spark/test_rebalance_frequency_job.py",
-    "tests/system/conformance/test_over_http.py",
     "tests/integration/spark/archive/test_archive_kill.py",
     "tests/integration/spark/archive/test_history_restore.py",
     "tests/integration/spark/test_timeout_advice.py",
     "tests/integration/spark/archive/test_history_archive.py",
-    "tests/integration/cli/test_up.py",
-    "tests/system/simulation/test_mutations.py",
     "tests/integration/airflow/test_proposal_dags.py",
+    "tests/integration/cli/test_up.py",
+    "tests/integration/cli/test_error_messages.py",
+    "tests/system/simulation/test_mutations.py",
+    "tests/system/simulation/test_failovers.py",
+    "tests/system/simulation/test_seeds.py",
     "tests/system/e2e/stories/test_static_members.py",
 )
 """The slowest files in the order of their measured time; if short files run last, no process is idle."""

@@ -11,8 +11,8 @@ from typing import Final
 import psycopg2
 from psycopg2 import sql
 
-from muster.embedded_postgres import EmbeddedPostgres
-from muster.schema import upgrade
+from muster.local.embedded_postgres import EmbeddedPostgres
+from muster.node.schema import upgrade
 from muster.settings import psql_url
 
 TEMPLATE = "muster_template"

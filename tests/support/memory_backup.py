@@ -3,9 +3,9 @@
 from copy import deepcopy
 from dataclasses import replace
 
-from coordinator_core.store.memory import MemoryStore
+from tests.support.memory_store import MemoryStore
 
-HELD = ("_leases", "_groups", "_partitions", "_maintenance", "_reports", "_settings_and_topics", "_incarnation")
+HELD = ("_leases", "_groups", "_partitions", "_maintenance", "_settings_and_topics", "_incarnation")
 
 
 class Backup:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from muster.cli import main
+from muster.cli.main import main
 from tests.support.http_client import Group, Json
 
 QUICK = {"group_initial_rebalance_delay_ms": 0}
@@ -64,6 +64,13 @@ class Muster:
         assert ran.err.startswith("muster: "), ran
         assert "Traceback" not in ran.err
         return ran.err.removeprefix("muster: ").rstrip("\n")
+
+
+def undo_command(said: str) -> list[str]:
+    """Return the arguments of the undo that a command printed last."""
+    words = said.splitlines()[-1].removesuffix(" (when the run is applied)").split()
+    assert words[:3] == ["Undo", "with:", "muster"], said
+    return words[3:]
 
 
 def commit(group: Group, *offsets: Json) -> None:

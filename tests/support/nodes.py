@@ -14,7 +14,7 @@ import psycopg2
 import uvloop
 
 from api.http.request_context import RequestContext
-from muster.node import bound_listener, open_store, serve_node
+from muster.node.serve import bound_listener, open_queries, open_store, serve_node
 from muster.settings import Settings, psql_url
 from tests.support.waiting import PATIENCE_S
 
@@ -68,8 +68,8 @@ def hanging_node(database_url: str) -> Iterator[str]:
     with contextlib.closing(psycopg2.connect(psql_url(database_url))) as connection, connection.cursor() as cursor:
         connection.autocommit = True
         cursor.execute(
-            "INSERT INTO nodes (node_id, url, version, started_at, expires_at)"
-            " VALUES ('hanging:8080', 'http://hanging:8080', '1', now(), now() + interval '10 minutes')"
+            "INSERT INTO nodes (node_id, listeners, version, started_at, expires_at)"
+            " VALUES ('hanging:8080', '{\"http\": \"http://hanging:8080\"}', '1', now(), now() + interval '10 minutes')"
         )
         try:
             yield "hanging:8080"
@@ -100,8 +100,12 @@ def _serving(settings: Settings, listener: socket.socket, loop: asyncio.Abstract
     stopping = asyncio.Event()
 
     def run() -> None:
-        with closing(open_store(settings)) as store, asyncio.Runner(loop_factory=lambda: loop) as runner:
-            runner.run(serve_node(settings, store, listener, stopping, lambda: started.set_result(None)))
+        with (
+            closing(open_store(settings)) as store,
+            closing(open_queries(settings)) as queries,
+            asyncio.Runner(loop_factory=lambda: loop) as runner,
+        ):
+            runner.run(serve_node(settings, store, queries, listener, stopping, lambda: started.set_result(None)))
 
     with ThreadPoolExecutor(1, thread_name_prefix="node") as executor:
         serving = executor.submit(run)

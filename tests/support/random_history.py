@@ -29,7 +29,7 @@ REBALANCES = (
 )
 PARTS = (
     "INSERT INTO rebalance_members (rebalance_id, group_id, shard_id, group_created_at, completed_at, member_id,"
-    " client_id, joined_after_ms, waited_for_ms, outcome) VALUES %s"
+    " client_id, client_host, joined_after_ms, waited_for_ms, outcome) VALUES %s"
 )
 GROUPS = "INSERT INTO groups (group_id, shard_id, state, state_since, protocol_type, protocol_name) VALUES %s"
 MEMBERS = (
@@ -135,7 +135,7 @@ class Past:
         who = (group_id, _shard(group_id), self.end - 90 * DAY)
         outcome = ("completed", more.get("restarts", 0), more.get("before", 1), 2, more.get("moved", 0))
         self.rebalances.append((key, *who, 1, more.get("trigger", "member_joined"), started, over, over, *outcome))
-        self.parts += [(key, *who, over, name, name, joined, waited, end) for name, joined, waited, end in parts]
+        self.parts += [(key, *who, over, name, name, HOST, joined, waited, end) for name, joined, waited, end in parts]
 
     def _hours(self, group_id: str, day: datetime, lengths: Sequence[int]) -> None:
         """A day of a member that stays, in two pieces."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from muster.java import find_java, spark_environment
+from muster.local.java import find_java, spark_environment
 from spark_jobs.session import open_session
 from spark_jobs.submit import find_jdbc_jar
 

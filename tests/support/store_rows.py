@@ -1,13 +1,13 @@
 """Rows for tests: each builder fills in what a test does not care about."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import NAMESPACE_OID, uuid5
 
 from coordinator_core.protocol.records import OffsetRemoved, OffsetsCommitted
 from coordinator_core.protocol.requests import GroupSnapshot, OffsetToCommit, StoredOffset, SupportedProtocol
-from coordinator_core.store.interface import Store
-from coordinator_core.store.rows import (
+from coordinator_core.state_store.interface import Store
+from coordinator_core.state_store.rows import (
     ChangeRow,
     GroupRow,
     GroupWrite,
@@ -19,7 +19,7 @@ from coordinator_core.store.rows import (
     StoredGroup,
     TransitionRow,
 )
-from coordinator_core.store.runs import GROUP_CLEANUP, WHOLE_GROUP, CandidateRow, OutcomeRow, RunRow
+from coordinator_core.state_store.runs import GROUP_CLEANUP, WHOLE_GROUP, CandidateRow, OutcomeRow, RunRow
 
 NOW_MS = 1_790_000_000_123
 """An instant in 2026, 20.123 seconds after a full minute."""
@@ -254,3 +254,13 @@ def outcome(partition: int, what: str = "expired", group_id: str = "orders", *, 
 def write(group_id: str = "orders", shard_id: int = SHARD, **given: object) -> GroupWrite:
     rows: dict[str, Any] = dict(given)
     return GroupWrite(group_id=group_id, shard_id=shard_id, **rows)
+
+
+class ForecastRow(NamedTuple):
+    """A row of `offset_expiry_forecasts`, without the columns of its run."""
+
+    group_id: str
+    shard_id: int
+    within_a_day: int
+    within_a_week: int
+    next_expiry_at_ms: int

@@ -1,24 +1,26 @@
 """A store with its surroundings: time that passes, jobs that propose, and stored history."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import psycopg2
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
-from coordinator_core.store.dirty_offsets import dirty_offsets
-from coordinator_core.store.interface import Store
-from coordinator_core.store.memory import MemoryStore
-from coordinator_core.store.memory.groups import History, OffsetHistoryRow
-from coordinator_core.store.postgres import PostgresStore
-from coordinator_core.store.reports import REPORT_PARTS, REPORTS, Report, ReportKind
-from coordinator_core.store.rows import (
+from coordinator_core.queries.runner import Queries
+from coordinator_core.state_store.dirty_offsets import dirty_offsets
+from coordinator_core.state_store.interface import Store
+from coordinator_core.state_store.postgres import PostgresStore
+from coordinator_core.state_store.postgres.connections import Transaction
+from coordinator_core.state_store.postgres.leases import read_leases
+from coordinator_core.state_store.postgres.maintenance import read_run
+from coordinator_core.state_store.rows import (
     ArchivedOffset,
     Batch,
     ChangeRow,
     CheckpointResult,
     GroupWrite,
+    LeaseRow,
     MemberSessionRow,
     PartitionOwnershipRow,
     RebalanceMemberRow,
@@ -27,18 +29,35 @@ from coordinator_core.store.rows import (
     TransitionRow,
     WriteResult,
 )
-from coordinator_core.store.runs import CandidateRow, ForecastRow, RunRow
-from tests.support.store_rows import NOW_MS
+from coordinator_core.state_store.runs import CandidateRow, RunRow
+from tests.support.memory_store import MemoryStore
+from tests.support.memory_store.groups import History, OffsetHistoryRow
+from tests.support.store_rows import NOW_MS, ForecastRow
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 NODE = "node-1:8080"
 
 TTL_MS = 60_000
 
 
+class Query(Protocol):
+    """Returns the result of a query, which gets a transaction before the arguments."""
+
+    def __call__(
+        self, query: Callable[Concatenate[Transaction, P], T], /, *arguments: P.args, **keywords: P.kwargs
+    ) -> T: ...
+
+
 class World(Protocol):
     """What a contract test may use besides the store."""
 
     store: Store
+
+    def leases(self) -> tuple[LeaseRow, ...]: ...
+
+    def run(self, run_id: str) -> RunRow: ...
 
     def pass_time(self, length_ms: int) -> None: ...
 
@@ -47,8 +66,6 @@ class World(Protocol):
     def propose(
         self, run: RunRow, candidates: Iterable[CandidateRow], forecasts: Iterable[ForecastRow] = ()
     ) -> None: ...
-
-    def report(self, kind: ReportKind, rows: Iterable[Report], parts: Iterable[Report] = ()) -> None: ...
 
     def history(self) -> History: ...
 
@@ -86,9 +103,9 @@ def checkpoint_of(store: Store, shard_id: int, epoch: int) -> ShardCheckpoint:
     return ShardCheckpoint(epoch, position, dirty_offsets(shard_log.commits))
 
 
-def checkpoint_log(store: Store) -> None:
+def checkpoint_log(store: Store, leases: Iterable[LeaseRow]) -> None:
     """Store every commit of the offset log in the table, in the name of the nodes that own the shards."""
-    for lease in store.leases():
+    for lease in leases:
         checkpoint = checkpoint_of(store, lease.shard_id, lease.epoch)
         if lease.node_id is not None and checkpoint.dirty:
             store.checkpoint(lease.node_id, {lease.shard_id: checkpoint})
@@ -117,12 +134,16 @@ class MemoryWorld:
         identity = self._store.identity
         self._store.identity = replace(identity, timeline=identity.timeline + 1)
 
-    def propose(self, run: RunRow, candidates: Iterable[CandidateRow], forecasts: Iterable[ForecastRow] = ()) -> None:
-        self.pass_time(1)
-        self._store.propose(run, candidates, forecasts)
+    def leases(self) -> tuple[LeaseRow, ...]:
+        return self._store.leases()
 
-    def report(self, kind: ReportKind, rows: Iterable[Report], parts: Iterable[Report] = ()) -> None:
-        self._store.report(kind, rows, parts)
+    def run(self, run_id: str) -> RunRow:
+        return self._store.run(run_id)
+
+    def propose(self, run: RunRow, candidates: Iterable[CandidateRow], forecasts: Iterable[ForecastRow] = ()) -> None:
+        """Store a proposal; forecasts are only read by queries, which this store does not have."""
+        self.pass_time(1)
+        self._store.propose(run, candidates)
 
     def history(self) -> History:
         return self._store.history
@@ -134,11 +155,18 @@ class MemoryWorld:
 class PostgresWorld:
     """Time passes by moving stored times; jobs and readers use SQL."""
 
-    def __init__(self, store: PostgresStore, connection: PsycopgConnection) -> None:
+    def __init__(self, store: PostgresStore, connection: PsycopgConnection, queries: Queries) -> None:
         self.store: Store = store
         self._connection = connection
+        self._queries = queries
         # The template may be hours old, and generations jump by the time since the last renewal.
         self._fetch("UPDATE incarnation SET started_at = now() RETURNING 1")
+
+    def leases(self) -> tuple[LeaseRow, ...]:
+        return self._queries.read(read_leases)
+
+    def run(self, run_id: str) -> RunRow:
+        return self._queries.read(read_run, run_id)
 
     def pass_time(self, length_ms: int) -> None:
         earlier = "SET expires_at = expires_at - %s * interval '1 ms' RETURNING 1"
@@ -151,57 +179,7 @@ class PostgresWorld:
         self._fetch("UPDATE incarnation SET timeline = timeline - 1 RETURNING 1")
 
     def propose(self, run: RunRow, candidates: Iterable[CandidateRow], forecasts: Iterable[ForecastRow] = ()) -> None:
-        with self._connection.cursor() as cursor:
-            cursor.execute(
-                "INSERT INTO maintenance_runs"
-                " (run_id, kind, as_of, interval_start, interval_end, status, dry_run, counts)"
-                " VALUES (%s, %s, to_timestamp(%s / 1000.0), to_timestamp(%s / 1000.0), to_timestamp(%s / 1000.0),"
-                " %s, %s, %s)",
-                (
-                    *(run.run_id, run.kind, run.as_of_ms, run.interval_start_ms, run.interval_end_ms),
-                    *(run.status, run.dry_run, psycopg2.extras.Json(run.counts)),
-                ),
-            )
-            for row in candidates:
-                if row.seen is not None:
-                    cursor.execute(
-                        "INSERT INTO cleanup_candidates (run_id, shard_id, group_id, generation, state_since, reason)"
-                        " VALUES (%s, %s, %s, %s, to_timestamp(%s / 1000.0), 'group_empty')",
-                        (row.run_id, row.shard_id, row.group_id, *row.seen),
-                    )
-                    continue
-                cursor.execute(
-                    "INSERT INTO expiry_candidates (run_id, shard_id, group_id, topic, partition, commit_version,"
-                    " committed_at, reason) VALUES (%s, %s, %s, %s, %s, %s, now(), 'group_empty')",
-                    (row.run_id, *row[2:7]),
-                )
-            # As a job does: a second run of an interval replaces what the first forecast.
-            cursor.execute(
-                "DELETE FROM offset_expiry_forecasts AS seen USING maintenance_runs AS run"
-                " WHERE run.run_id = %s AND seen.interval_end = coalesce(run.interval_end, run.as_of)",
-                (run.run_id,),
-            )
-            for forecast in forecasts:
-                cursor.execute(
-                    "INSERT INTO offset_expiry_forecasts (group_id, shard_id, within_a_day, within_a_week, "
-                    "next_expiry_at,"
-                    " run_id, interval_start, interval_end, as_of)"
-                    " SELECT %s, %s, %s, %s, to_timestamp(%s / 1000.0), run_id,"
-                    " coalesce(interval_start, interval_end, as_of), coalesce(interval_end, as_of), as_of"
-                    " FROM maintenance_runs WHERE run_id = %s",
-                    (*forecast, run.run_id),
-                )
-
-    def report(self, kind: ReportKind, rows: Iterable[Report], parts: Iterable[Report] = ()) -> None:
-        self._insert(REPORTS[kind].name, rows)
-        if kind in REPORT_PARTS:
-            self._insert(REPORT_PARTS[kind].name, parts)
-
-    def _insert(self, table: str, rows: Iterable[Report]) -> None:
-        with self._connection.cursor() as cursor:
-            for row in rows:
-                statement = f"INSERT INTO {table} ({', '.join(row)}) VALUES ({', '.join(['%s'] * len(row))})"  # noqa: S608
-                cursor.execute(statement, [_as_json(value) for value in row.values()])
+        propose(self._connection, run, candidates, forecasts)
 
     def history(self) -> History:
         return History(
@@ -280,8 +258,53 @@ class PostgresWorld:
             return cursor.fetchall()
 
 
-def _as_json(value: object) -> object:
-    return psycopg2.extras.Json(value) if isinstance(value, dict) else value
+def propose(
+    connection: PsycopgConnection,
+    run: RunRow,
+    candidates: Iterable[CandidateRow],
+    forecasts: Iterable[ForecastRow] = (),
+) -> None:
+    """Store a proposal, as a Spark job does; the candidates' change ids are ignored."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO maintenance_runs"
+            " (run_id, kind, as_of, interval_start, interval_end, status, dry_run, counts)"
+            " VALUES (%s, %s, to_timestamp(%s / 1000.0), to_timestamp(%s / 1000.0), to_timestamp(%s / 1000.0),"
+            " %s, %s, %s)",
+            (
+                *(run.run_id, run.kind, run.as_of_ms, run.interval_start_ms, run.interval_end_ms),
+                *(run.status, run.dry_run, psycopg2.extras.Json(run.counts)),
+            ),
+        )
+        for row in candidates:
+            if row.seen is not None:
+                cursor.execute(
+                    "INSERT INTO cleanup_candidates (run_id, shard_id, group_id, generation, state_since, reason)"
+                    " VALUES (%s, %s, %s, %s, to_timestamp(%s / 1000.0), 'group_empty')",
+                    (row.run_id, row.shard_id, row.group_id, *row.seen),
+                )
+                continue
+            cursor.execute(
+                "INSERT INTO expiry_candidates (run_id, shard_id, group_id, topic, partition, commit_version,"
+                " committed_at, reason) VALUES (%s, %s, %s, %s, %s, %s, now(), 'group_empty')",
+                (row.run_id, *row[2:7]),
+            )
+        # As a job does: a second run of an interval replaces what the first forecast.
+        cursor.execute(
+            "DELETE FROM offset_expiry_forecasts AS seen USING maintenance_runs AS run"
+            " WHERE run.run_id = %s AND seen.interval_end = coalesce(run.interval_end, run.as_of)",
+            (run.run_id,),
+        )
+        for forecast in forecasts:
+            cursor.execute(
+                "INSERT INTO offset_expiry_forecasts (group_id, shard_id, within_a_day, within_a_week, "
+                "next_expiry_at,"
+                " run_id, interval_start, interval_end, as_of)"
+                " SELECT %s, %s, %s, %s, to_timestamp(%s / 1000.0), run_id,"
+                " coalesce(interval_start, interval_end, as_of), coalesce(interval_end, as_of), as_of"
+                " FROM maintenance_runs WHERE run_id = %s",
+                (*forecast, run.run_id),
+            )
 
 
 MS_FUNCTION = """

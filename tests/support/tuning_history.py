@@ -27,11 +27,11 @@ REPORT = (
     " heartbeats, session_present_ms, session_advised_ms, session_verdict, session_confidence, session_reason,"
     " session_effect, rebalance_present_ms, rebalance_verdict, rebalance_confidence, rebalance_reason,"
     " rebalance_effect, initial_delay_present_ms, initial_delay_verdict, initial_delay_confidence,"
-    " initial_delay_reason, initial_delay_effect, back_test)"
+    " initial_delay_reason, initial_delay_effect, back_test, recommendations)"
     " VALUES (%(group_id)s, 1, %(at)s - interval '1 day', %(at)s, gen_random_uuid(), %(at)s,"
     " %(at)s - interval '28 days', 12, %(present)s, 20000, 'change', 'high', 'it flaps', %(effect)s,"
     " NULL, 'too_little_data', 'none', 'few', '{}',"
-    " 0, 'too_little_data', 'none', 'few', '{}', %(back_test)s)"
+    " 0, 'too_little_data', 'none', 'few', '{}', %(back_test)s, '[]')"
 )
 
 

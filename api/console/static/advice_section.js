@@ -29,7 +29,7 @@ function card(groupId, key, advice, effective, again) {
     isChange && h("p", { class: "from-to" }, `${shown(key, advice.present ?? effective)} → `, h("strong", {}, setting(key, advice.value))),
     h("p", {}, sentence(advice.because)),
     isChange && effects(advice.effect),
-    isChange && h("button", { type: "button", class: "primary", "data-key": `apply-${key}`, onclick: () => changeSetting(groupId, key, advice.value, again, `advice: ${advice.because}`) }, `Apply ${span(advice.value)}…`));
+    isChange && h("button", { type: "button", class: "primary", "data-key": `apply-${key}`, onclick: () => changeSetting(groupId, key, again, { suggested: advice.value, reason: `advice: ${advice.because}` }) }, `Apply ${span(advice.value)}…`));
 }
 
 /** Return the card of a change to the clients' configuration, which the console cannot make. */

@@ -22,18 +22,19 @@ export function groupPath(groupId, ...rest) {
 }
 
 /** Send a GET and return the JSON; `query` omits values that are null or "". */
-export function read(path, query = {}) {
-  return request("GET", path + asQuery(query));
+export async function read(path, query = {}) {
+  return (await request("GET", path + asQuery(query))).json();
 }
 
-/** Send a change and return the JSON; `body` or `query` carries the reason. */
-export function change(method, path, { body, query = {} } = {}) {
-  return request(method, path + asQuery(query), body);
+/** Send a change and return its id (null if nothing was changed), and the JSON; `body` or `query` carries the reason. */
+export async function change(method, path, { body, query = {} } = {}) {
+  const response = await request(method, path + asQuery(query), body);
+  return { changeId: response.headers.get("x-muster-change-id"), answer: response.status === 204 ? null : await response.json() };
 }
 
 async function request(method, path, body) {
   const response = await send(method, path, body);
-  if (response.ok) return response.status === 204 ? null : response.json();
+  if (response.ok) return response;
   const problem = await response.json().catch(() => ({}));
   const refusal = new ApiError(response.status, sentence(response, problem), response.headers.get("x-request-id"), problem.quarantine_reason);
   if (response.status === 401) document.dispatchEvent(new CustomEvent("token-needed", { detail: refusal.message }));

@@ -1,6 +1,6 @@
 // Changes as a table: actor, values before and after, reason, and a button that undoes the change.
 
-import { change } from "./api.js";
+import { change, read } from "./api.js";
 import { h } from "./dom.js";
 import { clock, setting } from "./format.js";
 import { askReason } from "./identity.js";
@@ -30,6 +30,9 @@ function row(each, again, withGroup) {
     h("td", {}, each.undone_at ? h("span", { class: "tag", title: `by ${each.undone_by_change_id}` }, `undone ${clock(each.undone_at)}`)
       : isUndoable(each) && h("button", { type: "button", "data-key": `undo-${each.change_id}`, "aria-label": `Undo: ${action(each.action)}, ${clock(each.at)}`, onclick: () => undo(each, again) }, "Undo…")));
 }
+
+/** Return the function that undoes a change just made, for its toast. */
+export const undoOf = ({ result }, again) => async () => undo(await read(`/v1/changes/${result.changeId}`), again);
 
 async function undo(each, again) {
   const done = await askReason({

@@ -4,7 +4,7 @@ import { h, replaceContent } from "./dom.js";
 
 /**
  * Show a form; `extra` may add an element below the first field. If `act`, called with the values, raises an error, the dialogue shows its message and remains open.
- * Resolves to the values, or to null if the user cancels.
+ * Resolves to the values and the `result` of `act`, or to null if the user cancels.
  */
 export function form({ title, text, verb, fields = [], danger = false, extra, act, before }) {
   return new Promise((resolve) => {
@@ -20,8 +20,8 @@ export function form({ title, text, verb, fields = [], danger = false, extra, ac
       submit.disabled = true;
       try {
         before?.(values);
-        await act?.(values);
-        end(values);
+        const result = await act?.(values);
+        end({ ...values, result });
       } catch (error) {
         problem.hidden = false;
         replaceContent(problem, error.message);

@@ -1,6 +1,7 @@
 // Operations on a group: each dialogue shows the effect and asks for a reason.
 
 import { change, groupPath } from "./api.js";
+import { undoOf } from "./changes_list.js";
 import { h } from "./dom.js";
 import { askReason } from "./identity.js";
 import { plural } from "./format.js";
@@ -47,6 +48,6 @@ export async function deleteGroup(group, again) {
     verb: "Delete", danger: true,
     act: ({ reason }) => change("DELETE", groupPath(group.group_id), { query: { reason } }),
   });
-  if (done) toast("Group deleted.");
+  if (done) toast("Group deleted. Its offsets are archived.", undoOf(done, again));
   again();
 }

@@ -6,7 +6,7 @@ import { changesTable } from "./changes_list.js";
 import { h, redrawOnChange, replaceContent } from "./dom.js";
 import { findings } from "./findings.js";
 import { ago, clock, count, lag as records, left, NONE, plural, span } from "./format.js";
-import { deleteGroup, forceRebalance } from "./group_actions.js";
+import { deleteGroup, forceRebalance, removeMember } from "./group_actions.js";
 import { ownershipMap } from "./ownership_section.js";
 import { pageKeys } from "./keys.js";
 import { lagChart } from "./lag_chart.js";
@@ -16,10 +16,10 @@ import { poll } from "./poll.js";
 import { quarantineNotice } from "./quarantine.js";
 import { membersOf, rebalanceBars } from "./rebalances_section.js";
 import { resetOffsets } from "./reset_offsets.js";
-import { settingsTable } from "./settings_section.js";
+import { changeSetting, settingsTable } from "./settings_section.js";
 import { ENDS, memberSessionsTable } from "./member_sessions_section.js";
 import { timeline } from "./timeline.js";
-import { badge, groupName, member } from "./labels.js";
+import { badge, clientOf, groupName, member } from "./labels.js";
 
 const CURRENT_MS = 2_000;
 const HISTORY_MS = 5_000;
@@ -46,7 +46,7 @@ export function groupPage(main, [groupId]) {
 
   const draw = {
     head: redrawOnChange(head, (group, lag) => heading(group, lag, again)),
-    notice: redrawOnChange(notice, waiting),
+    notice: redrawOnChange(notice, (...facts) => waiting(facts, removeAwaited, shortenTimeout)),
     quarantine: redrawOnChange(notice, (reason) => quarantineNotice(groupId, reason)),
     diagnosis: redrawOnChange(diagnosis, (found) => findings(groupId, found, again)),
     sessions: redrawOnChange(bodies.sessions, memberSessionsTable),
@@ -59,8 +59,8 @@ export function groupPage(main, [groupId]) {
   };
   const offsets = h("div", {});
   const chart = h("div", { class: "chart" });
-  let memberCount = 0;
-  replaceContent(bodies.offsets, h("div", { class: "buttons" }, h("button", { type: "button", "data-key": "reset", onclick: () => resetOffsets(groupId, memberCount, again) }, "Reset offsets…")), chart, offsets);
+  let current = null;
+  replaceContent(bodies.offsets, h("div", { class: "buttons" }, h("button", { type: "button", "data-key": "reset", onclick: () => resetOffsets(groupId, current?.members.length ?? 0, again) }, "Reset offsets…")), chart, offsets);
   const drawOffsets = redrawOnChange(offsets, (partitions) => offsetsTable(partitions));
   const drawTimeline = timeline(bodies.timeline);
   const drawChart = lagChart(chart);
@@ -74,12 +74,22 @@ export function groupPage(main, [groupId]) {
     pollers.forEach((poller) => poller.now());
   }
 
+  function removeAwaited(memberId) {
+    return removeMember(current, current.members.find((each) => each.member_id === memberId), again);
+  }
+
+  function shortenTimeout() {
+    const requested = Math.max(...current.members.map((each) => each.rebalance_timeout_ms));
+    return changeSetting(groupId, "rebalance_timeout_ms", again, { requested, reason: "the group is stuck in a rebalance" });
+  }
+
   async function loadCurrent() {
     const [group, lag] = await Promise.all([read(groupPath(groupId)).catch(broken), optional(read(groupPath(groupId, "lag")))]);
     sections.hidden = false;
-    memberCount = group.members.length;
+    current = group;
     draw.head(group, lag);
-    draw.notice(group.state, group.waiting_for, group.waiting_until, group.leader, group.members.filter((each) => !each.missing_request).length, Math.floor(Date.now() / 1000));
+    const awaited = group.members.filter((each) => each.missing_request).map((each) => each.member_id);
+    draw.notice(group.state, group.waiting_for, group.waiting_until, group.leader, group.members.length - awaited.length, awaited, Math.floor(Date.now() / 1000));
     draw.members(group, lag);
     draw.ownership(group.members.map((each) => [each.member_id, each.client_id]), lag?.partitions ?? null);
     drawOffsets(lag?.partitions ?? []);
@@ -161,8 +171,13 @@ function heading(group, lag, again) {
 
 const fact = (term, what) => h("div", {}, h("dt", {}, term), h("dd", {}, what));
 
-/** Return the notice of a rebalancing group: the awaited members, what they have to do, and the deadline; `ready` counts the others. */
-function waiting(state, names, until, leader, ready) {
+const REMOVABLE_MAX = 3;
+
+/**
+ * Return the notice of a rebalancing group: the awaited members, what they have to do, the deadline, and what an operator can do.
+ * `ready` counts the other members, `awaited` has the ids of those that can be removed.
+ */
+function waiting([state, names, until, leader, ready, awaited], remove, shorten) {
   if (!["PreparingRebalance", "CompletingRebalance"].includes(state)) return [];
   const what = state === "PreparingRebalance" ? "to join" : "to sync";
   const ms = until && left(until);
@@ -170,5 +185,8 @@ function waiting(state, names, until, leader, ready) {
   return h("div", { class: "notice warn" },
     h("p", {}, h("strong", {}, names.length ? `Waiting for ${plural(names.length, "member")}` : "Waiting for new members"), names.length ? ` ${what}` : "", limit),
     names.length > 0 && h("ul", {}, names.map((name) => h("li", {}, member(name), state === "CompletingRebalance" && name === leader && " (leader: must send the assignment)"))),
-    names.length > 0 && ready > 0 && h("p", { class: "muted" }, `${plural(ready, "other member")} ${ready === 1 ? "is" : "are"} blocked until then.`));
+    names.length > 0 && ready > 0 && h("p", { class: "muted" }, `${plural(ready, "other member")} ${ready === 1 ? "is" : "are"} blocked until then.`),
+    names.length > 0 && h("div", { class: "buttons" },
+      awaited.slice(0, REMOVABLE_MAX).map((id) => h("button", { type: "button", "data-key": `awaited-${id}`, title: id, onclick: () => remove(id) }, `Remove ${clientOf(id)}…`)),
+      state === "PreparingRebalance" && h("button", { type: "button", "data-key": "shorten", onclick: shorten }, "Shorten rebalance timeout…")));
 }

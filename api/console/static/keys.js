@@ -6,6 +6,8 @@ import { h } from "./dom.js";
 const SEQUENCE_MS = 1_200;
 const globalBindings = [
   ["g g", "groups", () => (location.hash = "#/")],
+  ["g o", "overview", () => (location.hash = "#/overview")],
+  ["g r", "reports", () => (location.hash = "#/reports")],
   ["g m", "maintenance", () => (location.hash = "#/maintenance")],
   ["g c", "changes", () => (location.hash = "#/changes")],
   ["g s", "settings", () => (location.hash = "#/settings")],

@@ -7,6 +7,7 @@ export const STATES = {
   CompletingRebalance: { sign: "◑", name: "Completing", tone: "warn", hint: "waiting for members to sync" },
   Stable: { sign: "●", name: "Stable", tone: "good", hint: "all members have their assignment" },
   Empty: { sign: "○", name: "Empty", tone: "idle", hint: "no members" },
+  Flapping: { sign: "▲", name: "Stable, flapping", tone: "warn", hint: "rebalanced at least ten times within the last hour" },
   Dead: { sign: "✕", name: "Dead", tone: "idle", hint: "deleted" },
 };
 
@@ -21,7 +22,6 @@ const TRIGGERS = {
   static_member_replaced: "a static member was replaced with another subscription",
   partitions_changed: "the partition count of a topic changed",
   over_capacity: "the group exceeded its maximum size",
-  store_failed: "the assignment could not be stored",
   database_restored: "the database was restored or failed over",
   admin: "requested by an operator",
 };

@@ -6,6 +6,8 @@ import { groupPage } from "./group_page.js";
 import { groupsPage } from "./groups_page.js";
 import { actor, askIdentity, token } from "./identity.js";
 import { globalKeys, help, pageKeys } from "./keys.js";
+import { overviewPage } from "./overview_page.js";
+import { reportsPage } from "./reports_page.js";
 import { runPage } from "./run_page.js";
 import { runsPage } from "./runs_page.js";
 import { settingsPage } from "./settings_page.js";
@@ -14,6 +16,8 @@ import { startTheme, toggleTheme } from "./theme.js";
 const ROUTES = [
   [/^\/$/, "groups", groupsPage],
   [/^\/groups\/(.*)$/, "groups", groupPage],
+  [/^\/overview$/, "overview", overviewPage],
+  [/^\/reports$/, "reports", reportsPage],
   [/^\/maintenance$/, "maintenance", runsPage],
   [/^\/maintenance\/([^/]+)$/, "maintenance", runPage],
   [/^\/changes$/, "changes", changesPage],

@@ -1,6 +1,7 @@
 // Offset reset in two steps: a preview, then a confirmation with a reason.
 
 import { change, groupPath } from "./api.js";
+import { undoOf } from "./changes_list.js";
 import { form } from "./dialog.js";
 import { h } from "./dom.js";
 import { count, NONE, plural } from "./format.js";
@@ -27,7 +28,7 @@ export async function resetOffsets(groupId, memberCount, again) {
     ],
     act: async (values) => {
       target = parsed(values);
-      preview = await change("POST", path, { body: { ...target, dry_run: true } });
+      ({ answer: preview } = await change("POST", path, { body: { ...target, dry_run: true } }));
     },
   });
   if (previewed === null) return;
@@ -38,7 +39,7 @@ export async function resetOffsets(groupId, memberCount, again) {
     verb: "Reset", danger: true, extra: () => table(preview.offsets),
     act: ({ reason }) => change("POST", path, { body: { ...target, dry_run: false, reason } }),
   });
-  if (done) toast("Offsets reset. Undo is available under Changes.");
+  if (done) toast("Offsets reset.", undoOf(done, again));
   again();
 }
 

@@ -1,6 +1,7 @@
 // Effective settings of a group or the cluster, their source, and the dialogue that changes one.
 
-import { change, groupPath } from "./api.js";
+import { change, groupPath, read } from "./api.js";
+import { undoOf } from "./changes_list.js";
 import { h } from "./dom.js";
 import { setting } from "./format.js";
 import { askReason } from "./identity.js";
@@ -25,6 +26,7 @@ const DESCRIPTIONS = {
   offset_metadata_max_bytes: "maximum length of an offset’s metadata",
   log_end_max_age_ms: "age after which a reported log end offset is stale and the lag becomes a lower bound; cluster-wide",
 };
+const SOURCES = { group: "set for this group", cluster: "set for the cluster", environment: "from the node’s environment", default: "the default" };
 const UNSET = { session_timeout_ms: "requested by each client", heartbeat_interval_ms: "a third of the session timeout, at most 3 s", rebalance_timeout_ms: "the longest that any client requests" };
 
 /** Return the table of a group's settings, or of the cluster's if `groupId` is null. */
@@ -40,23 +42,36 @@ function row(groupId, key, { value, source }, again) {
     h("td", { class: "key" }, key), h("td", {}, value === null ? UNSET[key] : h("strong", {}, setting(key, value))),
     h("td", {}, source === level ? h("span", { class: "tag accent" }, groupId === null ? "◆ the cluster" : "◆ this group") : source),
     h("td", { class: "muted wide" }, DESCRIPTIONS[key] ?? ""),
-    h("td", {}, h("button", { type: "button", "data-key": `set-${key}`, "aria-label": `Change ${key}`, onclick: () => changeSetting(groupId, key, value, again) }, "Change…")));
+    h("td", {}, h("button", { type: "button", "data-key": `set-${key}`, "aria-label": `Change ${key}`, onclick: () => changeSetting(groupId, key, again) }, "Change…")));
 }
 
-/** Ask for a new value and set it; `reason` fills in the reason field. */
-export async function changeSetting(groupId, key, value, again, reason = "") {
+/**
+ * Ask for a new value and set it; a `suggested` one is filled in, and `reason` in the reason field.
+ * `requested` is the clients' own value, which is effective where none is set.
+ */
+export async function changeSetting(groupId, key, again, { suggested = null, requested = null, reason = "" } = {}) {
+  const path = groupId === null ? "/v1/config" : groupPath(groupId, "config");
+  const effective = await read(path).then(({ values }) => values[key], (refusal) => toast(refusal.message));
+  if (!effective) return;
   const isScope = key === "group_sync_timeout_scope";
   const field = isScope
     ? { options: ["all", "dynamic"] }
-    : { value: value ?? "", inputmode: "numeric", hint: "Leave empty to reset to default. Effective within one heartbeat, without a rebalance." };
+    : { value: suggested ?? effective.value ?? "", inputmode: "numeric", hint: "Leave empty to reset to default. Effective within one heartbeat, without a rebalance." };
   const done = await askReason({
-    title: `Change ${key}`, text: DESCRIPTIONS[key] && `${DESCRIPTIONS[key][0].toUpperCase()}${DESCRIPTIONS[key].slice(1)}.`, verb: "Set", reason,
+    title: `Change ${key}`, text: explanation(key, effective, suggested, requested), verb: "Set", reason,
     fields: [{ name: "value", label: "New value", ...field }],
     extra: groupId !== null && SIMULATED.has(key) ? (values) => simulate(groupId, key, values) : undefined,
-    act: ({ value: given, reason: why }) => change("PUT", groupId === null ? "/v1/config" : groupPath(groupId, "config"), { body: { values: { [key]: parse(given) }, reason: why } }),
+    act: ({ value: given, reason: why }) => change("PUT", path, { body: { values: { [key]: parse(given) }, reason: why } }),
   });
-  if (done) toast(`${key} updated. Undo is available under Changes.`);
+  if (done) toast(`${key} updated.`, undoOf(done, again));
   again();
+}
+
+/** Return what the setting means, its effective value with the source, and the suggested value. */
+function explanation(key, { value, source }, suggested, requested) {
+  const description = DESCRIPTIONS[key] ? `${DESCRIPTIONS[key][0].toUpperCase()}${DESCRIPTIONS[key].slice(1)}. ` : "";
+  return [description, "Effective now: ", h("strong", {}, value === null ? [UNSET[key], requested !== null && `, ${setting(key, requested)}`] : setting(key, value)), ` (${SOURCES[source] ?? source})`,
+    suggested !== null && [", suggested: ", h("strong", {}, setting(key, suggested))], "."];
 }
 
 function parse(given) {

@@ -25,6 +25,9 @@ export function simulate(groupId, key, values) {
 function sentences(key, found, window_) {
   const over = span(Date.parse(window_.to) - Date.parse(window_.from));
   const avoided = found.avoided.length, remaining = found.remaining.length;
+  if (changesNothing(key, found)) {
+    return `Over the last ${over}, nothing would have been different: ${remaining ? `${plural(remaining, "spurious eviction")} would have happened all the same` : "no member was evicted, and none would have been"}. Only a failure in the future would show a difference: ${FUTURE[key]}.`;
+  }
   const first = `Over the last ${over}, ${avoided} of ${plural(avoided + remaining, "spurious eviction")} would have been avoided.`;
   if (key === "rebalance_timeout_ms") {
     return `${first} Additional evictions of members that joined in time: ${found.added}. Time spent waiting for members that never joined: ${change(found.waiting_added_ms)}. ${cost(found)}`;
@@ -32,6 +35,14 @@ function sentences(key, found, window_) {
   const added = found.added_at_least === found.added_at_most ? found.added_at_least : `${found.added_at_least} to ${found.added_at_most}`;
   const failures = found.failures.length === 0 ? "No member failed in this period." : `${plural(found.failures.length, "real failure")} would have been detected ${signed(found.detection_added_ms)} in total.`;
   return `${first} Additional evictions of live members: ${added}. ${failures} ${cost(found)}`;
+}
+
+const FUTURE = { session_timeout_ms: "a dead member is detected after this time", rebalance_timeout_ms: "a rebalance waits at most this long for a member that does not join" };
+
+/** Return whether the timeout would have made no difference to any eviction or wait. */
+function changesNothing(key, found) {
+  if (found.avoided.length) return false;
+  return key === "rebalance_timeout_ms" ? !found.added && !found.waiting_added_ms : !found.added_at_most && !found.failures.length;
 }
 
 /** Return the estimated cost of the timeout, and that of the effective one. */

@@ -14,10 +14,10 @@ from api.http.endpoints.maintenance import TAGS, read_run_id, unknown_run
 from api.http.fast_path import REQUEST
 from api.http.fields import PageLimit
 from api.http.request_context import CurrentRequest
-from api.http.times import instant, instant_or_none
-from coordinator_core.store.candidates import CandidateCursor, ListedCandidate, ListedDay
-from coordinator_core.store.interface import RunNotFound
-from coordinator_core.store.runs import WHOLE_GROUP
+from api.http.rows import response_of
+from coordinator_core.queries.runs import CandidateCursor, ListedCandidate, read_candidates, read_days
+from coordinator_core.state_store.interface import RunNotFound
+from coordinator_core.state_store.runs import WHOLE_GROUP
 
 
 class CandidateResponse(Struct):
@@ -71,39 +71,22 @@ async def list_candidates(
     parsed_id = read_run_id(run_id)
     after = read_cursor(cursor, tuple[Name, Name, Int32])
     try:
-        found = await context.coordinator.run_candidates(parsed_id, after and CandidateCursor(*after), limit + 1)
-        days = [] if cursor else await context.coordinator.run_days(parsed_id)
+        found = await context.query(read_candidates, parsed_id, after and CandidateCursor(*after), limit + 1)
+        days = [] if cursor else await context.query(read_days, parsed_id)
     except RunNotFound:
         raise unknown_run(run_id) from None
     page = found[:limit]
     next_cursor = write_cursor(*page[-1].cursor) if len(found) > limit else None
     candidates = [_to_response(each) for each in page if context.can_access(each.group_id)]
     return CandidatesResponse(
-        parsed_id, candidates, next_cursor, [_day(each) for each in days if context.can_access(None)]
+        parsed_id,
+        candidates,
+        next_cursor,
+        [response_of(HistoryDayResponse, each) for each in days if context.can_access(None)],
     )
 
 
 def _to_response(candidate: ListedCandidate) -> CandidateResponse:
     is_group = (candidate.topic, candidate.partition) == WHOLE_GROUP
-    return CandidateResponse(
-        group_id=candidate.group_id,
-        topic=None if is_group else candidate.topic,
-        partition=None if is_group else candidate.partition,
-        generation=candidate.generation,
-        state_since=instant_or_none(candidate.state_since_ms),
-        committed_at=instant_or_none(candidate.committed_at_ms),
-        reason=candidate.reason,
-        outcome=candidate.outcome,
-    )
-
-
-def _day(day: ListedDay) -> HistoryDayResponse:
-    return HistoryDayResponse(
-        table=day.table,
-        day=day.day,
-        row_count=day.row_count,
-        path=day.path,
-        checksum=day.checksum,
-        verified_at=instant(day.verified_at_ms),
-        outcome=day.outcome,
-    )
+    whole_group = {"topic": None, "partition": None} if is_group else {}
+    return response_of(CandidateResponse, candidate, **whole_group)

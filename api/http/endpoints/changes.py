@@ -14,12 +14,15 @@ from msgspec import Struct
 from api.http.cursors import AtMs, UuidText, read_cursor, write_cursor
 from api.http.fast_path import REQUEST
 from api.http.fields import PageLimit, RequiredReason
-from api.http.problems import GroupAuthorizationFailed
 from api.http.request_context import CurrentRequest, RequestContext
-from api.http.times import instant, instant_or_none
-from coordinator_core.runtime.changes import ChangeNotFound
-from coordinator_core.store.change_actions import ChangeAction
-from coordinator_core.store.rows import ChangeFilter, RecordedChange
+from api.http.rows import response_of
+from api.http.times import instant_or_none
+from api.shared.errors import GroupAuthorizationFailed
+from coordinator_core.admin import undo as admin_undo
+from coordinator_core.admin.changes import ChangeNotFound, find_change
+from coordinator_core.queries.changes import ChangeFilter, read_changes
+from coordinator_core.state_store.change_actions import ChangeAction
+from coordinator_core.state_store.rows import RecordedChange
 
 TAGS: Final = ["Operators: changes"]
 
@@ -55,7 +58,7 @@ async def list_changes(
 ) -> ChangesResponse:
     """List changes of one group or of all, the newest first; a token for some groups gets those of its groups only."""
     change_filter = ChangeFilter(group_id, read_cursor(cursor, tuple[AtMs, UuidText]), limit + 1)
-    found = await context.coordinator.admin.changes(change_filter)
+    found = await context.query(read_changes, change_filter)
     page = found[:limit]
     next_cursor = write_cursor(page[-1].change.at_ms, page[-1].change.change_id) if len(found) > limit else None
     return ChangesResponse(
@@ -71,26 +74,15 @@ async def describe_change(context: CurrentRequest, change_id: FromPath[str]) -> 
 
 async def _own_change(context: RequestContext, change_id: str) -> RecordedChange:
     """Return a change, if the token covers its group."""
-    found = await context.coordinator.admin.change(change_id)
+    found = await find_change(context.coordinator, change_id)
     if not context.can_access(found.change.group_id):
         raise GroupAuthorizationFailed("the token does not cover this change")
     return found
 
 
 def _to_response(found: RecordedChange) -> ChangeResponse:
-    change = found.change
-    return ChangeResponse(
-        change_id=change.change_id,
-        at=instant(change.at_ms),
-        actor=change.actor,
-        action=change.action,
-        group_id=change.group_id,
-        before=change.before,
-        after=change.after,
-        reason=change.reason,
-        undone_at=instant_or_none(found.undone_at_ms),
-        undone_by_change_id=found.undone_by_change_id,
-    )
+    undone = {"undone_at": instant_or_none(found.undone_at_ms), "undone_by_change_id": found.undone_by_change_id}
+    return response_of(ChangeResponse, found.change, **undone)
 
 
 # -- undo -------------------------------------------------------------------------------------------------
@@ -151,7 +143,7 @@ async def undo_change(context: CurrentRequest, change_id: FromPath[str], data: J
     """Undo a change, except where there are newer changes; the undo is recorded as a change itself."""
     if not context.can_access(None):
         await _own_change(context, _uuid(change_id))
-    undo = await context.coordinator.admin.undo(_uuid(change_id), context.begin_change(data.reason))
+    undo = await admin_undo.undo_change(context.coordinator, _uuid(change_id), context.begin_change(data.reason))
     after = undo.after
     is_of_cluster = after["action"] == ChangeAction.PUT_SETTINGS and undo.group_id is None
     return UndoResponse(

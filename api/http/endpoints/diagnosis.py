@@ -11,7 +11,8 @@ from msgspec import Struct
 from api.http.fast_path import REQUEST
 from api.http.fields import GroupId
 from api.http.request_context import CurrentRequest
-from coordinator_core.runtime.diagnosis import Finding, FindingKind
+from api.http.rows import response_of
+from coordinator_core.queries.diagnosis import Finding, FindingKind, diagnose
 
 TAGS: Final = ["Operators: history"]
 
@@ -41,17 +42,11 @@ class DiagnosisResponse(Struct):
 @get("/v1/groups/{group_id:str}/diagnosis", tags=TAGS, opt={REQUEST: "DescribeDiagnosis"})
 async def describe_diagnosis(context: CurrentRequest, group_id: GroupId) -> DiagnosisResponse:
     """List the clients that caused rebalances of the group within the last hour, with causes and remedies."""
-    found = await context.coordinator.diagnosis.diagnose(group_id)
+    coordinator = context.coordinator
+    found = await context.query(diagnose, group_id, coordinator.effective_settings(group_id), coordinator.wall_ms())
     return DiagnosisResponse(group_id, [_finding(each) for each in found])
 
 
 def _finding(finding: Finding) -> FindingResponse:
-    return FindingResponse(
-        kind=finding.kind,
-        group_instance_id=finding.client.group_instance_id,
-        client_id=finding.client.client_id,
-        client_host=finding.client.client_host,
-        text=finding.text,
-        setting=finding.setting,
-        value=finding.value_ms,
-    )
+    client = finding.client._asdict()
+    return response_of(FindingResponse, finding, **client, value=finding.value_ms)

@@ -12,17 +12,19 @@ from litestar import delete, get, post
 from litestar.params import FromPath, FromQuery, JSONBody
 from msgspec import Struct
 
+from api.http import LISTENER
 from api.http.consumer_json import AssignmentJson, PartitionsOfTopic, assignment_json
 from api.http.cursors import Name, read_cursor, write_cursor
 from api.http.fast_path import REQUEST
 from api.http.fields import GroupId, PageLimit, RequiredReason, RequiredReasonParam, StatesParam
 from api.http.request_context import CurrentRequest, RequestContext
-from api.http.times import instant, instant_or_none
+from api.http.rows import response_of
+from api.http.times import instant_or_none
+from coordinator_core.admin import groups as admin_groups
 from coordinator_core.protocol.consumer_protocol import CONSUMER, TopicPartitions
-from coordinator_core.protocol.errors import GroupIdNotFound
 from coordinator_core.protocol.states import DEAD, EMPTY, STABLE, GroupState
+from coordinator_core.queries.groups import GroupFilter, ListedGroup, known, read_groups
 from coordinator_core.runtime.views import GroupView, MemberView
-from coordinator_core.store.rows import GroupFilter, ListedGroup
 
 TAGS: Final = ["Operators: groups"]
 STATE_NAMES: Final = {state.lower(): str(state) for state in GroupState}
@@ -88,18 +90,16 @@ async def list_groups(
 async def _own_groups(context: RequestContext, group_filter: GroupFilter) -> list[ListedGroup]:
     """List the groups that the token covers, in the order of their ids: its prefixes are sorted and do not overlap."""
     if context.identity is None:
-        return await context.coordinator.list_groups(group_filter)
+        return await context.query(read_groups, group_filter)
     found: list[ListedGroup] = []
     for prefix in context.identity.prefixes_within(group_filter.prefix):
         if len(found) < group_filter.limit:
-            found += await context.coordinator.list_groups(replace(group_filter, prefix=prefix))
+            found += await context.query(read_groups, replace(group_filter, prefix=prefix))
     return found[: group_filter.limit]
 
 
 def _to_response(row: ListedGroup) -> GroupResponse:
-    return GroupResponse(
-        row.group_id, row.state, row.protocol_type, row.generation, row.member_count, NodeResponse(row.node_id)
-    )
+    return response_of(GroupResponse, row, coordinator=NodeResponse(row.node_id))
 
 
 # -- describe ---------------------------------------------------------------------------------------
@@ -161,8 +161,8 @@ async def describe_group(context: CurrentRequest, group_id: GroupId) -> Describe
     described = _dead(context, group_id)
     if await context.coordinator.has_offsets(group_id):
         described.state = EMPTY  # a simple group: offsets without members
-    elif not await context.coordinator.has_history(group_id):
-        raise GroupIdNotFound("the group does not exist and has no history")
+    else:
+        await context.query(known, group_id, [])
     return described
 
 
@@ -188,20 +188,16 @@ def _dead(context: RequestContext, group_id: str) -> DescribedGroupResponse:
     return DescribedGroupResponse(
         group_id=group_id,
         shard_id=owner.shard_id,
-        coordinator=CoordinatorResponse(owner.node_id, owner.url, owner.epoch),
+        coordinator=response_of(CoordinatorResponse, owner, url=owner.listeners.get(LISTENER)),
         config={key: setting.value for key, setting in effective.items()},
     )
 
 
 def _member(view: GroupView, member_view: MemberView) -> DescribedMemberResponse:
     member = member_view.member
-    return DescribedMemberResponse(
-        member_id=member.member_id,
-        group_instance_id=member.group_instance_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        session_timeout_ms=member.session_timeout_ms,
-        rebalance_timeout_ms=member.rebalance_timeout_ms,
+    return response_of(
+        DescribedMemberResponse,
+        member,
         last_heartbeat_at=instant_or_none(member_view.last_heartbeat_at_ms),
         assignment=_assignment(view, member.assignment),
         owned_partitions=_owned_partitions(member_view.owned),
@@ -243,15 +239,13 @@ class QuarantinedGroupsResponse(Struct):
 async def list_quarantined_groups(context: CurrentRequest) -> QuarantinedGroupsResponse:
     """List the groups that this node does not serve because their stored rows cannot be loaded."""
     found = [each for each in context.coordinator.quarantined() if context.can_access(each.group_id)]
-    return QuarantinedGroupsResponse(
-        [QuarantinedGroupResponse(each.group_id, each.shard_id, each.reason, instant(each.since_ms)) for each in found]
-    )
+    return QuarantinedGroupsResponse([response_of(QuarantinedGroupResponse, each) for each in found])
 
 
 @post("/v1/groups/{group_id:str}/reload", status_code=204, tags=TAGS, opt={REQUEST: "ReloadGroup"})
 async def reload_group(context: CurrentRequest, group_id: GroupId, data: JSONBody[ReasonBody]) -> None:
     """Load a quarantined group again, after its rows were repaired or deleted."""
-    await context.coordinator.admin.reload_group(group_id, context.begin_change(data.reason))
+    await admin_groups.reload_group(context.coordinator, group_id, context.begin_change(data.reason))
 
 
 # -- coordinator ------------------------------------------------------------------------------------
@@ -270,7 +264,7 @@ class ShardOwnerResponse(Struct):
 async def find_coordinator(context: CurrentRequest, group_id: GroupId) -> ShardOwnerResponse:
     """Find the node that serves a group; the group need not exist."""
     owner = context.coordinator.find_coordinator(group_id)
-    return ShardOwnerResponse(owner.shard_id, owner.node_id, owner.url, owner.epoch)
+    return response_of(ShardOwnerResponse, owner, url=owner.listeners.get(LISTENER))
 
 
 # -- changes ----------------------------------------------------------------------------------------
@@ -279,13 +273,13 @@ async def find_coordinator(context: CurrentRequest, group_id: GroupId) -> ShardO
 @delete("/v1/groups/{group_id:str}", tags=TAGS, opt={REQUEST: "DeleteGroups"})
 async def delete_group(context: CurrentRequest, group_id: GroupId, reason: RequiredReasonParam) -> None:
     """Delete a group without members, and archive its offsets."""
-    await context.coordinator.admin.delete_group(group_id, context.begin_change(reason))
+    await admin_groups.delete_group(context.coordinator, group_id, context.begin_change(reason))
 
 
 @post("/v1/groups/{group_id:str}/rebalance", status_code=204, tags=TAGS, opt={REQUEST: "ForceRebalance"})
 async def force_rebalance(context: CurrentRequest, group_id: GroupId, data: JSONBody[ReasonBody]) -> None:
     """Force a rebalance, as if the membership had changed."""
-    await context.coordinator.admin.force_rebalance(group_id, context.begin_change(data.reason))
+    await admin_groups.force_rebalance(context.coordinator, group_id, context.begin_change(data.reason))
 
 
 @delete("/v1/groups/{group_id:str}/members/{member_id:str}", tags=TAGS, opt={REQUEST: "RemoveMember"})
@@ -293,4 +287,4 @@ async def remove_member(
     context: CurrentRequest, group_id: GroupId, member_id: FromPath[str], reason: RequiredReasonParam
 ) -> None:
     """Remove a member, as if it had left; it may join again."""
-    await context.coordinator.admin.remove_member(group_id, member_id, context.begin_change(reason))
+    await admin_groups.remove_member(context.coordinator, group_id, member_id, context.begin_change(reason))

@@ -16,22 +16,21 @@ from msgspec import Struct
 from api.http.cursors import UUID_LETTERS, AtMs, Int32, UuidText, read_cursor, write_cursor
 from api.http.fast_path import REQUEST
 from api.http.fields import GroupId, PageLimit, PartitionParam
-from api.http.limits import TOPIC_MAX_CHARS
 from api.http.request_context import CurrentRequest
-from api.http.times import epoch_ms, instant, instant_or_none, parse_instant
+from api.http.rows import response_of
+from api.http.times import epoch_ms, parse_instant
+from api.shared.limits import TOPIC_MAX_CHARS
 from coordinator_core.analytics.waiting import Wait, rank_waits
 from coordinator_core.protocol.errors import InvalidRequest
-from coordinator_core.store.history import (
-    END_OF_TIME_MS,
-    ListedRebalance,
-    Moment,
-    OffsetAtTime,
-    PartitionOwnership,
+from coordinator_core.queries.ownership import Moment, read_offsets_at, read_ownership
+from coordinator_core.queries.rebalances import (
     RebalanceCursor,
-    TransitionCursor,
-    cursor_of,
+    read_rebalance_members,
+    read_rebalances,
 )
-from coordinator_core.store.rows import RebalanceMemberRow, TransitionRow
+from coordinator_core.queries.transitions import TransitionCursor, cursor_of, read_transitions
+from coordinator_core.state_store.postgres.timestamps import END_OF_TIME_MS
+from coordinator_core.state_store.rows import RebalanceMemberRow
 
 TAGS: Final = ["Operators: history"]
 
@@ -72,31 +71,10 @@ async def list_rebalances(
 ) -> RebalancesResponse:
     """List a group's rebalances, the newest first, with trigger, duration and outcome."""
     after = read_cursor(cursor, tuple[AtMs, UuidText])
-    found = await context.coordinator.history.rebalances(group_id, after and RebalanceCursor(*after), limit + 1)
+    found = await context.query(read_rebalances, group_id, after and RebalanceCursor(*after), limit + 1)
     page = found[:limit]
     next_cursor = write_cursor(*page[-1].cursor) if len(found) > limit else None
-    return RebalancesResponse([_rebalance(each) for each in page], next_cursor)
-
-
-def _rebalance(row: ListedRebalance) -> RebalanceResponse:
-    return RebalanceResponse(
-        rebalance_id=row.rebalance_id,
-        group_id=row.group_id,
-        shard_id=row.shard_id,
-        group_created_at=instant(row.group_created_at_ms),
-        generation=row.generation,
-        trigger=row.trigger,
-        trigger_member_id=row.trigger_member_id,
-        client_reason=row.client_reason,
-        started_at=instant(row.started_at_ms),
-        joined_at=instant_or_none(row.joined_at_ms),
-        completed_at=instant_or_none(row.completed_at_ms),
-        outcome=row.outcome,
-        restarts=row.restarts,
-        member_count_before=row.member_count_before,
-        member_count_after=row.member_count_after,
-        partitions_moved=row.partitions_moved,
-    )
+    return RebalancesResponse([response_of(RebalanceResponse, each) for each in page], next_cursor)
 
 
 # -- members of a rebalance -------------------------------------------------------------------------------
@@ -108,7 +86,7 @@ class RebalanceMemberResponse(Struct):
     member_id: str
     group_instance_id: str | None
     client_id: str
-    client_host: str | None
+    client_host: str
     joined_after_ms: int | None
     synced_after_ms: int | None
     waited_for_ms: int
@@ -122,7 +100,7 @@ class ConsumerWaitResponse(Struct):
     """The member of the consumer that was waited for longest; `outcome` is that member's."""
     group_instance_id: str | None
     client_id: str
-    client_host: str | None
+    client_host: str
     member_count: int
     """The number of member ids of the consumer that the rebalance waited for."""
     waited_for_ms: int
@@ -149,22 +127,9 @@ async def list_rebalance_members(
     """List the members of a completed rebalance, and how long it waited for each; empty while it is in progress."""
     if re.fullmatch(UUID_LETTERS, rebalance_id) is None:
         raise InvalidRequest("the rebalance id must be a UUID in lower case")
-    found = await context.coordinator.history.rebalance_members(group_id, rebalance_id)
+    found = await context.query(read_rebalance_members, group_id, rebalance_id)
     return RebalanceMembersResponse(
-        group_id, rebalance_id, [_rebalance_member(row) for row in found], _waited_for(found)
-    )
-
-
-def _rebalance_member(row: RebalanceMemberRow) -> RebalanceMemberResponse:
-    return RebalanceMemberResponse(
-        member_id=row.member_id,
-        group_instance_id=row.group_instance_id,
-        client_id=row.client_id,
-        client_host=row.client_host,
-        joined_after_ms=row.joined_after_ms,
-        synced_after_ms=row.synced_after_ms,
-        waited_for_ms=row.waited_for_ms,
-        outcome=row.outcome,
+        group_id, rebalance_id, [response_of(RebalanceMemberResponse, row) for row in found], _waited_for(found)
     )
 
 
@@ -174,14 +139,8 @@ def _waited_for(rows: list[RebalanceMemberRow]) -> list[ConsumerWaitResponse]:
         for row in rows
     )
     return [
-        ConsumerWaitResponse(
-            member_id=each.longest.member_id,
-            group_instance_id=each.longest.group_instance_id,
-            client_id=each.longest.client_id,
-            client_host=each.longest.client_host,
-            member_count=each.member_count,
-            waited_for_ms=each.waited_for_ms,
-            outcome=each.longest.outcome,
+        response_of(
+            ConsumerWaitResponse, each.longest, member_count=each.member_count, waited_for_ms=each.waited_for_ms
         )
         for each in rank_waits(waits)
     ]
@@ -217,24 +176,10 @@ async def list_transitions(
 ) -> TransitionsResponse:
     """List a group's state transitions, the newest first, with their reasons."""
     after = read_cursor(cursor, tuple[AtMs, AtMs, Int32, Int32])
-    found = await context.coordinator.history.transitions(group_id, after and TransitionCursor(*after), limit + 1)
+    found = await context.query(read_transitions, group_id, after and TransitionCursor(*after), limit + 1)
     page = found[:limit]
     next_cursor = write_cursor(*cursor_of(page[-1])) if len(found) > limit else None
-    return TransitionsResponse([_transition(each) for each in page], next_cursor)
-
-
-def _transition(row: TransitionRow) -> TransitionResponse:
-    return TransitionResponse(
-        group_id=row.group_id,
-        shard_id=row.shard_id,
-        group_created_at=instant(row.group_created_at_ms),
-        at=instant(row.at_ms),
-        generation=row.generation,
-        from_state=row.from_state,
-        to_state=row.to_state,
-        reason=row.reason,
-        member_id=row.member_id,
-    )
+    return TransitionsResponse([response_of(TransitionResponse, each) for each in page], next_cursor)
 
 
 # -- ownership --------------------------------------------------------------------------------------------
@@ -289,30 +234,13 @@ async def list_ownership(
     """List the owners of partitions and the committed offsets at a time; without `at`, now."""
     at_instant = parse_instant(at, "at") if at else None
     at_ms = END_OF_TIME_MS if at_instant is None else epoch_ms(at_instant)
-    owned, committed = await context.coordinator.history.as_of(Moment(group_id, at_ms, topic, partition))
+    moment = Moment(group_id, at_ms, topic, partition)
+    owned = await context.query(read_ownership, moment)
+    await context.coordinator.store_own_offsets(group_id)
+    committed = await context.query(read_offsets_at, moment)
     return OwnershipResponse(
-        group_id, at_instant, [_ownership(each) for each in owned], [_committed_offset(each) for each in committed]
-    )
-
-
-def _ownership(ownership: PartitionOwnership) -> PartitionOwnershipResponse:
-    return PartitionOwnershipResponse(
-        member_id=ownership.member_id,
-        topic=ownership.topic,
-        partitions=list(ownership.partitions),
-        generation=ownership.generation,
-        rebalance_id=ownership.rebalance_id,
-        valid_from=instant(ownership.valid_from_ms),
-        valid_to=instant_or_none(ownership.valid_to_ms),
-    )
-
-
-def _committed_offset(committed: OffsetAtTime) -> CommittedOffsetResponse:
-    return CommittedOffsetResponse(
-        topic=committed.topic,
-        partition=committed.partition,
-        offset=committed.offset,
-        log_end_offset=committed.log_end_offset,
-        committed_at=instant(committed.committed_at_ms),
-        member_id=committed.member_id,
+        group_id,
+        at_instant,
+        [response_of(PartitionOwnershipResponse, each) for each in owned],
+        [response_of(CommittedOffsetResponse, each) for each in committed],
     )

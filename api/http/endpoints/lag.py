@@ -16,7 +16,7 @@ from api.http.request_context import CurrentRequest
 from api.http.times import MIN_INSTANT, epoch_ms, instant, instant_or_none, parse_instant_ms
 from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.protocol.log_ends import Lag, total_lag
-from coordinator_core.runtime.lag import PartitionLag, SampleTimes
+from coordinator_core.queries.lag import PartitionLag, SampleTimes, read_lag, read_lag_history
 
 TAGS: Final = ["Operators: lag"]
 HOUR_MS: Final = 3_600_000
@@ -70,7 +70,16 @@ class LagResponse(Struct):
 @get("/v1/groups/{group_id:str}/lag", tags=TAGS, opt={REQUEST: "DescribeLag"})
 async def describe_lag(context: CurrentRequest, group_id: GroupId) -> LagResponse:
     """Describe a group's lag by partition, with the owner and the expiry of each committed offset."""
-    found = await context.coordinator.lag.now(group_id, context.server.limits.lag_lookback_ms)
+    coordinator = context.coordinator
+    await coordinator.store_own_offsets(group_id)
+    found = await context.query(
+        read_lag,
+        group_id,
+        now_ms=coordinator.wall_ms(),
+        lookback_ms=context.node.queries.limits.lag_lookback_ms,
+        max_age_ms=coordinator.log_end_max_age_ms(),
+        retention_ms=coordinator.settings_of(group_id).retention_ms,
+    )
     known = [each for each in found if each.lag is not None]
     total = total_lag(each.lag for each in known if each.lag is not None)
     lag, lag_seconds = _lag(total)
@@ -144,12 +153,19 @@ async def list_lag(
     context: CurrentRequest, group_id: GroupId, from_: FromParam = "", to: ToParam = "", step_ms: StepParam = None
 ) -> LagHistoryResponse:
     """List a group's lag over time; by default of the last hour."""
-    points = _points(from_, to, step_ms, context.coordinator.lag.wall_ms())
-    if len(points) > context.server.limits.max_lag_points:
+    points = _points(from_, to, step_ms, context.coordinator.wall_ms())
+    if len(points) > context.node.queries.limits.max_lag_points:
         raise InvalidRequest(
-            f"the range has more than {context.server.limits.max_lag_points} points; use a longer step"
+            f"the range has more than {context.node.queries.limits.max_lag_points} points; use a longer step"
         )
-    found = await context.coordinator.lag.over_time(group_id, points, context.server.limits.max_lag_positions)
+    await context.coordinator.store_own_offsets(group_id)
+    found = await context.query(
+        read_lag_history,
+        group_id,
+        points,
+        max_offsets=context.node.queries.limits.max_lag_positions,
+        max_age_ms=context.coordinator.log_end_max_age_ms(),
+    )
     responses = [LagPointResponse(instant(at), *_lag(lag), lag is not None and lag.is_stale) for at, lag in found]
     return LagHistoryResponse(group_id, points.step_ms, responses)
 

@@ -16,9 +16,12 @@ from api.http.fast_path import REQUEST
 from api.http.fields import CandidateCount, Reason
 from api.http.problems import RunStateConflict, UnknownRun
 from api.http.request_context import CurrentRequest
-from api.http.times import instant, instant_or_none
-from coordinator_core.store.interface import RunNotFound
-from coordinator_core.store.runs import RunRow, RunStatus
+from api.http.rows import response_of
+from coordinator_core.admin import maintenance
+from coordinator_core.queries.runs import read_runs
+from coordinator_core.state_store.interface import RunNotFound
+from coordinator_core.state_store.postgres.maintenance import read_run
+from coordinator_core.state_store.runs import RunRow, RunStatus
 
 TAGS: Final = ["Operators: maintenance"]
 
@@ -57,13 +60,13 @@ class ApplyBody(DecisionBody, forbid_unknown_fields=True):
 @get("/v1/maintenance/runs", tags=TAGS, opt={REQUEST: "ListRuns"})
 async def list_runs(context: CurrentRequest) -> RunsResponse:
     """List the newest maintenance runs."""
-    return RunsResponse([_to_response(row) for row in await context.coordinator.runs()])
+    return RunsResponse([response_of(RunResponse, row) for row in await context.query(read_runs)])
 
 
 @get("/v1/maintenance/runs/{run_id:str}", tags=TAGS, opt={REQUEST: "DescribeRun"})
 async def describe_run(context: CurrentRequest, run_id: FromPath[str]) -> RunResponse:
     """Describe a run: its status, and its counts by outcome."""
-    return _to_response(await _or_unknown_run(context.coordinator.run(read_run_id(run_id)), run_id))
+    return response_of(RunResponse, await _or_unknown_run(context.query(read_run, read_run_id(run_id)), run_id))
 
 
 @post("/v1/maintenance/runs/{run_id:str}/apply", status_code=202, tags=TAGS, opt={REQUEST: "ApplyRun"})
@@ -73,13 +76,15 @@ async def apply_run(
     """Apply a proposal: the owner of its shard checks each candidate again. The request may be repeated."""
     change = context.begin_change(data.reason if data else None)
     reviewed = data.candidates if data else None
-    row = await _or_unknown_run(context.coordinator.admin.apply_run(read_run_id(run_id), change, reviewed), run_id)
+    row = await _or_unknown_run(
+        maintenance.apply_run(context.coordinator, read_run_id(run_id), change, reviewed), run_id
+    )
     if row.status == RunStatus.PROPOSED:
         current = row.counts.get("candidates", "an unknown number of")
         raise RunStateConflict(f"the run has {current} candidates now, not {reviewed}: review it again")
     if row.status == RunStatus.REJECTED:
         raise RunStateConflict("the run was rejected; none of it will be applied")
-    return _to_response(row)
+    return response_of(RunResponse, row)
 
 
 @post("/v1/maintenance/runs/{run_id:str}/reject", status_code=200, tags=TAGS, opt={REQUEST: "RejectRun"})
@@ -88,10 +93,10 @@ async def reject_run(
 ) -> RunResponse:
     """Reject a proposal, so that none of it is applied. The request may be repeated."""
     change = context.begin_change(data.reason if data else None)
-    row = await _or_unknown_run(context.coordinator.admin.reject_run(read_run_id(run_id), change), run_id)
+    row = await _or_unknown_run(maintenance.reject_run(context.coordinator, read_run_id(run_id), change), run_id)
     if row.status != RunStatus.REJECTED:
         raise RunStateConflict(f"the run is {row.status}, and can no longer be rejected")
-    return _to_response(row)
+    return response_of(RunResponse, row)
 
 
 def read_run_id(run_id: str) -> str:
@@ -112,16 +117,3 @@ async def _or_unknown_run(query: Awaitable[RunRow], run_id: FromPath[str]) -> Ru
 def unknown_run(run_id: str) -> UnknownRun:
     """Return the error for a run that does not exist."""
     return UnknownRun(f"there is no maintenance run {run_id}")
-
-
-def _to_response(row: RunRow) -> RunResponse:
-    return RunResponse(
-        run_id=row.run_id,
-        kind=row.kind,
-        as_of=instant(row.as_of_ms),
-        interval_start=instant_or_none(row.interval_start_ms),
-        interval_end=instant_or_none(row.interval_end_ms),
-        status=row.status,
-        dry_run=row.dry_run,
-        counts=row.counts,
-    )

@@ -16,11 +16,17 @@ from api.http.cursors import AtMs, Name, read_cursor, write_cursor
 from api.http.fast_path import REQUEST
 from api.http.fields import GroupId, PageLimit
 from api.http.request_context import CurrentRequest
-from api.http.times import instant, instant_or_none, parse_instant_ms
+from api.http.rows import response_of
+from api.http.times import instant_or_none, parse_instant_ms
 from coordinator_core.analytics.eviction_cause import EvictionCause
 from coordinator_core.protocol.errors import InvalidRequest
-from coordinator_core.store.history import END_OF_TIME_MS
-from coordinator_core.store.member_session_lists import ListedMemberSession, MemberSessionCursor, MemberSessionFilter
+from coordinator_core.queries.member_sessions import (
+    ListedMemberSession,
+    MemberSessionCursor,
+    MemberSessionFilter,
+    read_member_sessions,
+)
+from coordinator_core.state_store.postgres.timestamps import END_OF_TIME_MS
 
 TAGS: Final = ["Operators: history"]
 
@@ -94,34 +100,16 @@ async def list_member_sessions(
     if any("\0" in reason for reason in session_filter.end_reasons):
         raise InvalidRequest("an end_reason must not hold NUL")
     after = read_cursor(cursor, tuple[AtMs, Name])
-    found = await context.coordinator.history.member_sessions(
-        session_filter, after and MemberSessionCursor(*after), limit + 1
-    )
+    found = await context.query(read_member_sessions, session_filter, after and MemberSessionCursor(*after), limit + 1)
     page = found[:limit]
     next_cursor = write_cursor(*page[-1].cursor) if len(found) > limit else None
     return MemberSessionsResponse([_member_session(each) for each in page], next_cursor)
 
 
 def _member_session(listed: ListedMemberSession) -> MemberSessionResponse:
-    row = listed.row
-    return MemberSessionResponse(
-        group_id=row.group_id,
-        shard_id=row.shard_id,
-        group_created_at=instant(row.group_created_at_ms),
-        member_id=row.member_id,
-        group_instance_id=row.group_instance_id,
-        client_id=row.client_id,
-        client_host=row.client_host,
-        generation=row.generation,
-        session_timeout_ms=row.session_timeout_ms,
-        joined_at=instant(row.joined_at_ms),
-        started_at=instant(row.started_at_ms),
-        ended_at=instant(row.ended_at_ms),
-        end_reason=row.end_reason,
-        last_heartbeat_at=instant_or_none(row.last_heartbeat_at_ms),
-        heartbeat_count=row.heartbeat_count,
-        heartbeat_gap_ms_max=row.heartbeat_gap_ms_max,
-        heartbeat_gap_histogram=list(row.heartbeat_gap_histogram),
+    return response_of(
+        MemberSessionResponse,
+        listed.row,
         reconnected_at=instant_or_none(listed.reconnected_at_ms),
         successor_at=instant_or_none(listed.successor_at_ms),
         cause=listed.cause,

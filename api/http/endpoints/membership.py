@@ -4,7 +4,6 @@ Source: http-api.md "Member lifecycle".
 """
 
 from typing import Annotated, Final
-from uuid import uuid4
 
 from litestar import post
 from litestar.params import JSONBody
@@ -31,9 +30,10 @@ from api.http.fields import (
     SessionTimeoutMs,
     WaitMs,
 )
-from api.http.limits import LEAVING_MEMBERS_MAX, PROTOCOLS_MAX
 from api.http.request_context import CurrentRequest, RequestContext, wait_at_most
-from api.http.response import NO_ERROR
+from api.shared.errors import NO_ERROR
+from api.shared.limits import LEAVING_MEMBERS_MAX, PROTOCOLS_MAX
+from api.shared.member_ids import new_member_id
 from coordinator_core.protocol.consumer_protocol import CONSUMER
 from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.protocol.requests import (
@@ -124,7 +124,7 @@ def _join_request(context: RequestContext, data: JoinRequestBody) -> JoinGroup:
         rebalance_timeout_ms=data.rebalance_timeout_ms,
         protocol_type=data.protocol_type,
         protocols=_supported_protocols(data),
-        new_member_id=f"{data.group_instance_id or data.client_id}-{uuid4()}",
+        new_member_id=new_member_id(data.client_id, data.group_instance_id),
         require_known_member_id=data.require_known_member_id,
         reason=data.reason,
     )

@@ -54,16 +54,16 @@ async def metrics(context: CurrentRequest, detail: FromQuery[str] = "topic") -> 
 
 async def _stored(context: RequestContext, *, by_partition: bool) -> DatabaseMetrics:
     """Read all values concurrently, so that a slow database delays the scrape by one timeout only."""
-    coordinator, lookback_ms = context.coordinator, context.server.limits.lag_lookback_ms
+    snapshot, lookback_ms = context.server.metrics_snapshot, context.node.queries.limits.lag_lookback_ms
 
     async def time_lag_ms() -> Mapping[tuple[str, str, int], int] | None:
-        return await coordinator.time_lag_ms(lookback_ms) if by_partition else None
+        return await snapshot.time_lag_ms(lookback_ms) if by_partition else None
 
     found = await asyncio.gather(
-        coordinator.offset_totals(by_partition=by_partition),
+        snapshot.offset_totals(by_partition=by_partition),
         time_lag_ms(),
-        coordinator.expiring(),
-        coordinator.newest_runs(),
+        snapshot.expiring(),
+        snapshot.newest_runs(),
     )
     return DatabaseMetrics(*found)
 

@@ -29,12 +29,13 @@ from api.http.fields import (
     TopicsParam,
 )
 from api.http.request_context import CurrentRequest, RequestContext
-from api.http.response import NO_ERROR
 from api.http.times import instant
+from api.shared.errors import NO_ERROR
+from coordinator_core.admin import offsets as admin_offsets
 from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.protocol.requests import CommitOffsets, OffsetToCommit
 from coordinator_core.protocol.responses import CommitOffsetsResponse, PartitionResult
-from coordinator_core.store.rows import FetchedOffset
+from coordinator_core.state_store.rows import FetchedOffset
 
 TAGS: Final = ["Agents: offsets"]
 ANONYMOUS_ACTOR: Final = "anonymous"
@@ -180,11 +181,12 @@ async def delete_offsets(
 
     With `dry_run` the response has the same codes, and nothing is deleted.
     """
-    admin = context.coordinator.admin
     if dry_run:
-        return _results((await admin.dry_run_delete_offsets(group_id, topic, partition)).offsets)
+        return _results(
+            (await admin_offsets.dry_run_delete_offsets(context.coordinator, group_id, topic, partition)).offsets
+        )
     change = context.begin_change(reason, default_actor=ANONYMOUS_ACTOR)
-    answer = await admin.delete_offsets(group_id, topic, partition, change)
+    answer = await admin_offsets.delete_offsets(context.coordinator, group_id, topic, partition, change)
     if answer.is_refused:
         context.change_id = None  # no change was made
     return _results(answer.offsets)

@@ -1,4 +1,6 @@
-"""Endpoint for the group overview: groups with state, members, lag and rebalances, sorted; any node answers.
+"""Endpoints for overviews: groups with state, members, lag and rebalances, sorted; the activity of a day by hour.
+
+Any node answers.
 
 Source: http-api.md "Lists"; docs/console.md.
 """
@@ -13,12 +15,13 @@ from msgspec import Struct
 from api.http.cursors import Int64, Name, read_cursor, write_cursor
 from api.http.fast_path import REQUEST
 from api.http.fields import PageLimit, StatesParam
-from api.http.limits import GROUP_ID_MAX_CHARS
-from api.http.request_context import CurrentRequest
-from api.http.times import instant, instant_or_none
+from api.http.request_context import CurrentRequest, RequestContext
+from api.http.rows import response_of
+from api.shared.limits import GROUP_ID_MAX_CHARS
 from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.protocol.states import GroupState
-from coordinator_core.store.overview import GroupOrder, GroupSummary, OverviewCursor, OverviewFilter
+from coordinator_core.queries.activity import read_activity
+from coordinator_core.queries.overview import GroupOrder, OverviewCursor, OverviewFilter, read_overview
 
 TAGS: Final = ["Operators: groups"]
 STATE_NAMES: Final = {state.lower(): str(state) for state in GroupState}
@@ -77,15 +80,57 @@ async def list_group_overview(
     overview_filter = OverviewFilter(
         text=q,
         states=frozenset(STATE_NAMES.get(name.lower(), name) for name in states or () if name),
-        prefixes=None if context.identity is None else tuple(context.identity.prefixes_within("")),
+        prefixes=_own_prefixes(context),
         order=_order(sort),
         after=after and OverviewCursor(*after),
         limit=limit + 1,
+        fresh_since_ms=context.coordinator.wall_ms() - context.coordinator.log_end_max_age_ms(),
     )
-    found = await context.coordinator.overview(overview_filter)
+    found = await context.query(read_overview, overview_filter)
     page = found.groups[:limit]
     next_cursor = write_cursor(page[-1].key, page[-1].group_id) if len(found.groups) > limit else None
-    return GroupOverviewResponse([_to_response(each) for each in page], dict(found.counts), next_cursor)
+    return GroupOverviewResponse(
+        [response_of(GroupSummaryResponse, each) for each in page], dict(found.counts), next_cursor
+    )
+
+
+class HourlyActivityResponse(Struct):
+    """What happened within an hour; `evictions` counts members that a timeout removed."""
+
+    hour: datetime
+    rebalances: int
+    evictions: int
+
+
+class ExpiryForecastResponse(Struct):
+    """How many offsets expire if their groups stay as they are, by the newest run of `offset_retention`."""
+
+    as_of: datetime
+    within_a_day: int
+    within_a_week: int
+    next_expiry_at: datetime
+
+
+class ActivityResponse(Struct):
+    """The last 24 hours, the oldest first; `forecast` is null if no offset expires within a week."""
+
+    hours: list[HourlyActivityResponse]
+    forecast: ExpiryForecastResponse | None
+
+
+@get("/v1/overview/activity", tags=TAGS, opt={REQUEST: "DescribeActivity"})
+async def describe_activity(context: CurrentRequest) -> ActivityResponse:
+    """Count rebalances and evictions of all groups by hour, and the offsets that expire next."""
+    found = await context.query(read_activity, _own_prefixes(context))
+    return ActivityResponse(
+        [response_of(HourlyActivityResponse, each) for each in found.hours],
+        None if found.forecast is None else response_of(ExpiryForecastResponse, found.forecast),
+    )
+
+
+def _own_prefixes(context: RequestContext) -> tuple[str, ...] | None:
+    """Return the prefixes of the groups that the token covers; None: there is no token."""
+    return None if context.identity is None else tuple(context.identity.prefixes_within(""))
 
 
 def _order(sort: str) -> GroupOrder:
@@ -93,23 +138,3 @@ def _order(sort: str) -> GroupOrder:
         return GroupOrder(sort)
     except ValueError:
         raise InvalidRequest(f"sort must be one of {', '.join(GroupOrder)}") from None
-
-
-def _to_response(one: GroupSummary) -> GroupSummaryResponse:
-    return GroupSummaryResponse(
-        group_id=one.group_id,
-        state=one.state,
-        state_since=instant(one.state_since_ms),
-        generation=one.generation,
-        protocol_type=one.protocol_type,
-        member_count=one.member_count,
-        node_id=one.node_id,
-        rebalance_started_at=instant_or_none(one.rebalance_started_at_ms),
-        rebalance_trigger=one.rebalance_trigger,
-        rebalances_last_hour=one.rebalances,
-        lag=one.lag_records,
-        is_lag_lower_bound=one.is_lag_lower_bound,
-        log_end_at=instant_or_none(one.log_end_at_ms),
-        last_rebalance_trigger=one.last_trigger,
-        last_rebalance_at=instant_or_none(one.last_completed_at_ms),
-    )

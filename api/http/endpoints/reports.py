@@ -1,223 +1,95 @@
 """Endpoints for the reports of maintenance jobs: the newest row of each group, with the columns of its table.
 
-Any node answers. A further report is a response type with its columns, a page type, and an endpoint.
+Any node answers. Every report of `coordinator_core.jobs` has an endpoint; its response type is derived from its table.
 
 Source: http-api.md "Reports"; docs/tables.md for the columns.
 """
 
-from datetime import datetime
-from typing import Annotated, Any, Final, TypeAlias, TypeVar
+from collections.abc import Iterator
+from typing import Annotated, Any, Final, TypeAlias
 
 from litestar import get
+from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromQuery, QueryParameter
-from msgspec import Struct, convert
+from msgspec import Struct, convert, defstruct
 
+from api.http.authorization import report_request
 from api.http.cursors import Name, read_cursor, write_cursor
 from api.http.fast_path import REQUEST
 from api.http.fields import PageLimit
-from api.http.limits import GROUP_ID_MAX_CHARS
 from api.http.request_context import CurrentRequest, RequestContext
-from coordinator_core.analytics.advice.policy import Confidence, Verdict
-from coordinator_core.store.reports import Report, ReportFilter, ReportKind
+from api.shared.limits import GROUP_ID_MAX_CHARS
+from coordinator_core.jobs import JOBS, JobSpec
+from coordinator_core.queries.reports import PARTS, Report, ReportFilter, read_reports
+from coordinator_core.state_store.report_tables import column_types
 
 TAGS: Final = ["Operators: reports"]
 
 GroupIdParam: TypeAlias = Annotated[str | None, QueryParameter(name="group_id", max_length=GROUP_ID_MAX_CHARS)]
 
-ResponseT = TypeVar("ResponseT", bound=Struct)
+KEY: Final = ("group_id", "interval_start", "interval_end", "run_id", "as_of")
+"""The columns that a report and its parts share."""
+OMITTED: Final = "shard_id"
 
 
-class ReportResponse(Struct, kw_only=True):
-    """The first columns of every report; unknown values are null."""
-
-    group_id: str
-    interval_start: datetime
-    interval_end: datetime
-    run_id: str
-    as_of: datetime
+def report_lists() -> Iterator[HTTPRouteHandler]:
+    """Yield the endpoint of each report."""
+    return (_report_list(job) for job in JOBS.values() if job.is_report)
 
 
-# -- rebalances ------------------------------------------------------------------------------------------------
-
-
-class RebalanceReportResponse(ReportResponse, kw_only=True):
-    """A group's rebalances that ended within the interval, and whether the group churns."""
-
-    rebalances: int
-    completed: int
-    emptied: int
-    abandoned: int
-    by_trigger: dict[str, int]
-    restarts: int
-    took_p50_ms: int | None
-    took_p95_ms: int | None
-    """The 95th percentile."""
-    took_max_ms: int | None
-    took_total_ms: int
-    rebalancing_ms: int
-    """The time within the interval in which the group rebalanced."""
-    existed_ms: int | None
-    """The time within the interval in which the group existed; null in reports older than the column."""
-    rebalancing_share: float
-    """The share of `existed_ms` in which the group rebalanced."""
-    evicted: int
-    spuriously_evicted: int
-    """Evicted members whose client reconnected within the grace period."""
-    waited_for_member_id: str | None
-    waited_for_instance_id: str | None
-    waited_for_client_id: str | None
-    waited_for_client_host: str | None
-    waited_for_members: int | None
-    """The number of member ids of that consumer."""
-    waited_for_ms: int | None
-    churn_periods: int
-    churn_rebalances: int
-    rebalancing_since: datetime | None
-    is_churning: bool
-
-
-class RebalanceReportsResponse(Struct):
-    """A page of reports, by group; `next_cursor` is null on the last page."""
-
-    reports: list[RebalanceReportResponse]
-    next_cursor: str | None
-
-
-@get("/v1/reports/rebalances", tags=TAGS, opt={REQUEST: "ListRebalanceReports"})
-async def list_rebalance_reports(
-    context: CurrentRequest, group_id: GroupIdParam = None, limit: PageLimit = 100, cursor: FromQuery[str] = ""
-) -> RebalanceReportsResponse:
-    """List the newest rebalance report of each group: number, duration, triggers, and the slowest consumer."""
-    report_filter = _report_filter(ReportKind.REBALANCES, group_id, limit, cursor)
-    return RebalanceReportsResponse(*await _newest(context, report_filter, RebalanceReportResponse))
-
-
-# -- assignment balance ----------------------------------------------------------------------------------------
-
-
-class AssignmentBalance(Struct, kw_only=True):
-    """How evenly partitions and lag are distributed over the members."""
-
-    members: int
-    idle_members: int
-    partitions: int
-    unassigned: int
-    partitions_max: int
-    partitions_mean: float
-    lag_max: int | None
-    lag_mean: float | None
-    best_partitions_max: int
-    misplaced: int
-    """Partitions that a better assignment would give to other members."""
-    has_better: bool
-    score: int
-    """From 0 to 100; 100: no better assignment exists."""
-    moved: int
-    moves_needed: int
-
-
-class TopicBalance(AssignmentBalance, kw_only=True):
-    """The balance of one topic, with the other topics as they are."""
-
-    topic: str
-
-
-class AssignmentReportResponse(AssignmentBalance, kw_only=True):
-    """The balance of a group's assignment at the time of the audit."""
-
-    group_id: str
-    interval_start: datetime
-    interval_end: datetime
-    run_id: str
-    as_of: datetime
-    generation: int
-    topics: int
-    score_before: int | None
-    trend: str
-    """`first`, `better`, `worse` or `same`."""
-    by_topic: list[TopicBalance]
-
-
-class AssignmentReportsResponse(Struct):
-    """A page of reports, by group; `next_cursor` is null on the last page."""
-
-    reports: list[AssignmentReportResponse]
-    next_cursor: str | None
-
-
-@get("/v1/reports/assignments", tags=TAGS, opt={REQUEST: "ListAssignmentReports"})
-async def list_assignment_reports(
-    context: CurrentRequest, group_id: GroupIdParam = None, limit: PageLimit = 100, cursor: FromQuery[str] = ""
-) -> AssignmentReportsResponse:
-    """List the newest assignment audit of each group: its balance, and whether a better assignment exists."""
-    report_filter = _report_filter(ReportKind.ASSIGNMENTS, group_id, limit, cursor)
-    return AssignmentReportsResponse(*await _newest(context, report_filter, AssignmentReportResponse))
-
-
-# -- timeout advice --------------------------------------------------------------------------------------------
-
-
-class TimeoutReportResponse(ReportResponse, kw_only=True):
-    """Advice on a group's timeouts from its history, in milliseconds; null if there is too little history."""
-
-    window_start: datetime
-    """The start of the analysed history, which ends at `interval_end`."""
-    heartbeats: int
-    session_present_ms: int | None
-    session_advised_ms: int | None
-    session_verdict: Verdict
-    session_confidence: Confidence
-    session_reason: str
-    session_effect: dict[str, int]
-    rebalance_present_ms: int | None
-    rebalance_advised_ms: int | None
-    rebalance_verdict: Verdict
-    rebalance_confidence: Confidence
-    rebalance_reason: str
-    rebalance_effect: dict[str, int]
-    initial_delay_present_ms: int
-    initial_delay_advised_ms: int | None
-    initial_delay_verdict: Verdict
-    initial_delay_confidence: Confidence
-    initial_delay_reason: str
-    initial_delay_effect: dict[str, int]
-    back_test: dict[str, Any] | None
-    """The session timeout advice tested on held-back days, compared with the effective value and with 10 and 45 s."""
-    recommendations: list[dict[str, Any]] | None
-    """Changes of the clients' configuration: `name`, `because`, `effect`; null in reports older than the column."""
-
-
-class TimeoutReportsResponse(Struct):
-    """A page of reports, by group; `next_cursor` is null on the last page."""
-
-    reports: list[TimeoutReportResponse]
-    next_cursor: str | None
-
-
-@get("/v1/reports/timeouts", tags=TAGS, opt={REQUEST: "ListTimeoutReports"})
-async def list_timeout_reports(
-    context: CurrentRequest, group_id: GroupIdParam = None, limit: PageLimit = 100, cursor: FromQuery[str] = ""
-) -> TimeoutReportsResponse:
-    """List the newest timeout advice for each group, with its estimated effect."""
-    return TimeoutReportsResponse(
-        *await _newest(context, _report_filter(ReportKind.TIMEOUTS, group_id, limit, cursor), TimeoutReportResponse)
+def _report_list(job: JobSpec) -> HTTPRouteHandler:
+    what = job.subject.removesuffix("s")
+    response_type = _response_type(job, what.title())
+    page_type = defstruct(
+        f"{what.title()}ReportsResponse",
+        [("reports", list[response_type]), ("next_cursor", str | None)],  # type: ignore[valid-type]  # made above
+        namespace={"__doc__": "A page of reports, by group; `next_cursor` is null on the last page."},
     )
 
+    async def list_reports(
+        context: CurrentRequest, group_id: GroupIdParam = None, limit: PageLimit = 100, cursor: FromQuery[str] = ""
+    ) -> Struct:
+        report_filter = _report_filter(job.subject, group_id, limit, cursor)
+        return page_type(*await _newest(context, report_filter, response_type))
 
-# -- shared ----------------------------------------------------------------------------------------------------
+    list_reports.__name__ = f"list_{what}_reports"
+    list_reports.__doc__ = f"List the newest report of each group that the job {job.name} has written."
+    list_reports.__annotations__["return"] = page_type
+    return get(f"/v1/reports/{job.subject}", tags=TAGS, opt={REQUEST: report_request(job)})(list_reports)
 
 
-def _report_filter(kind: ReportKind, group_id: str | None, limit: int, cursor: str) -> ReportFilter:
+# -- response types --------------------------------------------------------------------------------------------
+
+
+def _response_type(job: JobSpec, what: str) -> type[Struct]:
+    """Return the type of a report: its columns, and a list of its parts if it has any."""
+    table, *parts = job.reports
+    fields = {name: kind for name, kind in column_types(table).items() if name != OMITTED}
+    for part in parts:
+        own = {name: kind for name, kind in column_types(part).items() if name not in {OMITTED, *KEY}}
+        fields[PARTS] = list[_struct(f"{what}ReportPart", part, own)]  # type: ignore[misc]  # made at run time
+    return _struct(f"{what}ReportResponse", table, fields)
+
+
+def _struct(name: str, table: str, fields: dict[str, Any]) -> type[Struct]:
+    text = f"A row of `{table}`; docs/tables.md describes the columns. Unknown values are null."
+    return defstruct(name, fields.items(), namespace={"__doc__": text})
+
+
+# -- pages -----------------------------------------------------------------------------------------------------
+
+
+def _report_filter(subject: str, group_id: str | None, limit: int, cursor: str) -> ReportFilter:
     """Return the filter of a request, with one row more, which shows whether there is another page."""
     after = read_cursor(cursor, tuple[Name])
-    return ReportFilter(kind, group_id, after[0] if after else None, limit + 1)
+    return ReportFilter(subject, group_id, after[0] if after else None, limit + 1)
 
 
 async def _newest(
-    context: RequestContext, report_filter: ReportFilter, response_type: type[ResponseT]
-) -> tuple[list[ResponseT], str | None]:
+    context: RequestContext, report_filter: ReportFilter, response_type: type[Struct]
+) -> tuple[list[Struct], str | None]:
     """Return a page of reports and the next cursor; a token for some groups gets the reports of its groups only."""
-    found = await context.coordinator.reports(report_filter)
+    found = await context.query(read_reports, report_filter)
     page = found[: report_filter.limit - 1]
     next_cursor = write_cursor(page[-1]["group_id"]) if len(found) > len(page) else None
     return [
@@ -225,6 +97,6 @@ async def _newest(
     ], next_cursor
 
 
-def _to_response(report: Report, response_type: type[ResponseT]) -> ResponseT:
+def _to_response(report: Report, response_type: type[Struct]) -> Struct:
     """Convert a report to a response type, which selects its columns."""
     return convert(report, response_type)

@@ -15,10 +15,11 @@ from api.http.fast_path import REQUEST
 from api.http.fields import INT64_MAX, GroupId, Offset, Partition, RequiredReason, Topic
 from api.http.request_context import CurrentRequest
 from api.http.times import epoch_ms, in_utc
+from coordinator_core.admin import offset_reset
+from coordinator_core.admin.offset_reset import Reset
 from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.protocol.requests import ResetTo
 from coordinator_core.protocol.responses import ResetOffsetsResponse
-from coordinator_core.runtime.offset_reset import Reset
 
 TAGS: Final = ["Operators: offsets"]
 REQUIRED_FIELDS: Final = {
@@ -87,13 +88,15 @@ class ResetResponse(Struct):
 async def reset_offsets(context: CurrentRequest, group_id: GroupId, data: JSONBody[ResetBody]) -> ResetResponse:
     """Reset the offsets of an Empty group, and archive the old ones; by default a dry run."""
     reset = _read(data, context.server.limits.max_partitions_per_request)
-    admin = context.coordinator.admin
+    coordinator, queries = context.coordinator, context.node.queries
     if data.dry_run:
-        return _respond(group_id, await admin.dry_run_reset_offsets(group_id, reset), None)
+        return _respond(group_id, await offset_reset.dry_run_reset_offsets(coordinator, queries, group_id, reset), None)
     if data.reason is None:
         raise InvalidRequest("reason: object missing required field reason")
     change = context.begin_change(data.reason)
-    return _respond(group_id, await admin.reset_offsets(group_id, reset, change), change.change_id)
+    return _respond(
+        group_id, await offset_reset.reset_offsets(coordinator, queries, group_id, reset, change), change.change_id
+    )
 
 
 def _read(data: ResetBody, max_partitions: int) -> Reset:

@@ -12,6 +12,8 @@ from msgspec import Struct
 from api.http.fast_path import REQUEST
 from api.http.fields import GroupId, RequiredReason
 from api.http.request_context import CurrentRequest, RequestContext
+from api.http.rows import response_of
+from coordinator_core.admin.settings import put_settings
 from coordinator_core.runtime.views import SettingSource
 
 TAGS: Final = ["Operators: settings"]
@@ -56,7 +58,7 @@ async def cluster_settings(context: CurrentRequest) -> ClusterSettingsResponse:
 @put("/v1/config", tags=TAGS, opt={REQUEST: "AlterClusterConfig"})
 async def put_cluster_settings(context: CurrentRequest, data: JSONBody[SettingsBody]) -> ClusterSettingsResponse:
     """Change settings of the cluster; effective on each node that is not listed when the response is sent."""
-    await context.coordinator.admin.put_settings(None, data.values, context.begin_change(data.reason))
+    await put_settings(context.coordinator, None, data.values, context.begin_change(data.reason))
     unconfirmed_nodes = await context.wait_for_confirmations()
     return ClusterSettingsResponse(_effective(context, None), unconfirmed_nodes)
 
@@ -73,10 +75,10 @@ async def put_group_settings(
     context: CurrentRequest, group_id: GroupId, data: JSONBody[SettingsBody]
 ) -> SettingsResponse:
     """Change settings of a group, which need not exist; effective when the response is sent."""
-    await context.coordinator.admin.put_settings(group_id, data.values, context.begin_change(data.reason))
+    await put_settings(context.coordinator, group_id, data.values, context.begin_change(data.reason))
     return SettingsResponse(_effective(context, group_id))
 
 
 def _effective(context: RequestContext, group_id: str | None) -> dict[str, SettingResponse]:
     effective = context.coordinator.effective_settings(group_id)
-    return {key: SettingResponse(setting.value, setting.source) for key, setting in effective.items()}
+    return {key: response_of(SettingResponse, setting) for key, setting in effective.items()}

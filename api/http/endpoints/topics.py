@@ -12,11 +12,14 @@ from msgspec import Struct
 
 from api.http.fast_path import REQUEST
 from api.http.fields import Offset, PartitionCount, PartitionParam, Reason, RequiredReasonParam
-from api.http.limits import TOPIC_MAX_CHARS
 from api.http.request_context import CurrentRequest
+from api.http.rows import response_of
 from api.http.times import instant
+from api.shared.limits import TOPIC_MAX_CHARS
+from coordinator_core.admin import topics as admin_topics
 from coordinator_core.protocol.errors import InvalidRequest, UnknownTopicOrPartition
-from coordinator_core.store.rows import TopicRow
+from coordinator_core.state_store.postgres.log_ends import read_log_ends
+from coordinator_core.state_store.postgres.settings_and_topics import read_topics
 
 TAGS: Final = ["Operators: topics"]
 
@@ -46,7 +49,7 @@ class TopicsResponse(Struct):
 @get("/v1/topics", tags=TAGS, opt={REQUEST: "ListTopics"})
 async def list_topics(context: CurrentRequest) -> TopicsResponse:
     """List the topic metadata. Commits to a topic without metadata are accepted."""
-    return TopicsResponse([_to_response(row) for row in await context.coordinator.topics()])
+    return TopicsResponse([response_of(TopicResponse, row) for row in await context.query(read_topics)])
 
 
 @put("/v1/topics/{topic:str}", tags=TAGS, opt={REQUEST: "PutTopic"})
@@ -56,10 +59,10 @@ async def put_topic(context: CurrentRequest, topic: FromPath[str], data: JSONBod
         raise InvalidRequest(f"the topic has {len(topic)} characters, and may have {TOPIC_MAX_CHARS}")
     change = context.begin_change(data.reason)
     try:
-        row = await context.coordinator.admin.put_topic(topic, data.partitions, data.log_start_offset, change)
+        row = await admin_topics.put_topic(context.coordinator, topic, data.partitions, data.log_start_offset, change)
     except ValueError as error:
         raise InvalidRequest(f"partitions: {error}") from error
-    return _to_response(row)
+    return response_of(TopicResponse, row)
 
 
 class TopicDeletionResponse(Struct):
@@ -76,7 +79,7 @@ async def delete_topic(
     context: CurrentRequest, topic: FromPath[str], reason: RequiredReasonParam
 ) -> TopicDeletionResponse:
     """Delete the metadata of a topic, archive all groups' offsets in it, and rebalance its subscribers."""
-    deleted = await context.coordinator.admin.delete_topic(topic, context.begin_change(reason))
+    deleted = await admin_topics.delete_topic(context.coordinator, topic, context.begin_change(reason))
     if deleted is None:
         raise UnknownTopicOrPartition(f"there is no topic metadata for {topic}")
     return TopicDeletionResponse(**deleted)
@@ -112,18 +115,14 @@ async def delete_log_ends(
 
     With `dry_run` they are listed, and nothing is deleted.
     """
-    admin = context.coordinator.admin
     if dry_run:
-        ends = await admin.log_ends(topic, partition)
-        found = [LogEndResponse(each, end.offset, instant(end.at_ms)) for each, end in ends.items()]
+        ends = sorted((await context.query(read_log_ends, [topic])).items())
+        wanted = [(number, end) for (_, number), end in ends if partition in {None, number}]
+        found = [LogEndResponse(number, end.offset, instant(end.at_ms)) for number, end in wanted]
         return LogEndDeletionResponse(topic, found)
-    change = await admin.delete_log_ends(topic, partition, context.begin_change(reason))
+    change = await admin_topics.delete_log_ends(context.coordinator, topic, partition, context.begin_change(reason))
     deleted = [
         LogEndResponse(each["partition"], each["log_end_offset"], instant(each["reported_at_ms"]))
         for each in change.before["log_ends"]
     ]
     return LogEndDeletionResponse(topic, deleted)
-
-
-def _to_response(row: TopicRow) -> TopicResponse:
-    return TopicResponse(row.topic, row.partitions, row.log_start_offset)

@@ -13,13 +13,15 @@ from msgspec import Struct
 from api.http.fast_path import REQUEST
 from api.http.fields import INT64_MAX, GroupId
 from api.http.request_context import CurrentRequest
-from api.http.times import instant, instant_or_none
-from coordinator_core.analytics.advice.cost import Cost
-from coordinator_core.analytics.advice.policy import Advice, Confidence, Verdict
+from api.http.rows import response_of
+from api.http.times import instant
+from coordinator_core.analytics.advice.policy import GRACE_MS, Confidence, Verdict
 from coordinator_core.analytics.advice.what_if import Eviction, RejoinWhatIf, SessionWhatIf
-from coordinator_core.runtime.tuning import TimeoutsToTry, TuningView
+from coordinator_core.queries.timeout_advice import TimeoutsToTry, TuningView, read_timeout_advice
+from coordinator_core.queries.tuning_history import DAY_MS, TuningQuery
 
 TAGS: Final = ["Operators: tuning"]
+HOUR_MS: Final = 3_600_000
 
 # Bounds are checked by the rules of the settings, which name the error.
 SessionTimeoutParam: TypeAlias = Annotated[
@@ -145,7 +147,20 @@ async def describe_tuning(
     rebalance_timeout_ms: RebalanceTimeoutParam = None,
 ) -> TuningResponse:
     """Recommend timeouts for a group from its history, and estimate the effect of other timeouts."""
-    view = await context.coordinator.tuning.advise(group_id, TimeoutsToTry(session_timeout_ms, rebalance_timeout_ms))
+    limits, now_ms = context.node.queries.limits, context.coordinator.wall_ms()
+    to_try = TimeoutsToTry(session_timeout_ms, rebalance_timeout_ms)
+    context.coordinator.check_settings(group_id, to_try.settings())
+    query = TuningQuery(
+        group_id=group_id,
+        from_ms=now_ms - limits.tuning_window_days * DAY_MS,
+        to_ms=now_ms,
+        grace_ms=GRACE_MS,
+        max_rows=limits.tuning_max_rows,
+        max_evictions=limits.tuning_max_evictions,
+    )
+    settings = context.coordinator.settings_of(group_id)
+    max_age_ms = limits.tuning_advice_max_age_hours * HOUR_MS
+    view = await context.query(read_timeout_advice, query, settings, to_try, max_age_ms)
     current = view.current_advice
     return TuningResponse(
         group_id=view.group_id,
@@ -153,23 +168,13 @@ async def describe_tuning(
         source=current.source,
         run_id=current.run_id,
         effective=dict(view.effective),
-        advice={setting: _advice(advice) for setting, advice in current.advice.items()},
-        recommendations=[
-            RecommendationResponse(each.name, each.because, dict(each.effect)) for each in current.recommendations
-        ],
+        advice={
+            key: response_of(AdviceResponse, each, value=each.value_ms, present=each.present_ms)
+            for key, each in current.advice.items()
+        },
+        recommendations=[response_of(RecommendationResponse, each) for each in current.recommendations],
         back_test=current.back_test,
         what_if=_what_if(view),
-    )
-
-
-def _advice(advice: Advice) -> AdviceResponse:
-    return AdviceResponse(
-        value=advice.value_ms,
-        present=advice.present_ms,
-        verdict=advice.verdict,
-        confidence=advice.confidence,
-        because=advice.because,
-        effect=dict(advice.effect),
     )
 
 
@@ -184,45 +189,25 @@ def _what_if(view: TuningView) -> WhatIfResponse | None:
 
 
 def _session(found: SessionWhatIf) -> SessionWhatIfResponse:
-    return SessionWhatIfResponse(
-        value=found.timeout_ms,
-        cost=_cost(found.cost),
-        present_cost=None if found.present_cost is None else _cost(found.present_cost),
-        avoided=[_eviction(each) for each in found.avoided],
-        remaining=[_eviction(each) for each in found.remaining],
-        failures=[_eviction(each, found.timeout_ms) for each in found.failures],
-        detection_added_ms=found.detection_added_ms,
-        added_at_least=found.added_at_least,
-        added_at_most=found.added_at_most,
-    )
+    failures = [_eviction(each, found.timeout_ms) for each in found.failures]
+    return response_of(SessionWhatIfResponse, found, **_common(found), failures=failures)
 
 
 def _rebalance(found: RejoinWhatIf) -> RebalanceWhatIfResponse:
-    return RebalanceWhatIfResponse(
-        value=found.timeout_ms,
-        cost=_cost(found.cost),
-        present_cost=None if found.present_cost is None else _cost(found.present_cost),
-        avoided=[_eviction(each) for each in found.avoided],
-        remaining=[_eviction(each) for each in found.remaining],
-        no_shows=[_eviction(each, found.timeout_ms) for each in found.no_shows],
-        waiting_added_ms=found.waiting_added_ms,
-        added=found.added,
-    )
+    no_shows = [_eviction(each, found.timeout_ms) for each in found.no_shows]
+    return response_of(RebalanceWhatIfResponse, found, **_common(found), no_shows=no_shows)
 
 
-def _cost(cost: Cost) -> CostResponse:
-    return CostResponse(cost.rebalances, cost.evictions, cost.stood_still_ms, cost.repeated_work_ms)
+def _common(found: SessionWhatIf | RejoinWhatIf) -> dict[str, Any]:
+    return {
+        "value": found.timeout_ms,
+        "cost": response_of(CostResponse, found.cost),
+        "present_cost": None if found.present_cost is None else response_of(CostResponse, found.present_cost),
+        "avoided": [_eviction(each) for each in found.avoided],
+        "remaining": [_eviction(each) for each in found.remaining],
+    }
 
 
 def _eviction(each: Eviction, timeout_ms: int | None = None) -> EvictionResponse:
-    return EvictionResponse(
-        member_id=each.member_id,
-        group_instance_id=each.group_instance_id,
-        client_id=each.client_id,
-        client_host=each.client_host,
-        at=instant(each.at_ms),
-        reconnected_at=instant_or_none(each.reconnected_at_ms),
-        limit_ms=each.limit_ms,
-        needed_ms=each.needed_ms,
-        seen_later_ms=None if timeout_ms is None else timeout_ms - each.limit_ms,
-    )
+    seen_later_ms = None if timeout_ms is None else timeout_ms - each.limit_ms
+    return response_of(EvictionResponse, each, seen_later_ms=seen_later_ms)

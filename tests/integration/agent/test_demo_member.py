@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 
 from agent import TopicPartition
-from muster.demo_member import BURST_RECORDS, RECORDS_BEGAN_AT_S, end_offset
+from muster.local.demo_member import BURST_RECORDS, RECORDS_BEGAN_AT_S, end_offset
 from tests.support.fake_coordinator import FakeCoordinator, Problem
 
 Process = subprocess.Popen[str]
@@ -19,7 +19,7 @@ Process = subprocess.Popen[str]
 
 def command(coordinator: FakeCoordinator) -> list[str]:
     options = ["--url", coordinator.url, "--group", "billing", "--topic", "orders", "--client-id", "billing-1"]
-    return [sys.executable, "-m", "muster.demo_member", *options]
+    return [sys.executable, "-m", "muster.local.demo_member", *options]
 
 
 @pytest.fixture

@@ -60,7 +60,7 @@ def test_on_assigned_and_on_revoked_alternate(group: AgentGroup) -> None:
 def test_partitions_of_a_killed_process_are_reassigned_after_its_session_timeout(group: AgentGroup) -> None:
     group.call("PUT", f"/v1/groups/{group.group_id}/config", {"values": {"session_timeout_ms": 1_500}, "reason": "x"})
     options = ["--url", group.node_url, "--group", group.group_id, "--topic", group.topic, "--client-id", "doomed"]
-    command = [sys.executable, "-m", "muster.demo_member", *options]
+    command = [sys.executable, "-m", "muster.local.demo_member", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as doomed:
         assert doomed.stdout is not None
         assert doomed.stdout.readline().startswith("generation 1: assigned")

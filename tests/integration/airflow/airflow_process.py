@@ -50,7 +50,8 @@ class AirflowProcess:
             as_the_form: name a logical date, as the form of Airflow's pages does; the run has the last whole interval.
 
         Returns:
-            {"state", "run_id", "run_after", "tasks": {task id: state}, "answered": status or None}.
+            {"state", "run_id", "run_after", "tasks": {task id: state}, "results": {task id: what it returned},
+            "question": what a person was asked, "answered": status or None}.
         """
         command = {"do": "run", "dag_id": dag_id, "conf": dict(conf), "env": dict(env), "answer": answer}
         return self._ask({**command, "has_logical_date": as_the_form})
@@ -205,8 +206,33 @@ def _run(bag: Any, command: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401 -
         "run_id": run.run_id,
         "run_after": run.run_after.isoformat(),
         "tasks": {instance.task_id: str(instance.state) for instance in run.get_task_instances()},
+        "results": {task_id: _result(run, task_id) for task_id in dag.task_ids},
+        "question": _question(run) if approver is not None else None,
         "answered": None if approver is None else approver.status,
     }
+
+
+def _result(run: Any, task_id: str) -> Any:  # noqa: ANN401 - likewise
+    """Return what a task returned."""
+    from airflow.models.xcom import XComModel  # noqa: PLC0415 - this process may have it
+    from airflow.utils.session import create_session  # noqa: PLC0415 - likewise
+
+    with create_session() as session:
+        query = XComModel.get_many(run_id=run.run_id, key="return_value", task_ids=task_id, dag_ids=run.dag_id)
+        found = session.scalars(query).first()
+        return None if found is None else XComModel.deserialize_value(found)
+
+
+def _question(run: Any) -> str:  # noqa: ANN401 - likewise
+    """Return what a person was asked."""
+    from airflow.models.hitl import HITLDetail  # noqa: PLC0415 - likewise
+    from airflow.models.taskinstance import TaskInstance  # noqa: PLC0415 - likewise
+    from airflow.utils.session import create_session  # noqa: PLC0415 - likewise
+    from sqlalchemy import select  # noqa: PLC0415 - likewise
+
+    with create_session() as session:
+        asked = select(HITLDetail.body).join(TaskInstance, TaskInstance.id == HITLDetail.ti_id)
+        return str(session.scalar(asked.where(TaskInstance.run_id == run.run_id, TaskInstance.dag_id == run.dag_id)))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from muster.java import find_java, spark_environment
+from muster.local.java import find_java, spark_environment
 from tests.integration.airflow.airflow_process import AirflowProcess, started
 from tests.support.fake_maintenance_node import FakeNode, running
 from tests.support.webhook import Webhook, listening

@@ -10,8 +10,8 @@ from pathlib import Path
 import psycopg2
 import pytest
 
-from muster.airflow import AirflowServices
 from muster.errors import UserError
+from muster.local.airflow import AirflowServices
 from muster.settings import psql_url
 
 pytestmark = pytest.mark.airflow

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.submit import JOBS, OPTIONS, PROPOSALS, REPORTS
+from spark_jobs.submit import JOBS, PROPOSALS, REPORTS
 from tests.integration.airflow.airflow_process import DAGS, AirflowProcess
 
 PROPOSING = frozenset({"offset_retention", "group_cleanup", "history_archive"})
@@ -92,20 +92,18 @@ def test_no_report_covers_time_before_the_first_data(dags: list[dict[str, Any]])
     assert reporting == dict.fromkeys(REPORTS, "2026-11-20T00:00:00+00:00")
 
 
-def test_every_option_of_a_report_is_a_parameter_with_its_bounds(dags: list[dict[str, Any]]) -> None:
+def test_every_option_of_a_job_is_a_parameter_with_its_bounds(dags: list[dict[str, Any]]) -> None:
     params = {dag["dag_id"]: dag["params"] for dag in dags}
-    for job, options in OPTIONS.items():
-        for option in options:
-            schema = params[job][option.name]
-            assert (schema["minimum"], schema["maximum"]) == (option.least, option.most), (job, option.name)
+    for job in JOBS.values():
+        for option in job.options:
+            schema = params[job.name][option.name]
+            assert (schema["minimum"], schema["maximum"]) == (option.least, option.most), (job.name, option.name)
 
 
 def test_proposal_has_priority_over_a_report(
     dags: list[dict[str, Any]],
 ) -> None:
-    spark = [
-        (dag["dag_id"], task) for dag in dags for task in dag["tasks"] if task["operator"] == "SparkSubmitOperator"
-    ]
+    spark = [(dag["dag_id"], task) for dag in dags for task in dag["tasks"] if task["operator"] == "SparkJobOperator"]
     weights = {dag_id: task["priority"] for dag_id, task in spark}
     assert max(weights[job] for job in REPORTS) < min(weights[job] for job in PROPOSALS)
 
@@ -147,7 +145,7 @@ def test_waiting_tasks_release_their_slot(dags: list[dict[str, Any]]) -> None:
 
 
 def test_spark_pool_can_be_configured(dags: list[dict[str, Any]]) -> None:
-    spark = [(name, task["pool"]) for name, task in tasks_of(dags) if task["operator"] == "SparkSubmitOperator"]
+    spark = [(name, task["pool"]) for name, task in tasks_of(dags) if task["operator"] == "SparkJobOperator"]
     assert len(spark) >= len(JOBS)
     assert [name for name, pool in spark if pool != "spark_under_test"] == []
 

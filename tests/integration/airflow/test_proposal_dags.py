@@ -69,6 +69,23 @@ def test_due_offsets_are_proposed_and_applied(
     assert node.seen[1].path == f"/v1/maintenance/runs/{run_id}/apply"
     assert node.seen[1].headers["X-Muster-Actor"] == "dag:offset_retention"
     assert node.seen[1].body == {"reason": "it is within its limits", "candidates": 1}
+    link = f"{node.url}/#/maintenance/{run_id}"
+    assert run["results"]["propose"]["counts"] == {
+        "candidates": 1,
+        "of": 2,
+        "groups": 1,
+        "largest_group": 1,
+        "largest_group_permille": 0,
+        "simple_group": 1,
+    }
+    assert run["results"]["propose"]["largest_groups"] == [["old", 1]]
+    assert {task: run["results"][task]["console"] for task in ("propose", "apply", "wait_until_applied")} == {
+        "propose": link,
+        "apply": link,
+        "wait_until_applied": link,
+    }
+    assert run["results"]["wait_until_applied"]["counts"] == node.counts
+    assert f"Run {run_id} is applied. Counts: candidates 1, of 2. See {link}" in airflow.log()
 
 
 @pytest.mark.slow
@@ -111,7 +128,12 @@ def env_without_spark(tmp_path: Path, node: FakeNode) -> dict[str, str]:
 
 # -- the gate -------------------------------------------------------------------------------------------------
 
-EXCEEDED = "7 candidates are more than 5."
+
+def exceeded(dag_id: str) -> str:
+    return f"7 candidates are more than 5 (max_candidates, MUSTER_{dag_id.upper()}_MAX_CANDIDATES)."
+
+
+EXCEEDED = exceeded(DAG)
 
 
 @pytest.fixture
@@ -130,7 +152,7 @@ def test_proposal_that_exceeds_limits_waits_for_approval(
     run_id = maintenance_run_id(dag_id, run["run_id"])
     assert node.calls() == [f"GET {run_id}", "POST apply", f"GET {run_id}"]
     assert node.seen[1].headers["X-Muster-Actor"] == f"airflow:{USER}"
-    assert node.seen[1].body == {"reason": f"approved in Airflow: {EXCEEDED}", "candidates": 7}
+    assert node.seen[1].body == {"reason": f"approved in Airflow: {exceeded(dag_id)}", "candidates": 7}
 
 
 def test_rejected_proposal_is_not_applied(airflow: AirflowProcess, node: FakeNode, beyond: dict[str, str]) -> None:
@@ -139,6 +161,12 @@ def test_rejected_proposal_is_not_applied(airflow: AirflowProcess, node: FakeNod
     assert node.calls()[1:] == ["POST reject"]
     assert node.seen[1].headers["X-Muster-Actor"] == f"airflow:{USER}"
     assert node.seen[1].body == {"reason": f"rejected in Airflow: {EXCEEDED}"}
+    assert run["question"].startswith(
+        "This run would expire 7 of 100 committed offsets, of an unknown number of groups."
+    )
+    assert f"because: {EXCEEDED}" in run["question"]
+    link = f"{node.url}/#/maintenance/{maintenance_run_id(DAG, run['run_id'])}"
+    assert f"]({link}) lists every candidate." in run["question"]
 
 
 def test_unreachable_node_may_be_retried(airflow: AirflowProcess, node: FakeNode, beyond: dict[str, str]) -> None:

@@ -10,16 +10,16 @@ import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 from structlog.testing import capture_logs
 
-from muster.apply_timeout import apply_timeout_s
-from muster.commands import maintenance_runs
-from muster.commands.change_undo import undo
-from muster.commands.http_client import Json
-from muster.commands.http_client import NodeClient as Asked
+from muster.cli import runs
+from muster.cli.changes import undo_change
+from muster.cli.runs import apply_timeout_s
+from muster.node_client import Json
+from muster.node_client import NodeClient as Asked
 from muster.settings import psql_url
 from spark_jobs import submit
 from tests.support.databases import Databases
 from tests.support.http_client import Client, Group, fresh_id, position
-from tests.support.muster_command import Muster, Ran, commit, offsets_of
+from tests.support.muster_command import Muster, Ran, commit, offsets_of, undo_command
 from tests.support.nodes import Node, hanging_node, running_node
 from tests.support.offset_log import wait_for_checkpoint
 
@@ -41,6 +41,7 @@ def test_setting_is_changed_and_undone(muster: Muster, group: Group, how: list[s
     assert effective(muster, "group_max_size", group.group_id) == (7, "group")
     (change,) = muster.ok("changes", "list", group.group_id, "--json").json["changes"]
     assert (change["actor"], change["reason"]) == ("ada", "it is small")
+    assert undo_command(said) == ["changes", "undo", change["change_id"]]
     muster.ok("config", "undo", "--group", group.group_id)
     assert effective(muster, "group_max_size", "--group", group.group_id) == (10000, "default")
     assert "No change of settings" in muster.refused(1, "config", "undo", "--group", group.group_id)
@@ -211,10 +212,57 @@ def test_run_is_a_dry_run_unless_executed(muster: Muster, run_id: str) -> None:
     assert "there is nothing to decide" in muster.ok("runs", "apply", run_id).out
 
 
+def test_applied_run_prints_its_undo_command_once(muster: Muster, run_id: str) -> None:
+    first = muster.ok("runs", "apply", run_id, "--execute").out
+    muster.ok("runs", "apply", run_id, "--execute", "--wait", "--json")
+    again = muster.ok("runs", "apply", run_id, "--execute", "--wait").out
+
+    assert "Undo with: " not in again
+    assert undo_command(first)[:2] == ["changes", "undo"]
+    assert muster.ok(*undo_command(first), "--json").json["undoes"] == undo_command(first)[2]
+
+
+class AppliedRun:
+    """A node that applies a run at once."""
+
+    def __init__(self, kind: str, status_before: str) -> None:
+        self.change_id: str | None = None
+        self._kind = kind
+        self._status_before = status_before
+
+    def post(self, path: str, body: Json) -> Json:
+        assert (path, body) == ("/v1/maintenance/runs/r1/apply", {"reason": "too old"})
+        self.change_id = "c1"
+        return {"run_id": "r1", "kind": self._kind, "as_of": "", "status": "applied", "dry_run": False, "counts": {}}
+
+    def get(self, path: str) -> Json:
+        assert path == "/v1/changes/c1"
+        return {"before": {"status": self._status_before}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "status_before", "undoes"),
+    [
+        ("offset_retention", "proposed", ["Undo with: muster changes undo c1"]),
+        ("offset_retention", "applied", []),
+        ("group_cleanup", "proposed", []),
+        ("history_archive", "proposed", []),
+    ],
+)
+def test_undo_command_is_printed_for_runs_that_removed_offsets(
+    capsys: pytest.CaptureFixture[str], kind: str, status_before: str, undoes: list[str]
+) -> None:
+    node = cast(Asked, AppliedRun(kind, status_before))
+
+    runs.apply_run(node, "r1", "too old", is_dry_run=False, waits=False, as_json=False)
+
+    assert capsys.readouterr().out.splitlines()[1:] == undoes
+
+
 def test_run_that_exceeds_the_timeout_is_reported_and_continues(
     muster: Muster, run_id: str, rows: PsycopgConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maintenance_runs, "apply_timeout_s", lambda: -1.0)
+    monkeypatch.setattr(runs, "apply_timeout_s", lambda: -1.0)
     with rows.cursor() as cursor:  # Of a shard that nobody owns, so that it is never worked off.
         cursor.execute("UPDATE expiry_candidates SET shard_id = 99 WHERE run_id = %s", (run_id,))
 
@@ -298,6 +346,6 @@ class UndoneChange:
 def test_count_of_restored_offsets_is_printed_in_singular_and_plural(
     capsys: pytest.CaptureFixture[str], candidates: int, words: str
 ) -> None:
-    undo(cast(Asked, UndoneChange(candidates)), "c1", "too early", as_json=False)
+    undo_change(cast(Asked, UndoneChange(candidates)), "c1", "too early", as_json=False)
 
     assert capsys.readouterr().out.startswith(words)

@@ -7,21 +7,26 @@ from pathlib import Path
 
 import pytest
 
-from muster.commands.command_tree import COMMANDS, Listed
+from muster.cli.command_tree import COMMANDS, Listed
 from scripts.reference_pages import DOCS, commands
 from tests.support.muster_command import Muster
 
 HEAVY = (
-    "rich",
-    "sqlalchemy",
-    "pydantic",
-    "urllib3",
-    "litestar",
-    "uvicorn",
-    "psycopg2",
+    "agent",
     "aiohttp",
-    "pyspark",
+    "alembic",
+    "litestar",
     "msgspec",
+    "muster.data_dir",
+    "psycopg2",
+    "pydantic",
+    "pyspark",
+    "rich",
+    "spark_jobs.submit",
+    "sqlalchemy",
+    "structlog",
+    "urllib3",
+    "uvicorn",
 )
 
 
@@ -54,9 +59,30 @@ def test_command_lines_are_not_truncated_in_group_help(bare_muster: Muster) -> N
         assert "..." not in bare_muster.ok(group, "--help").out.partition("Commands:")[2]
 
 
-def test_help_imports_no_heavy_modules() -> None:
-    code = "import sys; sys.argv = ['muster', '--help']; import muster.cli, contextlib\n"
-    code += "with contextlib.suppress(SystemExit): muster.cli.main()\n"
+@pytest.mark.parametrize(
+    "command",
+    [
+        "",
+        "groups",
+        "groups list",
+        "groups describe",
+        "groups delete",
+        "groups reset-offsets",
+        "groups watch",
+        "offsets show",
+        "offsets import",
+        "topics set",
+        "config set",
+        "changes undo",
+        "runs apply",
+        "up",
+        "serve",
+    ],
+)
+def test_help_imports_no_heavy_modules(command: str) -> None:
+    words = ["muster", *command.split(), "--help"]
+    code = f"import sys; sys.argv = {words!r}; import muster.cli.main, contextlib\n"
+    code += "with contextlib.suppress(SystemExit): muster.cli.main.main()\n"
     code += f"print(*[name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
 
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr.strip() == ""
@@ -72,6 +98,11 @@ def test_help_imports_no_heavy_modules() -> None:
         (["groups", "describe"], "Name a group or use --all-groups."),
         (["groups", "members"], "Name a group."),
         (["groups", "members", "a", "--group", "b"], "Two groups are named, a and b; one is wanted."),
+        (["groups", "remove-member"], "Name a group."),
+        (["groups", "remove-member", "a"], "Name a member."),
+        (["groups", "remove-member", "--group", "a"], "Name a member."),
+        (["groups", "remove-member", "a", "b", "--member", "c"], "Two members are named, b and c; one is wanted."),
+        (["groups", "remove-member", "a", "b", "--group", "c"], "Two groups are named, a and c; one is wanted."),
         (["groups", "describe", "\udcff"], "An argument is not UTF-8."),
         (["groups", "list", "--url", "nonsense"], "A node's URL looks like http://host:port, and not like nonsense."),
     ],

@@ -5,8 +5,9 @@ from contextlib import closing
 import psycopg2
 import pytest
 
-from coordinator_core.store.postgres import PostgresStore
-from coordinator_core.store.rows import ChangeFilter
+from coordinator_core.queries.changes import ChangeFilter, read_changes
+from coordinator_core.queries.runner import Queries
+from coordinator_core.state_store.postgres import PostgresStore
 from muster.settings import psql_url
 from tests.support.muster_command import Muster
 from tests.support.store_rows import SHARD, group_row, loaded, write
@@ -32,7 +33,9 @@ def test_database_restored_is_a_dry_run_without_execute(bare_muster: Muster, sto
     assert store.incarnation().number == 1
 
 
-def test_database_restored_starts_one_new_incarnation(bare_muster: Muster, store: PostgresStore) -> None:
+def test_database_restored_starts_one_new_incarnation(
+    bare_muster: Muster, store: PostgresStore, database_url: str
+) -> None:
     Owner(store).write(write(group=group_row(generation=7)))
     command = ("database-restored", "--execute", "--incarnation", "1", "--reason", "Monday's disk", "--actor", "ada")
 
@@ -41,7 +44,8 @@ def test_database_restored_starts_one_new_incarnation(bare_muster: Muster, store
     assert first == "Incarnation 2 has started. Every group with members rebalances once a node serves it.\n"
     assert second == "Incarnation 1 is over already; the database is at 2. Nothing was changed.\n"
     assert loaded(store, [SHARD])[0].group.generation > 10_000
-    (recorded,) = store.changes(ChangeFilter(None, None, 10))
+    with closing(Queries(database_url)) as queries:
+        (recorded,) = queries.read(read_changes, ChangeFilter())
     assert (recorded.change.actor, recorded.change.reason) == ("ada", "Monday's disk")
 
 

@@ -15,10 +15,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from agent import ConsumerAgent, RequestError
-from muster import jobs
+from muster.cli import jobs
 from muster.data_dir import DataDir
 from muster.errors import UserError
-from muster.node_api import put_topic
+from muster.node_client import NodeClient
 from muster.settings import psql_url
 from tests.support.databases import Databases
 from tests.support.fake_node import FakeNode
@@ -72,9 +72,10 @@ def test_doctor_fails_for_a_schema_of_another_release(
     bare_muster: Muster, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MUSTER_DATABASE_URL", database_url)
-    for revision, advice in (("0000", "run muster migrate"), ("9999", "use a newer program")):
+    for revision, advice in (("0000", "use a new database, or another --data-dir"), ("9999", "use a newer program")):
         with closing(psycopg2.connect(psql_url(database_url))) as connection, connection.cursor() as cursor:
             cursor.execute("UPDATE alembic_version SET version_num = %s", (revision,))
+            cursor.execute("UPDATE versions SET oldest_compatible_schema = %s", (revision,))
             connection.commit()
         (found,) = [each for each in bare_muster("doctor", "--json").json["checks"] if each["check"] == "schema"]
         assert (found["status"], found["advice"]) == ("error", advice)
@@ -162,7 +163,7 @@ def test_doctor_checks_airflow_at_the_port_of_the_run(bare_muster: Muster, fake:
     data_dir = DataDir(tmp_path)
     data_dir.create()
     with data_dir.locked("up") as lock:
-        lock.publish_airflow_url(fake.url)
+        lock.publish_airflow(fake.url, "postgresql://no-database")
         verdict, saw = findings(bare_muster, "--data-dir", str(tmp_path))[1]["Airflow"]
 
     assert verdict == "ok"
@@ -396,10 +397,10 @@ def test_demo_topics_are_stored_with_the_token(
     monkeypatch.setenv("MUSTER_TOKEN", "nobody's")
 
     with pytest.raises(UserError, match="SASL_AUTHENTICATION_FAILED"):
-        put_topic(url, "orders", 3)
+        NodeClient(url).put("/v1/topics/orders", {"partitions": 3})
     monkeypatch.delenv("MUSTER_TOKEN")
     with pytest.raises(UserError, match="a bearer token is needed"):
-        put_topic(url, "orders", 3)
+        NodeClient(url).put("/v1/topics/orders", {"partitions": 3})
 
 
 def test_node_without_tokens_requires_none(client: Client) -> None:

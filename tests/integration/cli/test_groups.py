@@ -5,7 +5,7 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 
 from tests.support.http_client import Client, Group, fresh_id, gives, join_body, position
 from tests.support.known_log_ends import age, run_sql
-from tests.support.muster_command import PATIENT, Muster, commit, offsets_of
+from tests.support.muster_command import PATIENT, Muster, commit, offsets_of, undo_command
 from tests.support.offset_log import wait_for_checkpoint
 from tests.support.waiting import poll_until
 
@@ -30,7 +30,7 @@ def test_groups_are_listed_with_their_states(muster: Muster, client: Client) -> 
 def test_list_continues_over_pages_up_to_its_limit(
     muster: Muster, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("muster.commands.http_client.PAGE", 2)
+    monkeypatch.setattr("muster.node_client.PAGE", 2)
     prefix = fresh_id("paged-")
     ids = [f"{prefix}{number}" for number in range(5)]
     for group_id in ids:
@@ -267,16 +267,20 @@ def test_rebalance_is_forced(muster: Muster, group: Group) -> None:
     assert "GROUP_ID_NOT_FOUND" in muster.refused(1, "groups", "rebalance", "nobody")
 
 
-@pytest.mark.parametrize("name", ["client", "member"])
-def test_member_is_removed_on_request(muster: Muster, group: Group, name: str) -> None:
+@pytest.mark.parametrize(
+    "how",
+    [
+        ["GROUP", "MEMBER"],
+        ["GROUP", "CLIENT"],
+        ["CLIENT", "--group", "GROUP"],
+        ["GROUP", "--member", "MEMBER"],
+        ["--group", "GROUP", "--member", "MEMBER"],
+    ],
+)
+def test_member_is_removed_on_request(muster: Muster, group: Group, how: list[str]) -> None:
     member = group.stable(client_id="slow one")
-    wanted = [
-        "groups",
-        "remove-member",
-        {"client": "slow one", "member": member.member_id}[name],
-        "--group",
-        group.group_id,
-    ]
+    words = {"GROUP": group.group_id, "MEMBER": member.member_id, "CLIENT": "slow one"}
+    wanted = ["groups", "remove-member", *(words.get(word, word) for word in how)]
 
     output = muster.ok(*wanted).out
     owned = "Its 1 partition (orders:0) have no owner until another member joins."
@@ -288,7 +292,8 @@ def test_member_is_removed_on_request(muster: Muster, group: Group, name: str) -
     assert (done["dry_run"], done["partition_count"]) == (False, 1)
     assert group.client.ok("GET", f"/v1/changes/{done['change_id']}")["action"] == "remove_member"
     assert group.describe()["members"] == []
-    assert muster.refused(1, *wanted) == f"{group.group_id} has no member {wanted[2]}."
+    named = "slow one" if "CLIENT" in how else member.member_id
+    assert muster.refused(1, *wanted) == f"{group.group_id} has no member {named}."
 
 
 def test_members_show_ownership_and_wait_during_a_rebalance(muster: Muster, group: Group) -> None:
@@ -298,8 +303,8 @@ def test_members_show_ownership_and_wait_during_a_rebalance(muster: Muster, grou
     poll_until(lambda: group.describe()["state"] == "PreparingRebalance")
 
     rows = {row[3]: row for row in muster.ok("groups", "members", group.group_id).rows}
-    output = muster.ok("groups", "remove-member", slow.member_id, "--group", group.group_id).out
-    counted = muster.ok("groups", "remove-member", slow.member_id, "--group", group.group_id, "--json").json
+    output = muster.ok("groups", "remove-member", group.group_id, slow.member_id).out
+    counted = muster.ok("groups", "remove-member", group.group_id, slow.member_id, "--json").json
 
     assert (rows["slow-one"][4], rows["slow-one"][-1]) == ("1", "join")
     assert rows["slow-one"][5:7] != ["joining,", "waiting"]
@@ -324,7 +329,7 @@ def test_removal_by_an_ambiguous_name_is_rejected(muster: Muster, group: Group) 
     group.client.later(group, "join", join_body(member_id=group.handshake(), **PATIENT))
     poll_until(lambda: len(group.describe()["members"]) == 2)
 
-    said = muster.refused(1, "groups", "remove-member", "agent-1", "--group", group.group_id, "--execute")
+    said = muster.refused(1, "groups", "remove-member", group.group_id, "agent-1", "--execute")
 
     assert said == f"{group.group_id} has 2 members of that client id; name one by its member id."
     group.client.call("POST", f"{group.path}/leave", {"members": [{"member_id": first.member_id}]})
@@ -349,6 +354,20 @@ def test_deletion_is_a_dry_run_unless_executed(muster: Muster, group: Group) -> 
     assert (change["actor"], change["reason"], change["action"]) == ("ada", "it is old", "delete_group")
     muster.ok("changes", "undo", done["change_id"])
     assert len(offsets_of(group)) == 2
+
+
+def test_deletion_prints_its_undo_command_if_offsets_were_archived(muster: Muster, client: Client) -> None:
+    group, without = client.group(fresh_id()), client.group(fresh_id())
+    commit(group, position(5))
+    member = without.stable()
+    without.client.ok("POST", f"{without.path}/leave", {"members": [{"member_id": member.member_id}]})
+    poll_until(lambda: without.describe()["state"] == "Empty")
+
+    said = muster.ok("groups", "delete", group.group_id, without.group_id, "--execute").out
+
+    assert said.count("Undo with: ") == 1
+    muster.ok(*undo_command(said))
+    assert offsets_of(group) == {("orders", 0): 5}
 
 
 def test_dry_run_overrides_execute(muster: Muster, group: Group) -> None:
@@ -384,7 +403,7 @@ def test_all_groups_can_be_narrowed_by_state_and_prefix(muster: Muster, client: 
 
     said = muster.ok("groups", "delete", "--all-groups", "--state", "Empty", "--prefix", prefix, "--execute").out
 
-    assert said.splitlines()[-1] == "1 group: 1 deleted."
+    assert "1 group: 1 deleted." in said.splitlines()
     assert offsets_of(idle) == {}
     assert offsets_of(other) != {}
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from muster.commands import http_client
+from muster import node_client
 from muster.data_dir import DataDir
-from muster.database import command_database
+from muster.local.database import command_database
 from muster.settings import load_settings
 from tests.support.fake_node import FakeNode
 from tests.support.http_client import Group, position
@@ -42,7 +42,7 @@ def test_request_to_a_busy_node_is_repeated_with_the_same_key(fake: FakeNode) ->
     fake.says(429, {**NOT_NOW, "code": "THROTTLING_QUOTA_EXCEEDED"})
     fake.answers.append((204, b""))
 
-    http_client.NodeClient(fake.url, "ada").delete("/v1/groups/g", "a test")
+    node_client.NodeClient(fake.url, "ada").delete("/v1/groups/g", "a test")
 
     keys = {headers["Idempotency-Key"] for _, headers in fake.seen}
     assert (len(fake.seen), len(keys)) == (3, 1)
@@ -51,7 +51,7 @@ def test_request_to_a_busy_node_is_repeated_with_the_same_key(fake: FakeNode) ->
 def test_busy_node_is_given_up_after_the_timeout(
     bare_muster: Muster, fake: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_client.NodeClient.__init__, "__defaults__", (None, None, 0.05))
+    monkeypatch.setattr(node_client.NodeClient.__init__, "__defaults__", (None, None, 0.05, 30.0))
     fake.says(503, NOT_NOW)
 
     assert bare_muster.refused(3, "groups", "list", "--url", fake.url) == (

@@ -5,8 +5,8 @@ from typing import Any, cast
 
 import pytest
 
-from muster.commands.http_client import Json, NodeClient
-from muster.commands.member_sessions import END_REASONS, print_sessions
+from muster.cli.members import END_REASONS, print_sessions
+from muster.node_client import Json, NodeClient
 from tests.support.http_client import Group
 from tests.support.muster_command import Muster
 
@@ -57,7 +57,16 @@ def said(
     with_intervals: bool = False,
     as_json: bool = False,
 ) -> str:
-    print_sessions(cast(NodeClient, node), "couriers", 20, since, None, with_intervals=with_intervals, as_json=as_json)
+    print_sessions(
+        cast(NodeClient, node),
+        "couriers",
+        20,
+        since,
+        None,
+        with_intervals=with_intervals,
+        is_wide=False,
+        as_json=as_json,
+    )
     return capsys.readouterr().out
 
 

@@ -8,7 +8,7 @@ import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
 from coordinator_core.protocol.hashing import shard_of
-from coordinator_core.store.postgres import PostgresStore
+from coordinator_core.state_store.postgres import PostgresStore
 from tests.support.http_client import Client, position
 from tests.support.muster_command import Muster, commit, offsets_of
 from tests.support.nodes import running_node

@@ -14,7 +14,7 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 from tests.support.fake_node import FakeNode
 from tests.support.http_client import Client, Group, Json, fresh_id, position
 from tests.support.known_log_ends import end_is, run_sql
-from tests.support.muster_command import Muster, commit, offsets_of
+from tests.support.muster_command import Muster, commit, offsets_of, undo_command
 from tests.support.waiting import PATIENCE_S, poll_until
 
 ORDERS = ("--topic", "orders")
@@ -126,10 +126,7 @@ def test_reset_of_several_groups_prints_one_summary_and_each_rejection(muster: M
 def test_reset_prints_its_undo_command(muster: Muster, group: Group) -> None:
     commit(group, position(5))
     said = muster.ok("groups", "reset-offsets", group.group_id, *ORDERS, "--to-offset", "1", "--execute").out
-    undo = said.splitlines()[-1].split()
-
-    assert undo[:3] == ["muster", "changes", "undo"]
-    assert "orders 0" in muster.ok("changes", "undo", undo[3]).out
+    assert "orders 0" in muster.ok(*undo_command(said)).out
     assert offsets_of(group) == {("orders", 0): 5}
 
 
@@ -270,7 +267,7 @@ def test_a_file_without_groups_needs_one(muster: Muster, tmp_path: Path) -> None
 def test_large_requests_are_split_by_partitions(
     muster: Muster, group: Group, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("muster.commands.offset_reset.PARTITIONS_A_REQUEST", 2)
+    monkeypatch.setattr("muster.cli.offset_resets.PARTITIONS_A_REQUEST", 2)
     file = tmp_path / "offsets.csv"
     file.write_text("".join(f"orders,{number},{number}\n" for number in range(5)))
 
@@ -295,6 +292,8 @@ def test_offsets_are_deleted_with_execute_and_restored_by_undo(muster: Muster, g
     assert offsets_of(group) == {("orders", 1): 5}
     for change_id in done["change_ids"]:
         muster.ok("changes", "undo", change_id)
+    assert len(offsets_of(group)) == 4
+    muster.ok(*undo_command(muster.ok("offsets", "delete", group.group_id, "--topic", "visits", "--execute").out))
     assert len(offsets_of(group)) == 4
 
 

@@ -15,7 +15,7 @@ import urllib3
 
 from muster import process_table
 from muster.data_dir import DataDir
-from muster.ports import is_free_port
+from muster.local.ports import is_free_port
 from muster.process_table import ProcessKey
 from muster.settings import ENVIRONMENT_PREFIX, psql_url
 from tests.support.waiting import PATIENCE_S, poll_until
@@ -117,7 +117,7 @@ def run_sql(url: str, question: str) -> list[tuple[object, ...]]:
 
 def test_up_shows_live_groups_and_demo_history(live: Run) -> None:
     assert "last rebalance member_joined" in live.output
-    assert "nightly-export: Empty, members none, committed 3,030" in live.output
+    assert "nightly-export: Empty, generation 0, members none, lag ≥ 6" in live.output
 
 
 def test_no_process_uses_the_superuser_or_its_password(live: Run) -> None:

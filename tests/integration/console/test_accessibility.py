@@ -8,6 +8,7 @@ from playwright.sync_api import Page, expect
 from tests.integration.console.sample_groups import SampleGroups
 from tests.support.http_client import Group
 from tests.support.nodes import Node
+from tests.support.report_rows import FREQUENCY, insert_reports, report
 
 NAMELESS = """() => [...document.querySelectorAll('button, a, input, select, [role=img], dialog')]
     .filter((each) => !(each.textContent.trim() || each.ariaLabel || each.labels?.length || each.title))
@@ -59,7 +60,8 @@ def places(samples: SampleGroups, healthy: Group) -> list[str]:
     values = {"values": {"session_timeout_ms": 20_000}, "reason": "a change to look at"}
     samples.client.ok("PUT", f"{healthy.path}/config", values)
     groups = [f"groups/{each.group_id}" for each in (healthy, stuck)]
-    return ["", *groups, "maintenance", f"maintenance/{run_id}", "changes", "settings"]
+    insert_reports(samples.rows, "rebalances", [report(healthy.group_id, of=FREQUENCY)])
+    return ["", *groups, "overview", "reports", "maintenance", f"maintenance/{run_id}", "changes", "settings"]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -87,6 +87,8 @@ def test_waiting_groups_are_listed_first_with_awaited_members(
     expect(rows.nth(0)).to_contain_text("Preparing")
     expect(rows.nth(0)).to_contain_text("Waiting for slowpoke")
     expect(rows.nth(1)).to_contain_text(flapping.group_id)
+    expect(rows.nth(1)).to_contain_text("▲ Stable, flapping")
+    expect(page.locator("tr", has_text=healthy.group_id)).to_contain_text("● Stable")
 
     page.get_by_role("button", name="Members").click()
     expect(rows.nth(0)).to_contain_text(re.compile(f"{healthy.group_id}|{stuck.group_id}"))
@@ -107,6 +109,20 @@ def test_stuck_group_shows_awaited_members_and_deadline(shows: Callable[[str], P
     expect(members.nth(1)).to_contain_text("joined, waiting for others")
     expect(members.nth(1)).not_to_contain_text("has not joined")
     expect(members.nth(1).locator(".critical")).to_have_count(0)
+
+
+def test_notice_of_a_stuck_group_offers_what_helps(shows: Callable[[str], Page], stuck: Group) -> None:
+    page = shows(f"groups/{stuck.group_id}")
+    notice = page.get_by_role("status").filter(has_text="Waiting for 1 member")
+
+    notice.get_by_role("button", name="Shorten rebalance timeout…").click()
+    expect(page.get_by_role("dialog")).to_contain_text(
+        "Effective now: the longest that any client requests, 900,000 ms (15 min) (the default)."
+    )
+    page.keyboard.press("Escape")
+    notice.get_by_role("button", name="Remove slowpoke…").click()
+    expect(page.get_by_role("dialog")).to_contain_text("its 4 partitions (orders:0,1,2,3) go to the other members.")
+    page.keyboard.press("Escape")
 
 
 def test_remove_dialog_lists_owned_partitions_during_rebalance(shows: Callable[[str], Page], stuck: Group) -> None:
@@ -216,9 +232,9 @@ CRASHED = (
 )
 WAITED_FOR = (
     "INSERT INTO rebalance_members (rebalance_id, group_id, shard_id, group_created_at, completed_at, member_id,"
-    " client_id, joined_after_ms, waited_for_ms, outcome)"
-    " SELECT rebalance_id, group_id, 0, group_created_at, completed_at, 'worker-1', 'worker', NULL, 7000, 'evicted'"
-    " FROM rebalances WHERE group_id = %(group_id)s"
+    " client_id, client_host, joined_after_ms, waited_for_ms, outcome)"
+    " SELECT rebalance_id, group_id, 0, group_created_at, completed_at, 'worker-1', 'worker', 'here', NULL, 7000,"
+    " 'evicted' FROM rebalances WHERE group_id = %(group_id)s"
 )
 
 
@@ -371,7 +387,30 @@ def test_timeout_is_simulated_before_it_is_set(shows: Callable[[str], Page], fla
     page.get_by_label("New value").fill("20000")
     page.get_by_role("button", name="What if?").click()
 
-    expect(page.get_by_role("dialog")).to_contain_text("spurious evictions would have been avoided")
+    expect(page.get_by_role("dialog")).to_contain_text(
+        "nothing would have been different: no member was evicted, and none would have been."
+    )
+
+
+def test_a_change_is_undone_from_its_confirmation(shows: Callable[[str], Page], samples: SampleGroups) -> None:
+    group = samples.client.group("undone-at-once")
+    group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(1)]})
+    page = shows("groups/undone-at-once")
+    page.get_by_role("button", name="Change group_max_size").click()
+    page.get_by_label("New value").fill("7")
+    decide(page, "a try", "Set")
+    row = section(page, "Settings").locator("tr", has_text="group_max_size")
+    expect(row).to_contain_text("this group")
+
+    page.get_by_text("group_max_size updated.").get_by_role("button", name="Undo…").click()
+    decide(page, "it was one", "Undo")
+    expect(row).not_to_contain_text("this group")
+
+    page.get_by_role("button", name="Delete the group…").click()
+    decide(page, "no longer used", "Delete")
+    page.get_by_text("Group deleted.").get_by_role("button", name="Undo…").click()
+    decide(page, "it is", "Undo")
+    expect(page.locator(".facts")).to_contain_text("Empty")
 
 
 def test_a_member_is_removed_and_an_empty_group_deleted(shows: Callable[[str], Page], samples: SampleGroups) -> None:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping
 
 from api.http.forward_signature import ForwardSigner
-from api.http.tokens import Identity
+from api.shared.identity import Identity
 
 MAX_AGE_MS = 30_000
 

@@ -1,47 +1,55 @@
-"""The ASGI application without a socket, with a coordinator whose database can stop answering."""
+"""The ASGI application without a socket, whose queries of the database are never answered."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from api.http.app import make_app
 from api.http.asgi import AsgiApp
 from api.http.limits import HttpLimits
-from coordinator_core.runtime.clock import SystemThreads
+from api.shared.node_context import NodeContext
+from coordinator_core.queries.limits import QueryLimits
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.coordinator import Coordinator
-from coordinator_core.store.memory import MemoryStore
+from coordinator_core.state_store.postgres.connections import Transaction
 from tests.support.http_client import Json
+from tests.support.memory_store import MemoryStore
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Reads(SystemThreads):
-    """Threads whose reads return until the database hangs, and never afterwards."""
+class HangingQueries:
+    """Runs queries of a database that hangs."""
+
+    limits = QueryLimits()
 
     def __init__(self) -> None:
-        super().__init__(readers=1)
-        self.is_silent = False
         self.unanswered = asyncio.Event()
-        """Set once a request waits for a response that will not come."""
+        """Set once a request waits for a result that will not come."""
 
-    def read(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        if not self.is_silent:
-            return super().read(call)
+    async def run(
+        self, _query: Callable[Concatenate[Transaction, P], T], /, *_arguments: P.args, **_keywords: P.kwargs
+    ) -> T:
         self.unanswered.set()
-        return asyncio.get_running_loop().create_future()
+        result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        return await result
+
+    def close(self) -> None:
+        """Do nothing."""
 
 
 @asynccontextmanager
-async def http_server(limits: HttpLimits | None = None) -> AsyncIterator[tuple[AsgiApp, Reads]]:
-    """Give an application, and what its reads of the database go through."""
-    reads = Reads()
-    coordinator = Coordinator(MemoryStore(), NodeConfig("a", "http://a"), threads=reads)
+async def http_server(limits: HttpLimits | None = None) -> AsyncIterator[tuple[AsgiApp, HangingQueries]]:
+    """Give an application, and its queries."""
+    queries = HangingQueries()
+    coordinator = Coordinator(MemoryStore(), NodeConfig("a", {"http": "http://a"}))
     await coordinator.start()
-    app = make_app(coordinator, limits or HttpLimits(), "1")
+    limits = limits or HttpLimits()
+    app = make_app(NodeContext(coordinator, queries, limits), limits, "1")
     try:
-        yield app, reads
+        yield app, queries
     finally:
         await coordinator.stop()
         await app.close()

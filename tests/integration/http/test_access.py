@@ -14,12 +14,15 @@ from litestar.routes import HTTPRoute
 from api.http import base64url
 from api.http.app import make_app
 from api.http.limits import HttpLimits
-from api.http.tokens import Identity, Role
+from api.shared.identity import Identity, Role
+from api.shared.node_context import NodeContext
+from coordinator_core.jobs import JOBS
 from coordinator_core.runtime.coordinator import Coordinator
 from tests.integration.http.forward_signatures import forward_headers
 from tests.support.databases import Databases
 from tests.support.http_client import OPERATOR as ACTING
 from tests.support.http_client import Answer, Client, Group, Json, fresh_id, join_body, position
+from tests.support.no_queries import NO_QUERIES
 from tests.support.nodes import CLUSTER_SECRET, running_node
 from tests.support.repository import ROOT
 from tests.support.waiting import poll_until
@@ -55,10 +58,9 @@ ROUTES: Final[dict[tuple[str, str], tuple[set[str], str]]] = {
     ("GET", "/v1/groups/{group_id:str}/lag"): (READERS, "one"),
     ("GET", "/v1/groups/{group_id:str}/lag/history"): (READERS, "one"),
     ("GET", "/v1/groups/{group_id:str}/tuning"): (READERS, "one"),
-    ("GET", "/v1/reports/rebalances"): (READERS, "own"),
-    ("GET", "/v1/reports/assignments"): (READERS, "own"),
-    ("GET", "/v1/reports/timeouts"): (READERS, "own"),
+    **{("GET", f"/v1/reports/{job.subject}"): (READERS, "own") for job in JOBS.values() if job.is_report},
     ("GET", "/v1/overview/groups"): (READERS, "own"),
+    ("GET", "/v1/overview/activity"): (READERS, "own"),
     ("GET", "/v1/quarantined-groups"): (READERS, "own"),
     ("GET", "/v1/groups/{group_id:str}"): (READERS, "one"),
     ("GET", "/v1/groups/{group_id:str}/rebalances"): (READERS, "one"),
@@ -173,7 +175,8 @@ class TokenClients:
 
 def routes() -> Iterator[tuple[str, str]]:
     """Return every route that a node has."""
-    edge = make_app(cast("Coordinator", SimpleNamespace(url="http://a")), HttpLimits(), "0")
+    coordinator = cast("Coordinator", SimpleNamespace(listeners={"http": "http://a"}))
+    edge = make_app(NodeContext(coordinator, NO_QUERIES, HttpLimits()), HttpLimits(), "0")
     for route in edge._litestar.routes:
         assert isinstance(route, HTTPRoute)
         yield from ((method, route.path) for method in route.methods if method != "OPTIONS")

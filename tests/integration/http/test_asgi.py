@@ -107,10 +107,9 @@ def test_request_cancelled_elsewhere_is_not_answered() -> None:
 
 async def cut_off(*, is_stopping: bool) -> tuple[int, Json]:
     """Cancel a request that waits for the database, as a stopping server does, and return the response."""
-    async with http_server(HttpLimits(request_timeout_ms=600_000)) as (app, reads):
-        reads.is_silent = True
+    async with http_server(HttpLimits(request_timeout_ms=600_000)) as (app, queries):
         asking = asyncio.create_task(answer_of(app, "/v1/topics"))
-        await reads.unanswered.wait()
+        await queries.unanswered.wait()
         if is_stopping:
             app.begin_shutdown()
         asking.cancel()

@@ -18,7 +18,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from api.http.connection import HttpConnection
 from muster.errors import UserError
-from muster.file_descriptors import connection_limit
+from muster.node.file_descriptors import connection_limit
 from muster.settings import Settings
 from tests.integration.http.forward_signatures import forward_headers
 from tests.integration.http.ports import free_port
@@ -381,9 +381,9 @@ def limited(monkeypatch: pytest.MonkeyPatch, soft: int) -> None:
     ("soft", "options", "expected"),
     [
         (resource.RLIM_INFINITY, {}, 8_000),
-        (1_024, {}, (1_024 - 153) // 2),
-        (1_024, {"forward": False}, 1_024 - 153),
-        (1_024, {"max_reads": 104}, (1_024 - 253) // 2),
+        (1_024, {}, (1_024 - 158) // 2),
+        (1_024, {"forward": False}, 1_024 - 158),
+        (1_024, {"max_reads": 104}, (1_024 - 258) // 2),
         (100_000, {"max_connections": 10}, 10),
     ],
 )
@@ -399,7 +399,7 @@ def test_too_few_file_descriptors_are_reported_in_one_sentence(monkeypatch: pyte
     limited(monkeypatch, 180)
 
     with pytest.raises(
-        UserError, match=r"^A process may open 180 files here, and a node needs 185 at least; .*ulimit -n"
+        UserError, match=r"^A process may open 180 files here, and a node needs 190 at least; .*ulimit -n"
     ):
         connection_limit(Settings())
 

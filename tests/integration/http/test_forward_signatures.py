@@ -11,8 +11,9 @@ import pytest
 import structlog
 
 from api.http.forward_signature import ForwardSigner
-from api.http.limits import ACTOR_MAX_CHARS, REPLAY_WINDOW
+from api.http.limits import REPLAY_WINDOW
 from api.http.problems import InvalidForwardSignature
+from api.shared.limits import ACTOR_MAX_CHARS
 from coordinator_core.protocol.errors import CoordinatorNotAvailable
 from tests.integration.http.forward_signatures import MAX_AGE_MS, forward_headers
 from tests.integration.http.node_pair import OPTIONS, Pair

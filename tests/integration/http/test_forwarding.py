@@ -181,8 +181,8 @@ class Lone:
         group = self.client.group(fresh_id())
         with self.connection.cursor() as cursor:
             cursor.execute(
-                "INSERT INTO nodes (node_id, url, version, started_at, expires_at)"
-                " VALUES (%s, %s, '0', now(), now() + interval '1 hour')",
+                "INSERT INTO nodes (node_id, listeners, version, started_at, expires_at)"
+                " VALUES (%s, jsonb_build_object('http', %s), '0', now(), now() + interval '1 hour')",
                 [owner, f"http://{owner}"],
             )
         self.move(group, owner)

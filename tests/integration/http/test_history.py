@@ -84,11 +84,11 @@ def test_the_rebalance_under_way_comes_first_and_has_no_end(client: Client, grou
     while len(found := listed(group, "rebalances")["rebalances"]) < 2:
         member.post("heartbeat")
 
-    under_way, over = found
-    assert [under_way[key] for key in ("completed_at", "outcome", "member_count_after", "partitions_moved")] == [
+    in_progress, over = found
+    assert [in_progress[key] for key in ("completed_at", "outcome", "member_count_after", "partitions_moved")] == [
         None
     ] * 4
-    assert (under_way["trigger"], under_way["generation"], over["outcome"]) == ("member_joined", 1, "completed")
+    assert (in_progress["trigger"], in_progress["generation"], over["outcome"]) == ("member_joined", 1, "completed")
     group.post("leave", {"members": [{"member_id": member.member_id}]})
     assert parked.result(PATIENCE_S).status == 200
 

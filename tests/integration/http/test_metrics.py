@@ -282,7 +282,7 @@ INSERT INTO maintenance_runs (run_id, kind, as_of, status) VALUES
     ('1b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d', 'offset_retention', '2026-11-21T12:00Z', 'proposed'),
     ('2b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d', 'group_cleanup', '2026-11-21T12:10Z', 'proposed');
 INSERT INTO offset_expiry_forecasts
-SELECT as_of, as_of, group_id, 1, run_id, as_of, 1 + number, 5 + number, now()
+SELECT group_id, 1, as_of, as_of, run_id, as_of, 1 + number, 5 + number, now()
 FROM maintenance_runs, (VALUES ('a', 0), ('b', 1)) AS groups (group_id, number) WHERE kind = 'offset_retention';
 UPDATE offset_expiry_forecasts SET within_a_week = within_a_week + 1 WHERE group_id = 'a';
 """
@@ -303,6 +303,5 @@ def test_metrics_without_database_values_are_omitted(detail: str) -> None:
 
 async def scraped_while_the_database_hangs(detail: str) -> tuple[int, bytes]:
     """Return a scrape that has time for one question, and hardly for two, of which each waits a second."""
-    async with http_server(HttpLimits(request_timeout_ms=1_900)) as (app, reads):
-        reads.is_silent = True
+    async with http_server(HttpLimits(request_timeout_ms=1_900)) as (app, _):
         return await answer_of(app, "/metrics", f"detail={detail}")

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -16,12 +17,13 @@ from pathlib import Path
 import psycopg2
 import pytest
 
-from coordinator_core.store.memory import MemoryStore
 from muster.errors import UserError
-from muster.node import bound_listener, open_store, run_node, serve_node
+from muster.node.serve import bound_listener, open_store, run_node, serve_node
 from muster.settings import Settings, psql_url
 from tests.integration.http.ports import free_port
 from tests.support.http_client import Client, join_body, position
+from tests.support.memory_store import MemoryStore
+from tests.support.no_queries import NO_QUERIES
 from tests.support.silent_proxy import SilentProxy
 from tests.support.waiting import PATIENCE_S
 
@@ -94,6 +96,26 @@ def test_stopping_node_does_not_wait_for_a_hanging_database(database_url: str, t
     assert events[-1] == "node_stopped"
 
 
+def test_stopping_node_does_not_wait_for_a_slow_query(database_url: str, tmp_path: Path) -> None:
+    with closing(psycopg2.connect(psql_url(database_url))) as connection, connection, connection.cursor() as cursor:
+        cursor.execute("SELECT pg_get_viewdef('dashboards.newest_runs'::regclass)")
+        (definition,) = cursor.fetchall()[0]
+        cursor.execute(
+            "CREATE OR REPLACE VIEW dashboards.newest_runs AS"  # noqa: S608 - the database's own definition
+            f" SELECT runs.* FROM ({definition.rstrip(';')}) AS runs RIGHT JOIN pg_sleep(9) ON true"
+        )
+    port = free_port()
+    with serving(database_url, tmp_path, port) as process, closing(Client(f"http://127.0.0.1:{port}")) as client:
+        assert client.call("GET", "/metrics").status == 200  # without the newest runs, which take too long
+        process.send_signal(signal.SIGTERM)
+        began_s = time.monotonic()
+        _, log = process.communicate(timeout=PATIENCE_S)
+
+    assert time.monotonic() - began_s < 7
+    events = [json.loads(line)["event"] for line in log.splitlines()]
+    assert (process.returncode, "query_close_timed_out" in events) == (0, True)
+
+
 class SilentStore(MemoryStore):
     """A store that does not return the number of shards until it is released."""
 
@@ -113,7 +135,7 @@ def test_a_node_that_is_stopped_while_it_starts_does_not_wait_for_its_database_e
     async def start_and_stop(listener: socket.socket) -> bool:
         stopping = asyncio.Event()
         stopping.set()
-        is_handed_over = await serve_node(settings, store, listener, stopping, is_served.set)
+        is_handed_over = await serve_node(settings, store, NO_QUERIES, listener, stopping, is_served.set)
         store.go.set()
         return is_handed_over
 
@@ -154,7 +176,7 @@ def test_unreachable_database_is_reported_in_one_sentence() -> None:
     settings = Settings(database_url=nowhere)  # type: ignore[arg-type]  # validated there
 
     with bound_listener("127.0.0.1", 0) as listener, closing(open_store(settings)) as store:
-        serving_nothing = serve_node(settings, store, listener, asyncio.Event(), lambda: None)
+        serving_nothing = serve_node(settings, store, NO_QUERIES, listener, asyncio.Event(), lambda: None)
         with pytest.raises(UserError, match="database cannot be reached") as refusal:
             asyncio.run(serving_nothing)
 

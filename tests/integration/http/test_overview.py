@@ -45,12 +45,21 @@ def test_summary_includes_members_lag_and_rebalances(
     answer_fits(client.ok("GET", "/openapi.json"), "get", "/v1/overview/groups", found)
 
 
+def test_activity_has_the_last_24_hours(client: Client, group: Group) -> None:
+    group.stable()
+    found = client.ok("GET", "/v1/overview/activity")
+    assert (len(found["hours"]), found["forecast"]) == (24, None)
+    assert sum(each["rebalances"] for each in found["hours"][-2:]) >= 1
+    answer_fits(client.ok("GET", "/openapi.json"), "get", "/v1/overview/activity", found)
+
+
 @pytest.mark.parametrize("sort", ["attention", "group_id", "since", "members", "lag", "rebalances"])
 def test_pages_join_in_every_order(client: Client, sort: str) -> None:
     prefix = fresh_id("paged")
     for number in range(5):
         offsets = [position(0, topic=f"{prefix}-{number}", log_end_offset=number % 2)]
         client.ok("POST", f"/v1/groups/{prefix}-{number}/offsets", {**SIMPLE_CONSUMER, "offsets": offsets})
+        client.ok("GET", f"/v1/groups/{prefix}-{number}/offsets")  # a fetch checkpoints: the lag changes no more
     whole = [each["group_id"] for each in overview(client, q=prefix, sort=sort)["groups"]]
     pages: list[str] = []
     cursor: str | None = ""

@@ -11,18 +11,20 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 
 from api.http.app import make_app
 from api.http.limits import HttpLimits
+from api.shared.node_context import NodeContext
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.coordinator import Coordinator
-from coordinator_core.store.memory import MemoryStore
 from muster.settings import psql_url
 from tests.integration.http.in_process import answer_of
 from tests.support.http_client import Client, Json
+from tests.support.memory_store import MemoryStore
+from tests.support.no_queries import NO_QUERIES
 from tests.support.nodes import Node, running_node
 
 
 @pytest.fixture
 def node(database_url: str) -> Iterator[Node]:
-    with running_node(database_url, lease_ttl_ms=1_000) as node:
+    with running_node(database_url) as node:
         yield node
 
 
@@ -111,9 +113,10 @@ def test_stopping_node_serves_only_its_own_status() -> None:
 
 async def asked_while_stopping() -> tuple[dict[str, int], bytes]:
     """Return the responses of a node that has released its shards and waits for pending responses."""
-    coordinator = Coordinator(MemoryStore(), NodeConfig("a", "http://a"))
+    coordinator = Coordinator(MemoryStore(), NodeConfig("a", {"http": "http://a"}))
     await coordinator.start()
-    app = make_app(coordinator, HttpLimits(), "1")
+    limits = HttpLimits()
+    app = make_app(NodeContext(coordinator, NO_QUERIES, limits), limits, "1")
     app.begin_shutdown()
     await coordinator.stop()
     answers = {path: await answer_of(app, path) for path in ("/healthz", "/readyz", "/metrics", "/v1/groups")}

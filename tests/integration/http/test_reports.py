@@ -2,76 +2,52 @@
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from msgspec import Struct
-from msgspec.structs import fields
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
-from sqlalchemy import Table
 
-from api.http.endpoints.reports import AssignmentReportResponse, RebalanceReportResponse, TopicBalance
-from coordinator_core.store.reports import REPORT_PARTS, REPORTS, ReportKind
+from coordinator_core.jobs import JOBS, JobSpec
+from coordinator_core.state_store.report_tables import column_types
 from tests.support.http_client import Client, fresh_id
+from tests.support.report_rows import complete_row
 
-DAY = datetime(2026, 11, 20, tzinfo=UTC)
-RUN_ID = "0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d"
-KEY = {"interval_start", "interval_end", "group_id", "shard_id", "run_id", "as_of"}
-COLUMN_VALUES = {
-    "BOOLEAN": True,
-    "JSONB": {"admin": 2},
-    "TEXT": "text",
-    "TIMESTAMP": DAY,
-    "DATETIME": DAY,
-    "DOUBLE": 0.5,
-}
-
-
-def row(kind: ReportKind, group_id: str, day: int = 0, *, parts: bool = False, **columns: object) -> dict[str, Any]:
-    """Build a row of a report with something in every column."""
-    start = DAY + timedelta(days=day)
-    key = {"interval_start": start, "interval_end": start + timedelta(days=1), "group_id": group_id, "shard_id": 1}
-    table = (REPORT_PARTS if parts else REPORTS)[kind]
-    expected = {
-        column.name: COLUMN_VALUES.get(type(column.type).__name__.upper(), 7)
-        for column in table.columns
-        if column.name not in KEY
-    }
-    return {**key, "run_id": RUN_ID, "as_of": start, **expected, **columns}
+KEY = {"interval_start", "interval_end", "group_id", "run_id", "as_of"}
+REPORTING = [job for job in JOBS.values() if job.is_report]
 
 
 def insert(connection: PsycopgConnection, table: str, *added: dict[str, Any]) -> None:
     with connection.cursor() as cursor:
         for each in added:
-            values = [json.dumps(value) if isinstance(value, dict) else value for value in each.values()]
+            values = [json.dumps(value) if isinstance(value, dict | list) else value for value in each.values()]
             columns, places = ", ".join(each), ", ".join(["%s"] * len(each))
             cursor.execute(f"INSERT INTO {table} ({columns}) VALUES ({places})", values)  # noqa: S608 - our names
 
 
 @pytest.fixture
 def reported(rows: PsycopgConnection) -> Iterator[list[str]]:
-    """Write reports on three groups, two of them on the first."""
+    """Write every report on three groups, two of each on the first, with parts."""
     names = sorted(fresh_id() for _ in range(3))
-    insert(rows, "rebalance_frequency_reports", *(row(ReportKind.REBALANCES, name) for name in names))
-    insert(rows, "rebalance_frequency_reports", row(ReportKind.REBALANCES, names[0], 1, rebalances=9))
-    insert(rows, "assignment_balance_audits", *(row(ReportKind.ASSIGNMENTS, name, score=70) for name in names))
-    topics = (row(ReportKind.ASSIGNMENTS, names[0], parts=True, topic=topic) for topic in ("b", "a"))
-    insert(rows, "assignment_balance_topics", *topics)
+    for job in REPORTING:
+        table, *parts = job.reports
+        insert(rows, table, *(complete_row(table, name) for name in names), complete_row(table, names[0], 1))
+        for part in parts:
+            insert(rows, part, *(complete_row(part, names[0], 1, topic=topic) for topic in ("b", "a")))
     yield names
     with rows.cursor() as cursor:
-        cursor.execute("TRUNCATE rebalance_frequency_reports, assignment_balance_audits, assignment_balance_topics")
+        cursor.execute(f"TRUNCATE {', '.join(table for job in REPORTING for table in job.reports)}")
 
 
-def test_every_column_is_shown() -> None:
-    shown: dict[type[Struct], tuple[Table, set[str]]] = {
-        RebalanceReportResponse: (REPORTS[ReportKind.REBALANCES], {"shard_id"}),
-        AssignmentReportResponse: (REPORTS[ReportKind.ASSIGNMENTS], {"shard_id"}),
-        TopicBalance: (REPORT_PARTS[ReportKind.ASSIGNMENTS], KEY),
-    }
-    for shape, (table, omitted_columns) in shown.items():
-        names = {field.name for field in fields(shape)} - {"by_topic"}
-        assert names == {column.name for column in table.columns} - omitted_columns
+@pytest.mark.parametrize("job", REPORTING, ids=lambda job: job.name)
+def test_every_report_is_listed_with_every_column(client: Client, reported: list[str], job: JobSpec) -> None:
+    (found,) = client.ok("GET", f"/v1/reports/{job.subject}?group_id={reported[0]}")["reports"]
+    table, *part_tables = job.reports
+    parts = found.pop("by_topic", [])
+    assert found.keys() == column_types(table).keys() - {"shard_id"}
+    assert None not in found.values()
+    assert len(parts) == 2 * len(part_tables)
+    for part, names in zip(parts, [column_types(table).keys() for table in part_tables] * 2, strict=True):
+        assert part.keys() == names - {"shard_id"} - KEY
 
 
 def test_the_newest_report_of_each_group_is_listed(client: Client, reported: list[str]) -> None:
@@ -81,14 +57,14 @@ def test_the_newest_report_of_each_group_is_listed(client: Client, reported: lis
     first = answer["reports"][0]
     assert (first["interval_end"], first["rebalances"], first["by_trigger"]) == (
         "2026-11-22T00:00:00Z",
-        9,
+        7,
         {"admin": 2},
     )
 
 
 def test_an_audit_is_listed_with_its_topics(client: Client, reported: list[str]) -> None:
     (found,) = client.ok("GET", f"/v1/reports/assignments?group_id={reported[0]}")["reports"]
-    assert (found["score"], [each["topic"] for each in found["by_topic"]]) == (70, ["a", "b"])
+    assert (found["score"], [each["topic"] for each in found["by_topic"]]) == (7, ["a", "b"])
 
 
 def test_the_list_is_paged_by_group(client: Client, reported: list[str]) -> None:

@@ -13,10 +13,10 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from api.http.asgi import SINGLE_WRITE_EXTENSION, AsgiApp, Headers
 from api.http.connection import send_in_one_write
-from api.http.connection_gate import ConnectionCounts
 from api.http.limits import HttpLimits
 from api.http.server import HttpServer
-from muster.node import bound_listener
+from api.shared.connection_gate import ConnectionCounts
+from muster.node.serve import bound_listener
 from tests.support.http_client import Client
 from tests.support.waiting import limited
 

@@ -10,7 +10,7 @@ import yaml
 from typer import Context
 from typer.main import get_command
 
-from muster.cli import app
+from muster.cli.main import app
 from muster.settings import psql_url
 from tests.support.repository import ROOT
 from tests.support.tools import program

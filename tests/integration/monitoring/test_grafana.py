@@ -14,7 +14,8 @@ import yaml
 from psycopg2.extensions import QuotedString
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
-from coordinator_core.store.postgres import PostgresStore
+from coordinator_core.queries.runner import Queries
+from coordinator_core.state_store.postgres import PostgresStore
 from muster.settings import psql_url
 from tests.support.databases import Databases
 from tests.support.repository import ROOT
@@ -142,10 +143,11 @@ def reader(databases: Databases) -> Iterator[PsycopgConnection]:
     url = databases.create()
     connection = psycopg2.connect(psql_url(url))
     connection.autocommit = True
-    store = PostgresStore(url)
+    store, queries = PostgresStore(url), Queries(url)
     with connection.cursor() as cursor:
         cursor.execute(MS_FUNCTION)
-    generate_activity(PostgresWorld(store, connection), connection)
+    generate_activity(PostgresWorld(store, connection, queries), connection)
+    queries.close()
     store.close()
     with connection.cursor() as cursor:
         cursor.execute("SET ROLE muster_reader")
@@ -157,7 +159,7 @@ def reader(databases: Databases) -> Iterator[PsycopgConnection]:
 def generate_activity(world: PostgresWorld, connection: PsycopgConnection) -> None:
     """Fill what dashboards read: a group that runs, one that does not settle, runs, changes, and one node."""
     owner = Owner(world.store)
-    world.store.renew("node", "http://node", "1", owner.epochs, TTL_MS)
+    world.store.renew("node", {"http": "http://node"}, "1", owner.epochs, TTL_MS)
     now_ms = world.today_ms()
     begin_ms = now_ms - 30 * MINUTE_MS
     span: dict[str, Any] = {"topic": "clicks", "partitions": [0], "since_ms": begin_ms, "generation": 1}

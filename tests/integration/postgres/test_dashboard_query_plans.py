@@ -41,7 +41,8 @@ SELECT 'g' || (number * 7919 % 10000 + 1) AS group_id, number % 50 AS shard_id, 
 FROM generate_series(0, 19899) AS number;
 INSERT INTO rebalances SELECT id, group_id, shard_id, at, 1, 'admin', NULL, NULL, at, at, at, 'completed', 0, 1, 1, 1
 FROM moments;
-INSERT INTO rebalance_members SELECT id, group_id, shard_id, at, at, 'm', NULL, 'c', 1, 1, 1, 'joined' FROM moments;
+INSERT INTO rebalance_members SELECT id, group_id, shard_id, at, at, 'm', NULL, 'c', 'h', 1, 1, 1, 'joined'
+FROM moments;
 INSERT INTO offset_history SELECT group_id, shard_id, 't', 0, at, 10, 20, 'm' FROM moments;
 INSERT INTO log_end_offsets SELECT topic, partition, 20, now(), current_date - 30
 FROM unnest(ARRAY['t', 'u', 'v', 'w']) AS topic CROSS JOIN generate_series(0, 9) AS partition;

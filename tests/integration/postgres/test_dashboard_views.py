@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
-from coordinator_core.store.postgres import PostgresStore
+from coordinator_core.state_store.postgres import PostgresStore
 from tests.support.store_rows import (
     NOW_MS,
     SHARD,
@@ -83,8 +83,8 @@ def test_overview_shows_the_newest_rebalance(owner: Owner, query: Query) -> None
 
 
 def test_a_rebalance_under_way_comes_before_those_that_are_over(owner: Owner, query: Query) -> None:
-    under_way = group_row(rebalance_started_at_ms=NOW_MS + 50, rebalance_trigger="admin")
-    owner.write(write(group=under_way, rebalances=(rebalance_row(),)))
+    in_progress = group_row(rebalance_started_at_ms=NOW_MS + 50, rebalance_trigger="admin")
+    owner.write(write(group=in_progress, rebalances=(rebalance_row(),)))
     assert query(LAST_REBALANCE) == [(NOW_MS + 50, "admin", None, None, None)]
 
 
@@ -134,7 +134,7 @@ def test_member_ids_of_a_crash_loop_count_as_one_slow_consumer(owner: Owner, que
     crashes = [part_row(f"c-{number}", client_id="crashes", waited_for_ms=40 + number) for number in range(3)]
     others = [
         part_row("other", client_id="other", waited_for_ms=100),
-        part_row("old", client_id="crashes", client_host=None, waited_for_ms=90),
+        part_row("old", client_id="crashes", client_host="10.0.0.8", waited_for_ms=90),
         part_row("static-1", client_id="x", group_instance_id="pod", waited_for_ms=50),
         part_row("static-2", client_id="y", client_host="10.0.0.9", group_instance_id="pod", waited_for_ms=51),
     ]

@@ -12,11 +12,12 @@ from pathlib import Path
 import psycopg2
 import pytest
 
-from muster import child_entry, process_table, root_drop
-from muster.embedded_postgres import EmbeddedPostgres
+from muster import process_table
 from muster.errors import UserError
-from muster.processes import Child, ChildSpec, RootDrop
-from muster.root_drop import choose_root_drop
+from muster.local import child_entry, root_drop
+from muster.local.embedded_postgres import EmbeddedPostgres
+from muster.local.processes import Child, ChildSpec, RootDrop
+from muster.local.root_drop import choose_root_drop
 from muster.settings import psql_url
 from tests.support.waiting import PATIENCE_S, poll_until
 

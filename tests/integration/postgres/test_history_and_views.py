@@ -11,9 +11,10 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 from sqlalchemy import ClauseElement, Executable
 from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2
 
-from coordinator_core.store.history import Moment, RebalanceCursor, TransitionCursor
-from coordinator_core.store.postgres import history
-from coordinator_core.store.postgres.connections import Transaction
+from coordinator_core.queries.ownership import Moment, read_offsets_at, read_ownership
+from coordinator_core.queries.rebalances import RebalanceCursor, read_rebalances
+from coordinator_core.queries.transitions import TransitionCursor, read_transitions
+from coordinator_core.state_store.postgres.connections import Transaction
 from tests.support.http_client import Client, Group, gives, position
 from tests.support.nodes import running_node
 from tests.support.offset_log import wait_for_checkpoint
@@ -128,16 +129,16 @@ PLACE = RebalanceCursor(JANUARY_5_MS, uuid_of("any"))
 
 Ask = Callable[[Transaction], object]
 QUESTIONS: dict[str, tuple[Ask, Iterable[int]]] = {
-    "all rebalances": (lambda it: history.read_rebalances(it, "g1", None, 10), range(1, 11)),
-    "older rebalances": (lambda it: history.read_rebalances(it, "g1", PLACE, 10), range(1, 6)),
-    "all transitions": (lambda it: history.read_transitions(it, "g1", None, 10), range(1, 11)),
+    "all rebalances": (lambda it: read_rebalances(it, "g1", None, 10), range(1, 11)),
+    "older rebalances": (lambda it: read_rebalances(it, "g1", PLACE, 10), range(1, 6)),
+    "all transitions": (lambda it: read_transitions(it, "g1", None, 10), range(1, 11)),
     "older transitions": (
-        lambda it: history.read_transitions(it, "g1", TransitionCursor(JANUARY_5_MS, 0, 0, 0), 10),
+        lambda it: read_transitions(it, "g1", TransitionCursor(JANUARY_5_MS, 0, 0, 0), 10),
         range(1, 6),
     ),
-    "ownership now": (lambda it: history.read_ownership(it, Moment("g1")), ()),
-    "ownership then": (lambda it: history.read_ownership(it, Moment("g1", JANUARY_5_MS + 4 * DAY_MS)), (9, 10)),
-    "positions then": (lambda it: history.read_offsets_at(it, Moment("g1", JANUARY_5_MS)), range(1, 6)),
+    "ownership now": (lambda it: read_ownership(it, Moment("g1")), ()),
+    "ownership then": (lambda it: read_ownership(it, Moment("g1", JANUARY_5_MS + 4 * DAY_MS)), (9, 10)),
+    "positions then": (lambda it: read_offsets_at(it, Moment("g1", JANUARY_5_MS)), range(1, 6)),
 }
 """Queries, and the days of January that they may read."""
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from datetime import datetime
 from typing import Any
 
 import psycopg2
@@ -10,26 +11,22 @@ import pytest
 from psycopg2.extensions import ISOLATION_LEVEL_REPEATABLE_READ
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
-from coordinator_core.store.postgres import PostgresStore
-from coordinator_core.store.rows import ChangeRow
+from coordinator_core.jobs import JOBS
+from coordinator_core.state_store.postgres import PostgresStore
+from coordinator_core.state_store.report_tables import column_types
+from coordinator_core.state_store.rows import ChangeRow
 from muster.settings import psql_url
 
 RUN = "0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d"
 CHANGE = "2b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d"
 ATTEMPT = "3b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d"
 KINDS = ("offset_retention", "group_cleanup", "history_archive")
-REPORTS = {
-    "offset_expiry_forecasts",
-    "assignment_balance_audits",
-    "assignment_balance_topics",
-    "rebalance_frequency_reports",
-    "timeout_advice",
-}
+REPORTS = [table for job in JOBS.values() for table in job.reports]
 REPORT_TIMES = [
-    *((report, column) for report in sorted(REPORTS) for column in ("interval_start", "interval_end", "as_of")),
-    ("offset_expiry_forecasts", "next_expiry_at"),
-    ("rebalance_frequency_reports", "rebalancing_since"),
-    ("timeout_advice", "window_start"),
+    (table, name)
+    for table in REPORTS
+    for name, kind in column_types(table).items()
+    if kind in {datetime, datetime | None}
 ]
 OFFSET = """
 INSERT INTO offsets (group_id, shard_id, topic, partition, committed_offset, committed_at)
@@ -334,11 +331,9 @@ def test_a_reader_cannot_hold_up_partitions_migrations_or_reports(
 ) -> None:
     with connected(reader_url) as reader:
         rows(reader, "SET default_transaction_read_only = off")
-        for table in ("archived_partitions", "alembic_version", *sorted(REPORTS)):
+        for table in ("archived_partitions", "alembic_version", *REPORTS):
             refused(reader, f"SELECT; LOCK TABLE {table} IN SHARE MODE")
         refused(reader, "SELECT FROM archived_partitions FOR KEY SHARE")
-        # Advisory locks of earlier releases; a reader can still acquire them, but nothing waits for them.
-        rows(reader, "SELECT pg_advisory_lock(%s), pg_advisory_lock(%s)", 0x6D757374_68697374, 0x6D757374_6D696772)
         postgres_store.create_history_partitions(days_ahead=0)
 
 

@@ -11,13 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
-from coordinator_core.protocol.log_ends import LogEnd, lag_at, monotonic_log_ends, relevant_log_ends
-from coordinator_core.store.awaited import AwaitedMember, AwaitedMembers
-from coordinator_core.store.log_ends import LogEndReport
-from coordinator_core.store.postgres import PostgresStore
-from coordinator_core.store.reports import ReportKind
+from coordinator_core.protocol.log_ends import LogEnd, lag_at, monotonic_log_ends
+from coordinator_core.state_store.awaited import AwaitedMember, AwaitedMembers
+from coordinator_core.state_store.log_ends import LogEndReport
+from coordinator_core.state_store.postgres import PostgresStore
 from spark_jobs import submit
-from tests.support.report_rows import FREQUENCY, report
+from tests.support.log_ends import relevant_log_ends
+from tests.support.report_rows import FREQUENCY, complete_row, insert_reports, report
 from tests.support.store_rows import (
     MINUTE_MS,
     SHARD,
@@ -31,7 +31,7 @@ from tests.support.store_rows import (
     uuid_of,
     write,
 )
-from tests.support.store_worlds import NODE, TTL_MS, Owner, PostgresWorld
+from tests.support.store_worlds import NODE, TTL_MS, Owner, propose
 
 EXAMPLES = count()
 HOUR_MS = 3_600_000
@@ -105,16 +105,16 @@ UNSETTLED = (
 
 
 def test_rebalancing_group_has_trigger_deadline_and_last_slowest_member(owner: Owner, query: Query) -> None:
-    under_way = {"trigger_member_id": "m-2", "client_reason": "polls late", "restarts": 3}
+    in_progress = {"trigger_member_id": "m-2", "client_reason": "polls late", "restarts": 3}
     preparing = group_row(
-        state="PreparingRebalance", rebalance_trigger="member_joined", rebalance={"under_way": under_way}
+        state="PreparingRebalance", rebalance_trigger="member_joined", rebalance={"in_progress": in_progress}
     )
     members = {
         "m-1": member_row("m-1", rebalance_timeout_ms=60_000),
         "m-2": member_row("m-2", rebalance_timeout_ms=90_000),
     }
     parts = (part_row("m-1", client_id="quick", waited_for_ms=5), part_row("m-2", client_id="slow", waited_for_ms=900))
-    owner.store.renew(NODE, "http://node", "1", owner.epochs, TTL_MS)
+    owner.store.renew(NODE, {"http": "http://node"}, "1", owner.epochs, TTL_MS)
     owner.write(
         write(group=preparing, members=members, rebalances=(rebalance_row(),), rebalance_members=parts),
         write("stable", group=group_row("stable")),
@@ -175,13 +175,13 @@ def test_the_timeout_of_a_rebalancing_group_is_the_narrowest_that_is_set(owner: 
 def test_expiry_forecast_comes_from_the_newest_run(
     owner: Owner, query: Query, sql_connection: PsycopgConnection, now_ms: int
 ) -> None:
-    world = PostgresWorld(owner.store, sql_connection)  # type: ignore[arg-type]  # the fixture's store is Postgres'
     owner.write(
         write(group=group_row(state="Empty", state_since_ms=now_ms - 1)),
         write("woke", group=group_row("woke", state_since_ms=now_ms + 1_000)),
     )
-    world.propose(run_row("old", as_of_ms=now_ms - DAY_MS), [], [forecast("old news", 9, 9, now_ms)])
-    world.propose(
+    propose(sql_connection, run_row("old", as_of_ms=now_ms - DAY_MS), [], [forecast("old news", 9, 9, now_ms)])
+    propose(
+        sql_connection,
         run_row("new", as_of_ms=now_ms),
         [],
         [forecast("orders", 1, 4, now_ms + 5), forecast("woke", 0, 2, now_ms), forecast("gone", 0, 1, now_ms)],
@@ -199,18 +199,16 @@ def test_expiry_forecast_comes_from_the_newest_run(
 def test_forecast_of_a_run_as_of_a_future_time_is_not_used_yet(
     owner: Owner, query: Query, sql_connection: PsycopgConnection, now_ms: int
 ) -> None:
-    world = PostgresWorld(owner.store, sql_connection)  # type: ignore[arg-type]  # the fixture's store is Postgres'
-    world.propose(run_row("now", as_of_ms=now_ms), [], [forecast("orders", 1, 4, now_ms)])
-    world.propose(run_row("then", as_of_ms=now_ms + DAY_MS), [], [forecast("later", 9, 9, now_ms + DAY_MS)])
+    propose(sql_connection, run_row("now", as_of_ms=now_ms), [], [forecast("orders", 1, 4, now_ms)])
+    propose(sql_connection, run_row("then", as_of_ms=now_ms + DAY_MS), [], [forecast("later", 9, 9, now_ms + DAY_MS)])
     assert query("SELECT group_id, within_a_day FROM dashboards.offsets_expiring") == [("orders", 1)]
 
 
 def test_a_second_run_of_an_interval_replaces_what_the_first_found(
     owner: Owner, query: Query, sql_connection: PsycopgConnection, now_ms: int
 ) -> None:
-    world = PostgresWorld(owner.store, sql_connection)  # type: ignore[arg-type]  # the fixture's store is Postgres'
     for name in ("b", "a", "c"):
-        world.propose(run_row(name, as_of_ms=now_ms), [], [forecast("orders", 1, 4, now_ms)])
+        propose(sql_connection, run_row(name, as_of_ms=now_ms), [], [forecast("orders", 1, 4, now_ms)])
         assert query("SELECT group_id, within_a_day FROM dashboards.offsets_expiring") == [("orders", 1)]
 
 
@@ -352,10 +350,9 @@ def test_a_stuck_group_falls_behind_minute_by_minute(owner: Owner, query: Query,
 
 
 def test_newest_run_of_each_job_is_returned(owner: Owner, query: Query, sql_connection: PsycopgConnection) -> None:
-    world = PostgresWorld(owner.store, sql_connection)  # type: ignore[arg-type]  # the fixture's store is Postgres'
     for name, kind, as_of_ms in (("a", "offset_retention", 1_000), ("b", "offset_retention", 2_000)):
-        world.propose(run_row(name, kind=kind, as_of_ms=as_of_ms), [])
-    world.propose(run_row("c", kind="undo", as_of_ms=9_000), [])
+        propose(sql_connection, run_row(name, kind=kind, as_of_ms=as_of_ms), [])
+    propose(sql_connection, run_row("c", kind="undo", as_of_ms=9_000), [])
     found = query("SELECT kind, extract(epoch FROM as_of), run_id::text, status FROM dashboards.newest_runs")
     assert found == [("offset_retention", 2, uuid_of("b"), "proposed")]
 
@@ -364,18 +361,26 @@ def test_newest_run_of_each_job_is_returned(owner: Owner, query: Query, sql_conn
 def test_every_proposing_job_reports_its_last_run_unless_not_due(
     owner: Owner, query: Query, sql_connection: PsycopgConnection, now_ms: int, kind: str
 ) -> None:
-    world = PostgresWorld(owner.store, sql_connection)  # type: ignore[arg-type]  # the fixture's store is Postgres'
-    world.propose(run_row("now", kind=kind, as_of_ms=now_ms), [])
-    world.propose(run_row("then", kind=kind, as_of_ms=now_ms + DAY_MS), [])
+    propose(sql_connection, run_row("now", kind=kind, as_of_ms=now_ms), [])
+    propose(sql_connection, run_row("then", kind=kind, as_of_ms=now_ms + DAY_MS), [])
     assert query("SELECT kind, run_id::text FROM dashboards.newest_runs") == [(kind, uuid_of("now"))]
+
+
+@pytest.mark.parametrize("name", submit.REPORTS)
+def test_every_reporting_job_has_its_newest_run_in_the_view(
+    query: Query, sql_connection: PsycopgConnection, name: str
+) -> None:
+    job = submit.JOBS[name]
+    insert_reports(sql_connection, job.subject, [complete_row(job.reports[0], "orders", day) for day in (0, 1)])
+    found = query("SELECT kind, as_of, status FROM dashboards.newest_runs")
+    assert found == [(name, complete_row(job.reports[0], "orders", 1)["as_of"], None)]
 
 
 def test_report_as_of_a_future_time_is_not_the_newest_yet(
     owner: Owner, query: Query, sql_connection: PsycopgConnection, now_ms: int
 ) -> None:
-    world = PostgresWorld(owner.store, sql_connection)  # type: ignore[arg-type]  # the fixture's store is Postgres'
     reports = [report("orders", of=FREQUENCY), report("orders", day=1, of=FREQUENCY)]
     reports[1]["as_of"] = datetime.fromtimestamp(now_ms // 1_000 + 86_400, UTC)
-    world.report(ReportKind.REBALANCES, reports)
+    insert_reports(sql_connection, "rebalances", reports)
     found = query("SELECT kind, as_of FROM dashboards.newest_runs")
     assert found == [("rebalance_frequency_report", reports[0]["as_of"])]

@@ -14,11 +14,12 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 from sqlalchemy import Engine, create_engine, text
-from sqlalchemy.exc import IntegrityError, ProgrammingError
+from sqlalchemy.exc import ProgrammingError
 
-from coordinator_core.store.postgres import PostgresStore
-from coordinator_core.store.tables import HISTORY_TABLES, metadata
-from muster.embedded_postgres import EmbeddedPostgres
+from coordinator_core.jobs import JOBS
+from coordinator_core.state_store.postgres import PostgresStore
+from coordinator_core.state_store.tables import HISTORY_TABLES, metadata
+from muster.local.embedded_postgres import EmbeddedPostgres
 from muster.settings import psql_url
 from tests.integration.postgres.alembic_config import MIGRATIONS, config_for
 from tests.support.databases import FORGETFUL
@@ -241,19 +242,11 @@ def test_invalid_number_of_shards_is_rejected(config: Config, engine: Engine, co
 
 # -- roles ----------------------------------------------------------------------------------------------------
 
+REPORTS = {table for job in JOBS.values() for table in job.reports}
 JOBS_WRITE = {
-    "expiry_candidates_staging",
-    "cleanup_candidates_staging",
-    "offset_expiry_forecasts",
-    "offset_expiry_forecasts_staging",
-    "timeout_advice",
-    "timeout_advice_staging",
-    "assignment_balance_audits",
-    "assignment_balance_audits_staging",
-    "assignment_balance_topics",
-    "assignment_balance_topics_staging",
-    "rebalance_frequency_reports",
-    "rebalance_frequency_reports_staging",
+    *("expiry_candidates_staging", "cleanup_candidates_staging"),
+    *REPORTS,
+    *(f"{table}_staging" for table in REPORTS),
 }
 VIEWS = {
     "dashboards.group_overview",
@@ -345,81 +338,7 @@ def execute(connection: PsycopgConnection, statement: str, *parameters: object) 
 
 
 def test_every_view_begins_with_a_question() -> None:
-    files = [path for path in MIGRATIONS.glob("sql/*/*.sql") if "CREATE VIEW" in path.read_text()]
+    files = list(MIGRATIONS.glob("sql/*/views/*.sql"))
     first_lines = {path.stem: path.read_text().partition("\n")[0] for path in files}
     assert first_lines.keys() >= {"group_overview", "ownership"}
     assert [name for name, line in first_lines.items() if not (line.startswith("-- ") and line.endswith("?"))] == []
-
-
-# -- rows that were there before ------------------------------------------------------------------------------
-
-
-def test_a_row_that_violates_a_constraint_does_not_stop_the_migration(config: Config, engine: Engine) -> None:
-    command.upgrade(config, "0011")
-    bad = "INSERT INTO groups (group_id, shard_id, state, state_since) VALUES ('{}', 0, 'stable', now())"
-    with engine.begin() as connection:
-        connection.execute(text(bad.format("old")))
-    command.upgrade(config, "head")
-    with engine.connect() as connection:
-        unchecked = text("SELECT conname FROM pg_constraint WHERE contype = 'c' AND NOT convalidated")
-        assert connection.execute(unchecked).all() == [("groups_state",)]
-    with engine.begin() as connection, pytest.raises(IntegrityError, match="groups_state"):
-        connection.execute(text(bad.format("new")))
-
-
-# -- renamed objects ------------------------------------------------------------------------------------------
-
-BEFORE_RENAMING = """
-CREATE TABLE assignments_p20261001 PARTITION OF assignments
-    FOR VALUES FROM ('2026-10-01 00:00Z') TO ('2026-10-02 00:00Z');
-INSERT INTO groups (group_id, shard_id, state, state_since, settled_state) VALUES ('g', 0, 'Stable', now(), 'Empty');
-INSERT INTO members (group_id, shard_id, member_id, client_id, client_host, session_timeout_ms, rebalance_timeout_ms,
-    held, position)
-VALUES ('g', 0, 'm', 'c', 'h', 1, 1, '[{"topic": "t", "partitions": [0]}]', 3);
-INSERT INTO assignments (group_id, shard_id, group_created_at, rebalance_id, generation, member_id, topic, partitions,
-    valid_from, valid_to)
-SELECT 'g', 0, now(), gen_random_uuid(), 1, 'm', 't', '{0}', day, day
-FROM unnest('{2026-10-01 12:00Z, 2026-10-02 12:00Z}'::timestamptz[]) AS day;
-INSERT INTO cluster_config (key, value, set_by, set_at) VALUES ('log_end_max_age_ms', '60000', 'me', now());
-INSERT INTO archived_partitions (table_name, day, run_id, change_id, source, path, row_count, checksum, verified_at,
-    dropped_at)
-SELECT name, '2026-09-30', gen_random_uuid(), gen_random_uuid(), name || '_p20260930', name || '/2026-09-30', 1, '',
-    now(), now()
-FROM unnest('{assignments, rebalances}'::text[]) AS name;
-"""
-
-AFTER_RENAMING = {
-    "SELECT tableoid::regclass::text FROM partition_ownership ORDER BY valid_to": [
-        ("partition_ownership_p20261001",),
-        ("partition_ownership_default",),
-    ],
-    "SELECT table_name, source, path FROM archived_partitions ORDER BY path": [
-        ("partition_ownership", "partition_ownership_p20260930", "assignments/2026-09-30"),
-        ("rebalances", "rebalances_p20260930", "rebalances/2026-09-30"),
-    ],
-    "SELECT state_before_join_phase FROM groups": [("Empty",)],
-    "SELECT ownership -> 0 ->> 'topic', join_order FROM members": [("t", 3)],
-    "SELECT dashboards.log_end_max_age() = interval '1 minute'": [(True,)],
-    "SELECT count(*) FROM dashboards.ownership": [(3,)],
-    "SELECT count(*) FROM pg_class WHERE relname ~ 'assignments|cluster_config_'": [(0,)],
-    "SELECT count(*) FROM pg_constraint WHERE contype <> 'n' AND conname ~ 'assignments|cluster_config_'": [(0,)],
-    "SELECT count(*) FROM pg_proc WHERE prosrc ~ 'cluster_config\\M|now_between_moves'": [(0,)],
-}
-
-
-def test_renaming_keeps_rows_and_can_be_undone(config: Config, engine: Engine) -> None:
-    command.upgrade(config, "0019")
-    with engine.begin() as connection:
-        connection.exec_driver_sql(BEFORE_RENAMING)
-    before = describe(engine), names(engine)
-    command.upgrade(config, "head")
-    with engine.connect() as connection:
-        for query, rows in AFTER_RENAMING.items():
-            assert (query, connection.exec_driver_sql(query).all()) == (query, rows)
-    command.downgrade(config, "0019")
-    assert (describe(engine), names(engine)) == before
-    with engine.connect() as connection:
-        sources = connection.exec_driver_sql("SELECT source FROM archived_partitions ORDER BY source").all()
-        assert sources == [("assignments_p20260930",), ("rebalances_p20260930",)]
-        age = connection.exec_driver_sql("SELECT dashboards.log_end_max_age() = interval '1 minute'")
-        assert age.all() == [(True,)]

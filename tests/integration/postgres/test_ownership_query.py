@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
-from coordinator_core.store.history import Moment
-from coordinator_core.store.postgres import PostgresStore
+from coordinator_core.queries.ownership import Moment, read_offsets_at, read_ownership
+from coordinator_core.state_store.postgres import PostgresStore
 from tests.support.repository import ROOT
 from tests.support.store_rows import (
     MINUTE_MS,
@@ -20,7 +20,7 @@ from tests.support.store_rows import (
     uuid_of,
     write,
 )
-from tests.support.store_worlds import Owner
+from tests.support.store_worlds import Owner, Query
 
 DOC = ROOT / "docs" / "tables.md"
 ASKED = "timestamptz '2026-11-21 02:13Z'"
@@ -41,11 +41,11 @@ def answered(connection: PsycopgConnection, at_ms: int) -> list[tuple[Any, ...]]
         return [(row[0], row[3], row[5]) for row in cursor.fetchall()]
 
 
-def asked_of(store: PostgresStore, at_ms: int) -> list[tuple[Any, ...]]:
+def asked_of(query: Query, at_ms: int) -> list[tuple[Any, ...]]:
     """Ask as the API does."""
     moment = Moment("orders", at_ms, "clicks", 7)
-    owners = [span.member_id for span in store.ownership(moment)]
-    positions = store.offsets_at(moment)
+    owners = [span.member_id for span in query(read_ownership, moment)]
+    positions = query(read_offsets_at, moment)
     assert max(len(owners), len(positions)) <= 1
     offset, by = (positions[0].offset, positions[0].member_id) if positions else (None, None)
     return [(owners[0] if owners else None, offset, by)]
@@ -89,6 +89,6 @@ def filled(postgres_store: PostgresStore) -> PostgresStore:
     ids=["before all", "early", "the last commit before", "02:13", "a commit that was archived", "after it was taken"],
 )
 def test_query_returns_owner_and_committed_offset_of_a_partition(
-    filled: PostgresStore, sql_connection: PsycopgConnection, at_ms: int, reported: tuple[Any, ...]
+    filled: PostgresStore, sql_connection: PsycopgConnection, query: Query, at_ms: int, reported: tuple[Any, ...]
 ) -> None:
-    assert answered(sql_connection, at_ms) == asked_of(filled, at_ms) == [reported]
+    assert answered(sql_connection, at_ms) == asked_of(query, at_ms) == [reported]

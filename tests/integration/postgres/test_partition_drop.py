@@ -7,11 +7,11 @@ import psycopg2
 import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
-from coordinator_core.store.interface import NotUndoable, StoreUnavailable
-from coordinator_core.store.partition_drop import ClaimedCopy, HasCopy
-from coordinator_core.store.postgres import PostgresStore
-from coordinator_core.store.postgres.partitions import LOCK_PARTITION_MOVES
-from coordinator_core.store.rows import ChangeRow
+from coordinator_core.state_store.interface import NotUndoable, StoreUnavailable
+from coordinator_core.state_store.partition_drop import ClaimedCopy, HasCopy
+from coordinator_core.state_store.postgres import PostgresStore
+from coordinator_core.state_store.postgres.partitions import LOCK_PARTITION_MOVES
+from coordinator_core.state_store.rows import ChangeRow
 from muster.settings import psql_url
 from tests.support.waiting import in_background, poll_until
 

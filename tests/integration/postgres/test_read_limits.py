@@ -5,8 +5,8 @@ from contextlib import closing
 import pytest
 from pydantic import SecretStr
 
-from coordinator_core.store.interface import StoreUnavailable
-from muster.node import open_store
+from coordinator_core.state_store.interface import StoreUnavailable
+from muster.node.serve import open_store
 from muster.settings import Settings
 
 

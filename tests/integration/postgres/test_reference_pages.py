@@ -1,4 +1,4 @@
-"""Generated documentation: settings.md, command-line.md and tables.md match `make docs`, and are complete."""
+"""Generated parts of pages match `make docs`, and are complete."""
 
 import re
 from pathlib import Path
@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
+from coordinator_core.jobs import JOBS
 from coordinator_core.protocol.setting_rules import CLUSTER_RULES
 from muster.settings import Settings
-from scripts.reference_pages import DOCS, PAGES, PART, declared_settings, read_tables, rendered
+from scripts.reference_pages import DOCS, JOB_PARTS, PAGES, PART, declared_settings, read_tables, rendered
 
 
 def parts(page: str) -> dict[str, list[str]]:
@@ -33,7 +34,13 @@ def test_every_setting_has_a_description_on_the_page() -> None:
 
 
 def test_every_table_is_on_the_page(sql_connection: PsycopgConnection) -> None:
-    assert set(parts("tables.md")["table"]) == set(read_tables(sql_connection))
+    reports = {name for job in JOBS.values() for table in job.reports for name in (table, f"{table}_staging")}
+
+    assert set(parts("tables.md")["table"]) | reports == set(read_tables(sql_connection))
+
+
+def test_every_generated_part_on_jobs_is_on_a_page() -> None:
+    assert {name for page in PAGES for name in parts(page.name).get("jobs", [])} == set(JOB_PARTS)
 
 
 def test_every_table_and_view_has_a_description(sql_connection: PsycopgConnection) -> None:

@@ -11,8 +11,8 @@ DOC = DOCS / "tables.md"
 
 
 def test_the_page_lists_the_tables_that_jobs_insert_into(sql_connection: PsycopgConnection) -> None:
-    sentence = DOC.read_text().partition("`muster_jobs` can insert and delete reports")[2].partition(")")[0]
-    documented = set(re.findall(r"`([a-z_]+)`", sentence))
+    chapter = DOC.read_text().partition("\n## Reports\n")[2].partition("\n## ")[0]
+    documented = set(re.findall(r"^### `([a-z_]+)`", chapter, re.MULTILINE))
     staged = {table for table in read_tables(sql_connection) if table.endswith("_staging")}
     with sql_connection.cursor() as cursor:
         cursor.execute(

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from muster.processes import Child, ChildSpec, stop_children
+from muster.local.processes import Child, ChildSpec, stop_children
 from tests.support.waiting import poll_until
 
 HOST = "127.0.0.1"

@@ -24,7 +24,7 @@ RUN_ID = "0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d"
 ONE_DAY, ONE_MS = timedelta(days=1), timedelta(milliseconds=1)
 AUDITS, TOPICS = "assignment_balance_audits", "assignment_balance_topics"
 ARGUMENTS = ReportArguments(
-    RUN_ID, at(1), at(0), at(1), is_dry_run=False, read_partitions=3, options=default_options(JOB.kind)
+    RUN_ID, at(1), at(0), at(1), is_dry_run=False, read_partitions=3, options=default_options(JOB.spec.name)
 )
 
 

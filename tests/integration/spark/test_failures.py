@@ -10,12 +10,13 @@ import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]  # comes without types
 from pyspark.sql import DataFrame, SparkSession
 
+from coordinator_core.jobs import JOBS
 from spark_jobs import job_runner, proposal_job, report_job
 from spark_jobs.arguments import JobArguments
 from spark_jobs.database import Database
 from spark_jobs.error_message import MESSAGE_MAX_CHARS, one_line_message
 from spark_jobs.history import History
-from spark_jobs.jobs import assignment_balance_audit, history_archive, offset_retention
+from spark_jobs.jobs import history_archive
 from spark_jobs.proposal_job import Found, ProposingJob, Reading
 from spark_jobs.report_job import ReportArguments, ReportingJob
 from spark_jobs.submit import job_arguments
@@ -107,11 +108,8 @@ def keep_session_open(spark: SparkSession) -> Any:  # noqa: ANN401 - stands in f
     return opened
 
 
-AUDITS = assignment_balance_audit.JOB.tables[0]
-PROPOSING = ProposingJob("offset_retention", propose_while_postgres_stops, offset_retention.JOB.candidates)
-REPORTING = ReportingJob(
-    "assignment_balance_audit", report_while_postgres_stops, (type(AUDITS)(AUDITS.name, ("group_id",)),)
-)
+PROPOSING = ProposingJob(JOBS["group_cleanup"], propose_while_postgres_stops, of="SELECT 0")
+REPORTING = ReportingJob(JOBS["rebalance_frequency_report"], report_while_postgres_stops, "it stopped")
 
 
 @pytest.mark.parametrize(("module", "job"), [(proposal_job, PROPOSING), (report_job, REPORTING)])
@@ -128,7 +126,7 @@ def test_job_that_loses_postgres_reports_the_reason_of_spark(
     arguments = job_arguments(run_id=RUN_ID, as_of="2026-11-21T12:00:00Z", is_dry_run=False)
     assert module.run(job, arguments) == 1
     last = capfd.readouterr().err.splitlines()[-1]
-    assert last.startswith(f"{job.kind}: ")
+    assert last.startswith(f"{job.spec.name}: ")
     assert REASON in last
 
 

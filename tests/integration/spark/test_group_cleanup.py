@@ -17,7 +17,8 @@ from coordinator_core.protocol.retention import is_unused
 from coordinator_core.protocol.states import GroupState
 from spark_jobs.arguments import JobArguments
 from spark_jobs.database import Database
-from spark_jobs.jobs.group_cleanup import propose
+from spark_jobs.jobs.group_cleanup import JOB
+from spark_jobs.proposal_job import propose
 from spark_jobs.rules import retention
 from spark_jobs.transforms.group_cleanup import cleanup_candidates
 from tests.integration.spark.live_groups import add_group, add_offset, rows
@@ -83,7 +84,7 @@ def populated(database: Database) -> Iterator[pg.connection]:
 def test_only_empty_groups_without_offsets_are_proposed(
     spark: SparkSession, database: Database, populated: pg.connection
 ) -> None:
-    published = propose(spark, database, populated, ARGUMENTS)
+    published = propose(JOB, spark, database, populated, ARGUMENTS)
     assert published.counts == {"candidates": 2, "of": 5, "groups": 2, "empty_without_offsets": 2}
     found = "SELECT group_id, shard_id, generation, %(now)s - state_since, outcome FROM cleanup_candidates"
     assert rows(populated, f"{found} ORDER BY group_id") == [
@@ -97,9 +98,9 @@ def test_only_empty_groups_without_offsets_are_proposed(
 def test_second_run_counts_current_candidates(
     spark: SparkSession, database: Database, populated: pg.connection
 ) -> None:
-    propose(spark, database, populated, ARGUMENTS)
+    propose(JOB, spark, database, populated, ARGUMENTS)
     add_offset(populated, "nothing left", 0, "1 minute")
-    published = propose(spark, database, populated, replace(ARGUMENTS, is_dry_run=True))
+    published = propose(JOB, spark, database, populated, replace(ARGUMENTS, is_dry_run=True))
     assert published.counts["candidates"] == 1
     assert rows(populated, "SELECT group_id FROM cleanup_candidates") == [("never joined",)]
 
@@ -108,5 +109,5 @@ def test_a_role_for_jobs_is_enough(spark: SparkSession, database: Database, popu
     rows(populated, "CREATE ROLE cleaner_under_test LOGIN PASSWORD 'word' IN ROLE muster_jobs")
     as_jobs = replace(database, user="cleaner_under_test", password="word")
     with closing(as_jobs.connect()) as connection:
-        assert propose(spark, as_jobs, connection, ARGUMENTS).counts["candidates"] == 2
+        assert propose(JOB, spark, as_jobs, connection, ARGUMENTS).counts["candidates"] == 2
     rows(populated, "DROP ROLE cleaner_under_test")

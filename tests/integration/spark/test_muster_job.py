@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
-from muster import jobs
+from muster.cli import jobs
+from muster.cli.jobs import apply_by_any_node, run_job
 from muster.errors import UserError
-from muster.java import wheel_java
-from muster.jobs import apply_by_any_node, run_job
+from muster.local.java import wheel_java
 from muster.settings import Settings, load_settings
 from spark_jobs.submit import maintenance_run_id
 from tests.support.fake_maintenance_node import FakeNode, running
@@ -27,8 +27,9 @@ OFFSET = (
     " VALUES ('old', 3, 'orders', 0, 5, timestamptz '2026-11-21 12:00Z' - interval '2 minutes')"
 )
 NODE = (
-    "INSERT INTO nodes (node_id, url, version, started_at, expires_at)"
-    " VALUES ('n1', %s, '1', now(), now() + interval '1 hour'), ('dead', 'http://127.0.0.1:1', '1', now(), now())"
+    "INSERT INTO nodes (node_id, listeners, version, started_at, expires_at)"
+    " VALUES ('n1', jsonb_build_object('http', %s), '1', now(), now() + interval '1 hour'),"
+    " ('dead', '{\"http\": \"http://127.0.0.1:1\"}', '1', now(), now())"
 )
 
 # Each run starts Spark.

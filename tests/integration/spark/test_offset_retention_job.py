@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from spark_jobs.arguments import JobArguments
 from spark_jobs.database import Database
 from spark_jobs.jdbc import shard_predicates
-from spark_jobs.jobs.offset_retention import find, find_due, propose
-from spark_jobs.proposal_job import Reading, describe
+from spark_jobs.jobs.offset_retention import JOB, find, find_due
+from spark_jobs.proposal_job import Reading, describe, propose
 from spark_jobs.publish import Published
 from spark_jobs.relations import offsets_that_can_be_due
 from tests.integration.spark.live_groups import add_group, add_offset, rows
@@ -58,7 +58,7 @@ def proposed(connection: pg.connection) -> list[tuple[Any, ...]]:
 
 
 def test_only_due_offsets_are_proposed(spark: SparkSession, database: Database, populated: pg.connection) -> None:
-    published = propose(spark, database, populated, ARGUMENTS)
+    published = propose(JOB, spark, database, populated, ARGUMENTS)
     assert proposed(populated) == DUE
     assert published.counts == {
         "candidates": 3,
@@ -76,21 +76,21 @@ def test_only_due_offsets_are_proposed(spark: SparkSession, database: Database, 
 
 def test_the_role_for_jobs_is_enough(spark: SparkSession, as_jobs_role: Database, populated: pg.connection) -> None:
     with closing(as_jobs_role.connect()) as connection:
-        propose(spark, as_jobs_role, connection, ARGUMENTS)
+        propose(JOB, spark, as_jobs_role, connection, ARGUMENTS)
     assert proposed(populated) == DUE
 
 
 def test_a_second_run_proposes_the_same_again(
     spark: SparkSession, database: Database, populated: pg.connection
 ) -> None:
-    assert propose(spark, database, populated, ARGUMENTS) == propose(spark, database, populated, ARGUMENTS)
+    assert propose(JOB, spark, database, populated, ARGUMENTS) == propose(JOB, spark, database, populated, ARGUMENTS)
     assert proposed(populated) == DUE
 
 
 def test_nothing_live_is_changed(spark: SparkSession, database: Database, populated: pg.connection) -> None:
     live = "SELECT o.*, g.* FROM offsets o FULL JOIN groups g USING (group_id) ORDER BY o.group_id, o.partition"
     before = rows(populated, live)
-    propose(spark, database, populated, ARGUMENTS)
+    propose(JOB, spark, database, populated, ARGUMENTS)
     assert rows(populated, live) == before
 
 
@@ -99,21 +99,21 @@ def test_settings_in_the_database_are_narrower_than_the_argument(
 ) -> None:
     rows(populated, "INSERT INTO cluster_configs VALUES ('offsets_retention_minutes', '-1', 'test', now())")
     rows(populated, "INSERT INTO group_configs VALUES ('long-empty', 'offsets_retention_minutes', '1', 'test', now())")
-    propose(spark, database, populated, ARGUMENTS)
+    propose(JOB, spark, database, populated, ARGUMENTS)
     assert proposed(populated) == [("long-empty", 0, "group_empty", 4)]
 
 
 def test_a_database_without_groups_gets_an_empty_proposal(
     spark: SparkSession, database: Database, connection: pg.connection
 ) -> None:
-    counts = propose(spark, database, connection, ARGUMENTS).counts
+    counts = propose(JOB, spark, database, connection, ARGUMENTS).counts
     assert set(counts.values()) == {0}
 
 
 def test_failed_attempt_leaves_no_rows(spark: SparkSession, database: Database, populated: pg.connection) -> None:
     rows(populated, "ALTER TABLE expiry_candidates_staging ADD CONSTRAINT one_of_them CHECK (group_id <> 'long-empty')")
     with pytest.raises(Py4JJavaError):
-        propose(spark, database, populated, ARGUMENTS)
+        propose(JOB, spark, database, populated, ARGUMENTS)
     assert rows(populated, "SELECT * FROM maintenance_runs") == []
     assert rows(populated, "SELECT * FROM expiry_candidates_staging") == []
 
@@ -121,9 +121,9 @@ def test_failed_attempt_leaves_no_rows(spark: SparkSession, database: Database, 
 def test_run_being_applied_is_kept_and_reported(
     spark: SparkSession, database: Database, populated: pg.connection
 ) -> None:
-    propose(spark, database, populated, replace(ARGUMENTS, retention_ms=RETENTION_MS * 5))
+    propose(JOB, spark, database, populated, replace(ARGUMENTS, retention_ms=RETENTION_MS * 5))
     rows(populated, "UPDATE maintenance_runs SET status = 'applying'")
-    published = propose(spark, database, populated, ARGUMENTS)
+    published = propose(JOB, spark, database, populated, ARGUMENTS)
     assert proposed(populated) == []
     assert describe("offset_retention", RUN_ID, published).endswith("is applying already; nothing was changed.")
 
@@ -186,7 +186,7 @@ def test_proposal_and_forecast_share_one_query(
 def test_the_forecast_is_kept_beside_the_proposal(
     spark: SparkSession, database: Database, populated: pg.connection
 ) -> None:
-    propose(spark, database, populated, ARGUMENTS)
+    propose(JOB, spark, database, populated, ARGUMENTS)
     found = "SELECT group_id, within_a_day, within_a_week, %(now)s - next_expiry_at, run_id::text FROM"
     in_six_days, in_a_week = timedelta(days=-6), timedelta(days=-7, minutes=1)
     assert rows(populated, f"{found} offset_expiry_forecasts ORDER BY group_id") == [

@@ -9,6 +9,7 @@ import psycopg2.extensions as pg
 import pytest
 
 from spark_jobs.publish import (
+    LARGEST_GROUPS_MAX,
     STAGING_MAX_AGE_MS,
     CandidateTable,
     Proposal,
@@ -19,9 +20,9 @@ from spark_jobs.publish import (
     publish,
 )
 from spark_jobs.relations import LARGEST_EXPIRY, OFFSET_COUNT
-from spark_jobs.transforms.offset_retention import CANDIDATE_COLUMNS, FORECAST_COLUMNS
+from spark_jobs.transforms.offset_retention import FORECAST_COLUMNS
 
-TABLE = CandidateTable("expiry_candidates", CANDIDATE_COLUMNS, OFFSET_COUNT, LARGEST_EXPIRY)
+TABLE = CandidateTable("expiry_candidates", OFFSET_COUNT, LARGEST_EXPIRY)
 RUN_ID = "0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d"
 PROPOSAL = Proposal(
     RUN_ID, "offset_retention", "2026-11-21T12:00:00+00:00", None, None, is_dry_run=False, share_from=2, report_days=30
@@ -89,6 +90,14 @@ def test_a_run_and_its_candidates_appear_together(connection: pg.connection) -> 
     assert rows(connection, "SELECT * FROM expiry_candidates_staging") == []
 
 
+def test_the_groups_with_most_candidates_are_named_first(connection: pg.connection) -> None:
+    attempt_id = new_attempt_id(NOW_MS)
+    few = [(f"few-{number:02}", 0) for number in range(LARGEST_GROUPS_MAX)]
+    stage(connection, attempt_id, *few, ("many", 0), ("many", 1))
+    published = publish(connection, PROPOSAL, TABLE, attempt_id)
+    assert published.largest_groups == (("many", 2), *((group_id, 1) for group_id, _ in few[:-1]))
+
+
 def test_a_run_without_candidates_is_published_too(connection: pg.connection) -> None:
     published = publish(connection, PROPOSAL, TABLE, new_attempt_id(NOW_MS))
     assert (published.status, published.counts) == ("proposed", {"candidates": 0, "groups": 0} | NOTHING)
@@ -148,7 +157,7 @@ def test_an_attempt_discards_its_own_rows_and_those_abandoned_a_day_ago(connecti
     abandoned = new_attempt_id(NOW_MS - STAGING_MAX_AGE_MS - 1)
     for attempt_id in (own, other, abandoned):
         stage(connection, attempt_id, ("a", 0))
-    discard_staged(connection, TABLE, own, NOW_MS)
+    discard_staged(connection, TABLE.name, own, NOW_MS)
     assert rows(connection, "SELECT attempt_id::text FROM expiry_candidates_staging") == [(other,)]
 
 

@@ -3,15 +3,17 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import psycopg2.extensions as pg
 import pytest
 
+from muster.cli.jobs import run_job
 from muster.errors import UserError
-from muster.jobs import run_job
 from muster.settings import Settings, load_settings
 from spark_jobs.errors import JobError
 from spark_jobs.jobs import assignment_balance_audit, rebalance_frequency_report
-from spark_jobs.report_job import ReportArguments, ReportingJob, read_report_arguments
+from spark_jobs.report_job import ReportArguments, ReportingJob, read_report_arguments, run, why_nothing
 from spark_jobs.submit import default_options, job_arguments, start_date
+from tests.support.stored_history import BORN, GROUP, SHARD, group, insert
 
 RUN_ID = "0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d"
 AS_OF = "2026-11-21T13:00:00+01:00"
@@ -37,7 +39,7 @@ def read(job: ReportingJob, **changes: str) -> ReportArguments:
 def test_arguments_of_a_dag_are_parsed() -> None:
     arguments = read(FREQUENCY, interval_start="2026-11-19T00:00:00Z", interval_end=AS_OF, grace_ms="5")
     assert (arguments.interval_start, arguments.interval_end) == (datetime(2026, 11, 19, tzinfo=UTC), NOON)
-    assert arguments.options == {**default_options(FREQUENCY.kind), "grace_ms": 5}
+    assert arguments.options == {**default_options(FREQUENCY.spec.name), "grace_ms": 5}
     assert (arguments.run_id, arguments.as_of, arguments.is_dry_run) == (RUN_ID, NOON, False)
 
 
@@ -113,16 +115,16 @@ def test_missing_database_url_is_reported_in_one_sentence(
 ) -> None:
     monkeypatch.delenv("MUSTER_DATABASE_URL", raising=False)
     monkeypatch.delenv("MUSTER_JOBS_DATABASE_URL", raising=False)
-    assert rebalance_frequency_report.main(command_line()) == 1
+    assert run(FREQUENCY, command_line()) == 1
     assert capsys.readouterr().err.startswith("rebalance_frequency_report: No database is configured")
 
 
 def test_a_default_comes_from_the_environment_within_its_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUSTER_REBALANCE_FREQUENCY_REPORT_GRACE_MS", "30000")
-    assert default_options(FREQUENCY.kind)["grace_ms"] == 30_000
+    assert default_options(FREQUENCY.spec.name)["grace_ms"] == 30_000
     monkeypatch.setenv("MUSTER_REBALANCE_FREQUENCY_REPORT_GRACE_MS", "-1")
     with pytest.raises(JobError, match="MUSTER_REBALANCE_FREQUENCY_REPORT_GRACE_MS is '-1'; it must be a whole number"):
-        default_options(FREQUENCY.kind)
+        default_options(FREQUENCY.spec.name)
 
 
 def test_the_first_day_of_reports_is_a_date(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +167,23 @@ def test_invalid_default_is_rejected_in_one_sentence(settings: Settings, monkeyp
 
 
 def test_one_day_report_is_shown(database_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run_job(FREQUENCY.kind, NOON, False, load_settings(database_url=database_url, data_dir=tmp_path), "2026-11-19")
+    run_job(FREQUENCY.spec.name, NOON, False, load_settings(database_url=database_url, data_dir=tmp_path), "2026-11-19")
     interval = "2026-11-19T00:00:00+00:00 to 2026-11-20T00:00:00+00:00"
-    output = f"rebalance_frequency_report: wrote the report of {interval}: rebalance_frequency_reports 0."
+    counts = "rebalance_frequency_reports 0 (there are no groups)"
+    output = f"rebalance_frequency_report: wrote the report of {interval}: {counts}."
     assert capsys.readouterr().out.splitlines()[1:] == [output]
+
+
+def test_report_without_rows_has_its_reason(connection: pg.connection) -> None:
+    day = read(FREQUENCY)
+
+    def reason() -> str:
+        return why_nothing(FREQUENCY, connection, day)
+
+    assert reason() == "there are no groups"
+    insert(connection, "groups", group())
+    assert reason() == "history begins after 2026-11-21T00:00:00+00:00"
+    created = {"from_state": None, "to_state": "Empty", "generation": 0, "reason": "test"}
+    key = {"group_id": GROUP, "shard_id": SHARD, "group_created_at": BORN, "at": MIDNIGHT - timedelta(days=9)}
+    insert(connection, "group_transitions", key | created)
+    assert reason() == "no group was created, deleted or rebalanced in the interval"

@@ -18,9 +18,9 @@ from pyspark.sql import functions as sf
 from coordinator_core.analytics.advice.advise import advise
 from coordinator_core.analytics.advice.policy import FIXED_MS, GRACE_MS, Bounds, CurrentTimeouts, Policy
 from coordinator_core.analytics.advice.steps import STEPS_MS, place_of
-from coordinator_core.store.postgres import PostgresStore
-from coordinator_core.store.tuning import TuningQuery
-from muster.jobs import run_job
+from coordinator_core.queries.runner import Queries
+from coordinator_core.queries.tuning_history import TuningQuery, read_tuning_history
+from muster.cli.jobs import run_job
 from muster.settings import load_settings
 from spark_jobs.database import Database
 from spark_jobs.errors import JobError
@@ -76,7 +76,7 @@ def past() -> Past:
 
 @pytest.mark.slow
 def test_spark_counts_equal_those_of_the_coordinator(
-    spark: SparkSession, database: Database, connection: pg.connection, postgres_store: PostgresStore, past: Past
+    spark: SparkSession, database: Database, connection: pg.connection, queries: Queries, past: Past
 ) -> None:
     """Both computations return the same evidence for random histories, with parallel reads in any order."""
     groups = [f"scattered {seed}" for seed in range(12)]
@@ -91,7 +91,7 @@ def test_spark_counts_equal_those_of_the_coordinator(
     for group_id in groups:
         start_ms, end_ms = map(wall_ms, window(ARGUMENTS))
         question = TuningQuery(group_id, start_ms, end_ms, GRACE_MS, max_rows=10**6, max_evictions=10**6)
-        advice = postgres_store.tuning(question)
+        advice = queries.read(read_tuning_history, question)
         assert evidence_of(found[group_id].asDict(recursive=True)) == advice.evidence(), group_id
         assigned = (found[group_id].protocol_name, found[group_id].partitions)
         assert assigned == (advice.assigned.protocol_name, advice.assigned.partitions)
@@ -367,7 +367,7 @@ def test_row_has_every_field_of_the_rules(spark: SparkSession, database: Databas
 
 
 def test_a_timeout_that_evicts_a_slow_but_live_member_is_lengthened_and_a_rolling_restart_is_recommended_static(
-    spark: SparkSession, database: Database, connection: pg.connection, postgres_store: PostgresStore, past: Past
+    spark: SparkSession, database: Database, connection: pg.connection, queries: Queries, past: Past
 ) -> None:
     """A member heartbeats throughout and joins after 41 seconds; it had 10. Another one is restarted each time."""
     second, group_id = timedelta(seconds=1), "slow"
@@ -399,7 +399,7 @@ def test_a_timeout_that_evicts_a_slow_but_live_member_is_lengthened_and_a_rollin
     assert recommendations[1]["effect"]["restarts"] == 40
     start_ms, end_ms = map(wall_ms, window(ARGUMENTS))
     question = TuningQuery(group_id, start_ms, end_ms, GRACE_MS, max_rows=10**6, max_evictions=10**6)
-    advice = postgres_store.tuning(question)
+    advice = queries.read(read_tuning_history, question)
     live = advise(advice.evidence(), CurrentTimeouts(10_000, 10_000, 3_000), advice.assigned, Bounds(), Policy())
     assert (live.rebalance.because, dict(live.rebalance.effect)) == (because, effect)
     assert [each.as_json() for each in live.recommendations] == recommendations

@@ -5,7 +5,7 @@ import signal
 from collections.abc import Callable
 from random import Random
 
-from muster.processes import Child
+from muster.local.processes import Child
 from tests.system.chaos.platform import Platform, resume
 
 Fault = Callable[[Platform, Random], str]

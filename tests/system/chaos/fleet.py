@@ -16,7 +16,7 @@ from random import Random
 from urllib.request import urlopen
 
 from agent import AgentError, ConsumerAgent
-from muster.demo_member import set_parent_death_signal
+from muster.local.demo_member import set_parent_death_signal
 from tests.system.chaos.journal import CommitOffsetsResponse, Journal, OffsetsFetched, PartitionsAssigned
 
 TOPIC = "chaos"

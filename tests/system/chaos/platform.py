@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -15,10 +16,10 @@ import psycopg2
 import urllib3
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
-from muster.embedded_postgres import EmbeddedPostgres
-from muster.ports import is_free_port
-from muster.processes import Child, ChildProcesses, ChildSpec
-from muster.schema import upgrade
+from muster.local.embedded_postgres import EmbeddedPostgres
+from muster.local.ports import is_free_port
+from muster.local.processes import Child, ChildProcesses, ChildSpec
+from muster.node.schema import upgrade
 from muster.settings import ENVIRONMENT_PREFIX, psql_url
 from tests.support.nodes import CLUSTER_SECRET
 from tests.support.waiting import PATIENCE_S
@@ -27,6 +28,7 @@ HOST = "127.0.0.1"
 PORTS = range(10_000, 15_000)
 TICK_S = 0.1
 STOP_S = 10.0
+AGENTS_STOP_S = 30.0
 DURABLE = {"fsync": "on", "synchronous_commit": "on"}
 
 
@@ -54,8 +56,17 @@ class _NoRegister:
 class Platform:
     """The processes, by name; a killed one is started again."""
 
-    def __init__(self, directory: Path, size: Size, postgres: EmbeddedPostgres) -> None:
+    def __init__(self, directory: Path, size: Size, postgres: EmbeddedPostgres, root: Path | None = None) -> None:
+        """Start nothing yet.
+
+        Args:
+            directory: for logs and journals.
+            size: numbers of processes and agents.
+            postgres: a running server without a schema.
+            root: the source files that the nodes run; None: this checkout.
+        """
         self.directory = directory
+        self._root = root
         self.size = size
         self.postgres = postgres
         self.children = ChildProcesses(_NoRegister())
@@ -66,13 +77,24 @@ class Platform:
 
     def start(self) -> None:
         """Start the nodes, then the agents, and wait until every agent has partitions."""
-        upgrade(self.postgres.database_url(), 50)
+        self._migrate()
         for number, port in enumerate(self._ports):
-            self.children.start(self._node_spec(number, port))
+            self.children.start(self._node_spec(number, port, self._root))
         self.wait_for(lambda: all(map(self._is_ready, self._ports)), "the nodes")
         share = self.size.agents // self.size.processes
         for number in range(self.size.processes):
             self.children.start(self._fleet_spec(number, share))
+
+    def replace_node(self, number: int, *, root: Path | None) -> None:
+        """Stop a node gracefully, start it from other source files, and wait until it is ready."""
+        port = self._ports[number]
+        self.children.stop(STOP_S, {f"node-{number}"})
+        self.children.start(self._node_spec(number, port, root))
+        self.wait_for(lambda: self._is_ready(port), f"node {number}")
+
+    def stop_agents(self) -> None:
+        """Stop every agent, which commits and leaves."""
+        self.children.stop(AGENTS_STOP_S, {f"fleet-{number}" for number in range(self.size.processes)})
 
     def run_for(self, seconds: float) -> None:
         """Wait, and restart processes that have ended."""
@@ -111,8 +133,17 @@ class Platform:
 
     # -- processes -------------------------------------------------------------------------------------
 
-    def _node_spec(self, number: int, port: int) -> ChildSpec:
+    def _migrate(self) -> None:
+        """Create the schema with the program that the nodes run."""
+        if self._root is None:
+            upgrade(self.postgres.database_url(), 50)
+        else:
+            own = {**_root_environment(self._root), "MUSTER_DATABASE_URL": self.postgres.database_url()}
+            subprocess.run([sys.executable, "-m", "muster", "migrate"], env=_environment(own), check=True)
+
+    def _node_spec(self, number: int, port: int, root: Path | None) -> ChildSpec:
         own = {
+            **_root_environment(root),
             "MUSTER_DATABASE_URL": self.postgres.database_url(),
             "MUSTER_HTTP_PORT": str(port),
             "MUSTER_LEASE_TTL_MS": str(self.size.lease_ttl_ms),
@@ -136,9 +167,8 @@ class Platform:
         return self._spec(name, (sys.executable, "-m", "tests.system.chaos.fleet", *urls, *words), {})
 
     def _spec(self, name: str, argv: tuple[str, ...], own: dict[str, str]) -> ChildSpec:
-        inherited = {key: value for key, value in os.environ.items() if not key.startswith(ENVIRONMENT_PREFIX)}
         log_file = self.directory / f"{name}.log"
-        return ChildSpec(name=name, argv=argv, env={**inherited, **own}, log_file=log_file, restart=True)
+        return ChildSpec(name=name, argv=argv, env=_environment(own), log_file=log_file, restart=True)
 
     def _is_ready(self, port: int) -> bool:
         try:
@@ -157,6 +187,17 @@ class Platform:
         ]
 
 
+def _environment(own: dict[str, str]) -> dict[str, str]:
+    """Return the environment of a process: this one's without settings, and its own."""
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith(ENVIRONMENT_PREFIX)}
+    return {**inherited, **own}
+
+
+def _root_environment(root: Path | None) -> dict[str, str]:
+    """Return what makes Python import other source files than this checkout's."""
+    return {} if root is None else {"PYTHONPATH": str(root), "PYTHONSAFEPATH": "1"}
+
+
 def _is_unexpected_error(line: str) -> bool:
     """Return whether a line of a node's log reports an unexpected error."""
     try:
@@ -166,17 +207,17 @@ def _is_unexpected_error(line: str) -> bool:
 
 
 @contextmanager
-def running_platform(directory: Path, size: Size) -> Iterator[Platform]:
-    """Yield a platform whose agents consume; stop every process at the end."""
+def running_platform(directory: Path, size: Size, root: Path | None = None) -> Iterator[Platform]:
+    """Yield a platform whose agents consume, with nodes of this checkout or of `root`; stop everything at the end."""
     with EmbeddedPostgres(directory / "database", options=DURABLE) as postgres:
-        platform = Platform(directory, size, postgres)
+        platform = Platform(directory, size, postgres, root)
         try:
             platform.start()
             yield platform
         finally:
             for number in range(size.nodes):
                 resume(platform.node(number))
-            platform.children.stop(STOP_S, {f"fleet-{number}" for number in range(size.processes)})
+            platform.stop_agents()
             platform.children.stop(STOP_S)
 
 

@@ -64,7 +64,7 @@ def run(
         faults_ended_s = time.monotonic()
         wait_until_all_commit(platform, faults_ended_s)
         report(f"all consume again {time.monotonic() - faults_ended_s:.1f} s after the last fault")
-        platform.children.stop(30.0, {f"fleet-{number}" for number in range(size.processes)})
+        platform.stop_agents()
         with closing(psycopg2.connect(psql_url(platform.postgres.database_url()))) as connection:
             invariants = [*check_invariants(read_journals(directory), connection), _no_unexpected_errors(platform)]
     for invariant in invariants:

@@ -11,17 +11,16 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from muster.embedded_postgres import EmbeddedPostgres
+from muster.local.embedded_postgres import EmbeddedPostgres
 from tests.support.databases import FORGETFUL, Databases
 from tests.system.conformance.fleet import Fleet, Outcome
 from tests.system.conformance.grammar import MalformedScenarios
 from tests.system.conformance.interpreter import Interpreter
 from tests.system.conformance.machine import Machine
-from tests.system.conformance.outside import Plan, plan
+from tests.system.conformance.outside import LIMIT_S, Plan, plan
 from tests.system.conformance.scenarios import Scenario, load_scenarios
 from tests.system.conformance.silence import silenced
 
-LIMIT_S: Final = 110.0
 MALFORMED_EXIT_CODE: Final = 2
 
 

@@ -1,10 +1,10 @@
 """Concurrent runs of many scenarios against one real node, each with its own groups and clock.
 
 A run that fails while the machine kept its time has failed. If a step or the node was later than the scenario's slack
-allows, the run is inconclusive: it is repeated at half the pace when the others have ended, and reported.
+allows, the run is inconclusive: it is repeated at half the pace when the others have started, and reported.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -24,6 +24,9 @@ NODE: Final = {"lease_ttl_ms": 30_000, "request_timeout_ms": 30_000}
 """A lease long enough for a busy machine to renew in time."""
 APART_S: Final = 0.15
 """How far apart scenarios start, the longest first: the node is not met by all at once, and the end is no later."""
+CALM_SLACK_MS: Final = 500.0
+"""Scenarios with less real slack start when the short ones, which keep the node busy, have ended."""
+SHORT_S: Final = 20.0
 ATTEMPTS_MAX: Final = 3
 LATE_SHARE: Final = 0.6
 """The part of a scenario's slack that lateness may take before its run shows nothing."""
@@ -79,6 +82,7 @@ class Fleet:
         self._plans = sorted((each for each in plans if each.reason is None), key=lambda each: -each.real_s)
         self._outcomes: dict[str, Outcome] = {}
         self._is_there = {each.scenario.scenario_id: Event() for each in self._plans}
+        self._have_others_started = Event()
         self._raw_names = Lock()
         self._numbers = count(1)
         self._stack = ExitStack()
@@ -104,20 +108,35 @@ class Fleet:
     # -- in which order ----------------------------------------------------------------------------------
 
     def _direct(self) -> None:
-        """Start all, the longest first; when all have ended, repeat the inconclusive ones at half the pace."""
-        attempts: dict[str, tuple[Attempt, ...]] = {each.scenario.scenario_id: () for each in self._plans}
-        paces = list(self._plans)
+        """Start all, those with little slack after the short ones; return when all have ended."""
+        calm = [each for each in self._plans if each.real_slack_ms < CALM_SLACK_MS]
+        others = [each for each in self._plans if each not in calm]
+        started = self._start(others)
+        self._have_others_started.set()
+        for each, thread in zip(others, started, strict=True):
+            if each.real_s <= SHORT_S:
+                thread.join()
+        for thread in started + self._start(calm):
+            thread.join()
 
-        def run(pace: Plan) -> None:
-            scenario_id = pace.scenario.scenario_id
-            attempts[scenario_id] += (self._attempt(pace),)
-            if not attempts[scenario_id][-1].is_void or len(attempts[scenario_id]) == ATTEMPTS_MAX:
-                self._outcomes[scenario_id] = Outcome(pace, attempts[scenario_id])
-                self._is_there[scenario_id].set()
+    def _start(self, plans: Iterable[Plan]) -> list[Thread]:
+        """Start each on its own thread, in this order."""
+        threads = []
+        for each in plans:
+            threads.append(Thread(target=self._run_to_its_end, args=(each,), name=each.scenario.scenario_id))
+            threads[-1].start()
+            Event().wait(APART_S)
+        return threads
 
-        while paces:
-            _side_by_side(run, paces)
-            paces = [pace.slower() for pace in paces if pace.scenario.scenario_id not in self._outcomes]
+    def _run_to_its_end(self, plan: Plan) -> None:
+        """Run a plan, and repeat it at half the pace while that shows nothing."""
+        attempts = [self._attempt(plan)]
+        while attempts[-1].is_void and len(attempts) < ATTEMPTS_MAX:
+            self._have_others_started.wait()
+            plan = plan.slower()
+            attempts.append(self._attempt(plan))
+        self._outcomes[plan.scenario.scenario_id] = Outcome(plan, tuple(attempts))
+        self._is_there[plan.scenario.scenario_id].set()
 
     # -- one run -------------------------------------------------------------------------------------------
 
@@ -129,7 +148,7 @@ class Fleet:
             return self._run(plan, site)
 
     def _run(self, plan: Plan, site: Site) -> Attempt:
-        slack_s = PATIENCE_MAX_S if plan.slack_ms is None else plan.slack_ms / plan.scale / 1000
+        slack_s = PATIENCE_MAX_S if plan.slack_ms is None else plan.real_slack_ms / 1000
         clock = ScaledClock(plan.scale)
         prefix = f"{plan.scenario.scenario_id}-{next(self._numbers)}"
         driver = HttpDriver(plan.scenario, site, clock, prefix, min(slack_s, PATIENCE_MAX_S))
@@ -146,16 +165,6 @@ class Fleet:
             driver.close()
         late_ms = max(clock.late_ms, self._pulse.late_ms(began_s, monotonic()))
         return Attempt(plan.scale, complaint, late_ms, slack_s * 1000 * LATE_SHARE, tuple(sorted(interpreter.unseen)))
-
-
-def _side_by_side(run: Callable[[Plan], None], paces: Iterable[Plan]) -> None:
-    """Run each on its own thread, and return when all have ended."""
-    threads = [Thread(target=run, args=(pace,), name=pace.scenario.scenario_id) for pace in paces]
-    for thread in threads:
-        thread.start()
-        Event().wait(APART_S)
-    for thread in threads:
-        thread.join()
 
 
 # -- nodes ------------------------------------------------------------------------------------------------

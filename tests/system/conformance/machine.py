@@ -47,9 +47,9 @@ from coordinator_core.protocol.retention import OffsetFacts, due_at
 from coordinator_core.protocol.settings import Context, GroupSettings, Now
 from coordinator_core.protocol.states import STABLE
 from coordinator_core.runtime.timers import GroupTimer, Timers
-from coordinator_core.store.ledger import Ledger
-from coordinator_core.store.projection import load_group, project
-from coordinator_core.store.rows import GroupRow, MemberRow, StoredGroup
+from coordinator_core.state_store.ledger import Ledger
+from coordinator_core.state_store.projection import load_group, project
+from coordinator_core.state_store.rows import GroupRow, MemberRow, StoredGroup
 from tests.system.conformance import metadata
 from tests.system.conformance.driver import Answer, Handle, Value
 

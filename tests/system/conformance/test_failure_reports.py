@@ -71,10 +71,21 @@ def test_plan_gives_the_reason_for_a_scenario_that_is_not_run(steps: list[Answer
 
 
 def test_long_time_is_scaled_down_and_short_time_is_not() -> None:
-    long = plan(scenario([JOIN, {"id": "s2", "op": "advance_clock", "ms": 240_000}]), 80.0)
+    long = plan(scenario([JOIN, {"id": "s2", "op": "advance_clock", "ms": 300_000}]), 80.0)
     short = plan(scenario([JOIN, {"id": "s2", "op": "advance_clock", "ms": 4_000}]), 80.0)
 
-    assert (long.scale, long.real_s, short.scale) == (4.0, 60.0, 1.0)
+    assert (long.scale, long.real_s, short.scale) == (4.0, 75.0, 1.0)
+
+
+def test_time_is_scaled_down_only_as_far_as_steps_are_apart_from_deadlines() -> None:
+    long = plan(
+        scenario(
+            [JOIN, {"id": "s2", "op": "advance_clock", "ms": 2_000}, {"id": "s3", "op": "advance_clock", "ms": 600_000}]
+        ),
+        80.0,
+    )
+
+    assert (long.slack_ms, long.scale) == (1_000, 4.0)
 
 
 def test_a_step_that_is_close_to_a_deadline_makes_time_slower() -> None:

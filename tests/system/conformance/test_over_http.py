@@ -6,12 +6,10 @@ import pytest
 
 from tests.support.databases import Databases
 from tests.system.conformance.fleet import Fleet
-from tests.system.conformance.outside import Plan, plan
+from tests.system.conformance.outside import LIMIT_S, Plan, plan
 from tests.system.conformance.scenarios import KAFKAS, load_scenarios
 from tests.system.conformance.silence import silenced
 
-LIMIT_S = 80.0
-"""Longer scenarios are left to `make conformance`."""
 PLANS = {each.scenario_id: plan(each, LIMIT_S) for each in load_scenarios()}
 QUICK_S = 20.0
 """Scenarios that take longer are marked slow."""

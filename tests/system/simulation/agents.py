@@ -41,7 +41,7 @@ from coordinator_core.protocol.responses import (
     SyncGroupResponse,
 )
 from coordinator_core.runtime.coordinator import Coordinator
-from coordinator_core.store.rows import FetchedOffset, TopicRow
+from coordinator_core.state_store.rows import FetchedOffset, TopicRow
 from tests.system.simulation.loop import SimulatedLoop
 from tests.system.simulation.network import Network, NoAnswer
 from tests.system.simulation.node import Answer, Ask, Message
@@ -285,7 +285,7 @@ class Agent:
             return
 
     async def _counts(self) -> Mapping[str, int]:
-        rows: list[TopicRow] = await self._read(Coordinator.topics)
+        rows: list[TopicRow] = await self._read(lambda node: node.read(node.store.topics))
         return {row.topic: row.partitions for row in rows}
 
     async def _fetch(self) -> Mapping[tuple[str, int], int]:
@@ -366,8 +366,8 @@ class Agent:
             self.look_elsewhere()
             raise errors.CoordinatorNotAvailable(str(nothing)) from None
         if isinstance(answer, CoordinatorError):
-            if isinstance(answer, NotCoordinator) and answer.coordinator is not None:
-                self._coordinator = answer.coordinator.removeprefix("http://")
+            if isinstance(answer, NotCoordinator) and answer.listeners:
+                self._coordinator = answer.listeners["http"].removeprefix("http://")
             elif answer.action == "retry" and answer.code != "REBALANCE_IN_PROGRESS":
                 self.look_elsewhere()
             member_id = getattr(answer, "member_id", "")

@@ -11,10 +11,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from coordinator_core.store.interface import OutcomeUnknown, StoreError, StoreUnavailable
-from coordinator_core.store.memory import MemoryStore
-from coordinator_core.store.rows import Batch, ChangeRow, CheckpointResult, GroupWrite, ShardCheckpoint, WriteResult
-from coordinator_core.store.runs import CandidateRow, ForecastRow, RunRow
+from coordinator_core.state_store.interface import OutcomeUnknown, StoreError, StoreUnavailable
+from coordinator_core.state_store.rows import (
+    Batch,
+    ChangeRow,
+    CheckpointResult,
+    GroupWrite,
+    ShardCheckpoint,
+    WriteResult,
+)
+from coordinator_core.state_store.runs import CandidateRow, RunRow
+from tests.support.memory_store import MemoryStore
 from tests.system.simulation.loop import SimulatedLoop
 from tests.system.simulation.weather import Weather
 from tests.system.simulation.world import World
@@ -93,9 +100,9 @@ class WatchedStore(MemoryStore):
         self._witness.checkpointed(node_id, epochs)
         return result
 
-    def propose(self, run: RunRow, candidates: Iterable[CandidateRow], forecasts: Iterable[ForecastRow] = ()) -> None:
+    def propose(self, run: RunRow, candidates: Iterable[CandidateRow]) -> None:
         """Write a proposal, and note which commits it can have seen."""
-        super().propose(run, candidates, forecasts)
+        super().propose(run, candidates)
         self._newest_seen[run.run_id] = self._groups._commit_version
 
     def begin_apply(self, run_id: str, change: ChangeRow, candidates: int | None = None) -> RunRow:

@@ -148,8 +148,8 @@ class Ending:
             if left or held:
                 detail = f"{name} remembers {left}, of which there is nothing, and holds {held}"
                 self._world.fail("NothingLeaks", detail, (left + held)[0])
-        if node._metadata_cache.versions != self._store.versions():
-            detail = f"{name} goes by {node._metadata_cache.versions}; the store has {self._store.versions()}"
+        if node.metadata_cache.versions != self._store.versions():
+            detail = f"{name} goes by {node.metadata_cache.versions}; the store has {self._store.versions()}"
             self._world.fail("SettingsAreKnown", detail)
 
     def _is_stuck(self, agent: Agent) -> bool:

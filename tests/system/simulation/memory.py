@@ -8,9 +8,9 @@ from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.member import Member
 from coordinator_core.protocol.states import DEAD, PREPARING
 from coordinator_core.runtime.group_context import GroupContext
-from coordinator_core.store.ledger import ownership_to_json
-from coordinator_core.store.projection import load_group
-from coordinator_core.store.rows import StoredGroup
+from coordinator_core.state_store.ledger import ownership_to_json
+from coordinator_core.state_store.projection import load_group
+from coordinator_core.state_store.rows import StoredGroup
 from tests.system.simulation.stored import Life
 
 ALWAYS = ("generation", "must_rebalance", "subscribed_topics", "topics_version", "protocol_name", "created_at_ms")

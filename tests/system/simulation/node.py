@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
-from api.http.deadlines import Deadlines
 from api.http.problems import LongPollTimedOut
+from api.shared.deadlines import Deadlines
 from coordinator_core.protocol.errors import CoordinatorError
 from coordinator_core.protocol.requests import CommitOffsets, Heartbeat, JoinGroup, LeaveGroup, SyncGroup
 from coordinator_core.protocol.settings import GroupSettings, Now
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.coordinator import Coordinator
-from coordinator_core.store.interface import StoreError
+from coordinator_core.state_store.interface import StoreError
 from tests.system.simulation.database import DATABASE_AHEAD_MS, Connections, WatchedStore
 from tests.system.simulation.loop import SimulatedLoop
 from tests.system.simulation.weather import Weather
@@ -105,7 +105,7 @@ class Process:
         self.connections = Connections(world, weather, store, self.loop, lambda why: node.crash(why, process=self))
         config = NodeConfig(
             node.name,
-            node.url,
+            {"http": node.url},
             lease_ttl_ms=LEASE_TTL_MS,
             defaults=SETTINGS,
             max_queued_rows=MAX_QUEUED_ROWS,

@@ -4,15 +4,22 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from uuid import UUID
 
+from coordinator_core.admin.changes import Change
+from coordinator_core.admin.groups import delete_group, force_rebalance, reload_group, remove_member
+from coordinator_core.admin.maintenance import apply_run
+from coordinator_core.admin.offset_reset import Reset, reset_offsets
+from coordinator_core.admin.offsets import delete_offsets
+from coordinator_core.admin.settings import put_settings
+from coordinator_core.admin.topics import put_topic
+from coordinator_core.admin.undo import undo_change
 from coordinator_core.protocol.errors import NotCoordinator
 from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.protocol.requests import CommitOffsets, OffsetToCommit, ResetTo
 from coordinator_core.protocol.setting_rules import SettingValue
-from coordinator_core.runtime.changes import Change
 from coordinator_core.runtime.coordinator import Coordinator
-from coordinator_core.runtime.offset_reset import Reset
-from coordinator_core.store.rows import TopicRow
-from coordinator_core.store.runs import CandidateRow, RunRow
+from coordinator_core.state_store.rows import TopicRow
+from coordinator_core.state_store.runs import CandidateRow, RunRow
+from tests.support.no_queries import NO_QUERIES
 from tests.system.simulation.database import DATABASE_AHEAD_MS, WatchedStore
 from tests.system.simulation.fleet import TOPICS, Fleet
 from tests.system.simulation.loop import SimulatedLoop
@@ -76,8 +83,8 @@ class People:
         self, group_id: str | None, values: Mapping[str, SettingValue], a_change: Change, node: Coordinator
     ) -> None:
         """Change settings as the API does, and record from which version on they are effective where."""
-        await node.admin.put_settings(group_id, values, a_change)
-        versions = node._metadata_cache.versions
+        await put_settings(node, group_id, values, a_change)
+        versions = node.metadata_cache.versions
         if group_id is not None:
             self._store.answered_of_groups[group_id] = versions.group_configs
             return
@@ -98,7 +105,7 @@ class People:
         """Make a group rebalance."""
         chosen = group_id or self._group()
         a_change = self._a_change("rebalance_forced", chosen, chosen)
-        self._do(chosen, a_change, lambda node: node.admin.force_rebalance(chosen, a_change))
+        self._do(chosen, a_change, lambda node: force_rebalance(node, chosen, a_change))
 
     @property
     def group_ids(self) -> list[str]:
@@ -108,7 +115,7 @@ class People:
     def reload_group(self, group_id: str) -> None:
         """Reload a quarantined group."""
         a_change = self._a_change("group_reloaded", group_id, group_id)
-        self._do(group_id, a_change, lambda node: node.admin.reload_group(group_id, a_change))
+        self._do(group_id, a_change, lambda node: reload_group(node, group_id, a_change))
 
     def remove_member(self) -> None:
         """Put a member out."""
@@ -117,13 +124,13 @@ class People:
             return
         group_id, member_id = agent.plan.group_id, agent.member_id
         a_change = self._a_change("member_removed", member_id, group_id)
-        self._do(group_id, a_change, lambda node: node.admin.remove_member(group_id, member_id, a_change))
+        self._do(group_id, a_change, lambda node: remove_member(node, group_id, member_id, a_change))
 
     def delete_offsets(self) -> None:
         """Delete a topic's offsets of a group; mostly refused, since members read it."""
         group_id, topic = self._any_group(), self._world.chance.choice(sorted(TOPICS))
         a_change = self._a_change("offsets_deleted", topic, group_id)
-        self._do(group_id, a_change, lambda node: node.admin.delete_offsets(group_id, topic, None, a_change))
+        self._do(group_id, a_change, lambda node: delete_offsets(node, group_id, topic, None, a_change))
 
     def delete_group(self) -> None:
         """Delete a group; refused while it has members, so most of them are asked first to be empty."""
@@ -133,7 +140,7 @@ class People:
         a_change = self._a_change("group_deleted", group_id, group_id)
         self._world.after(
             self._world.between(0, 4),
-            lambda: self._do(group_id, a_change, lambda node: node.admin.delete_group(group_id, a_change)),
+            lambda: self._do(group_id, a_change, lambda node: delete_group(node, group_id, a_change)),
         )
 
     def _send_away(self, group_id: str) -> None:
@@ -151,7 +158,9 @@ class People:
         reset = Reset(to, amount)
         self._world.after(
             self._world.between(0, 4),
-            lambda: self._do(group_id, a_change, lambda node: node.admin.reset_offsets(group_id, reset, a_change)),
+            lambda: self._do(
+                group_id, a_change, lambda node: reset_offsets(node, NO_QUERIES, group_id, reset, a_change)
+            ),
         )
 
     def undo(self) -> None:
@@ -163,7 +172,7 @@ class People:
             a_change = self._a_change("change_undone", change_id, group_id)
             self._world.after(
                 self._world.between(0, 4),
-                lambda: self._do(group_id, a_change, lambda node: node.admin.undo(change_id, a_change)),
+                lambda: self._do(group_id, a_change, lambda node: undo_change(node, change_id, a_change)),
             )
 
     def commit_alone(self) -> None:
@@ -180,7 +189,7 @@ class People:
         topic = self._world.chance.choice(sorted(TOPICS))
         count = self._counts[topic] = min(PARTITIONS_MAX, self._counts[topic] + self._world.chance.randint(1, 4))
         a_change = self._a_change("topic_raised", f"{topic} to {count}", "")
-        self._do("", a_change, lambda node: node.admin.put_topic(topic, count, None, a_change))
+        self._do("", a_change, lambda node: put_topic(node, topic, count, None, a_change))
 
     def raise_all(self) -> None:
         """Give every topic one partition more, when nothing else makes groups look."""
@@ -213,9 +222,7 @@ class People:
         looks_for_s = self._world.between(2, 25)
         if self._world.happens(0.7):
             self._world.after(looks_for_s - 1, lambda: self._send_away(group_id))
-        self._world.after(
-            looks_for_s, lambda: self._do("", a_change, lambda node: node.admin.apply_run(run_id, a_change))
-        )
+        self._world.after(looks_for_s, lambda: self._do("", a_change, lambda node: apply_run(node, run_id, a_change)))
 
     # -- how -----------------------------------------------------------------------------------------------
 
@@ -278,4 +285,4 @@ class People:
 
 
 async def _raise(topic: str, count: int, a_change: Change, node: Coordinator) -> TopicRow:
-    return await node.admin.put_topic(topic, count, None, a_change)
+    return await put_topic(node, topic, count, None, a_change)

@@ -10,8 +10,8 @@ from coordinator_core.protocol.errors import CoordinatorError
 from coordinator_core.runtime import shard as shards_module
 from coordinator_core.runtime import timer_loop
 from coordinator_core.runtime.shard import Shard
-from coordinator_core.store import ledger
-from coordinator_core.store.memory import groups
+from coordinator_core.state_store import ledger
+from tests.support.memory_store import groups
 from tests.system.simulation.loop import running_in
 from tests.system.simulation.watch import Watch
 from tests.system.simulation.world import World

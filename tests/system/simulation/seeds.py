@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from coordinator_core.runtime.changes import Change
-from coordinator_core.store.change_actions import ChangeAction
-from coordinator_core.store.rows import ChangeRow
+from coordinator_core.admin.changes import Change
+from coordinator_core.state_store.change_actions import ChangeAction
+from coordinator_core.state_store.rows import ChangeRow
 from tests.support.nodes import without_collector
 from tests.system.simulation.chaos import Chaos
 from tests.system.simulation.database import DATABASE_AHEAD_MS, WatchedStore

@@ -10,9 +10,9 @@ from typing import Any
 
 from coordinator_core.protocol.records import CommittedOffset, OffsetRemoved
 from coordinator_core.protocol.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, GroupState, is_legal
-from coordinator_core.store.awaited import AwaitedMembers
-from coordinator_core.store.ledger import ONGOING
-from coordinator_core.store.rows import (
+from coordinator_core.state_store.awaited import AwaitedMembers
+from coordinator_core.state_store.ledger import ONGOING
+from coordinator_core.state_store.rows import (
     Batch,
     GroupRow,
     GroupWrite,
@@ -257,7 +257,7 @@ class Stored(Witness):
         for closed in one.rebalances:
             self._rebalance(life, one, closed, held_before)
         if one.group is not None:
-            self._under_way(past, one, one.group.rebalance)
+            self._in_progress(past, one, one.group.rebalance)
 
     def _check_sessions(self, life: Life, one: GroupWrite) -> None:
         """Check that a session ends once, in the write that removes its member."""
@@ -310,8 +310,8 @@ class Stored(Witness):
                 detail = f"{part.member_id} was waited for for {part.waited_for_ms} ms of {took_ms} ms"
                 self._fail("HistoryAddsUp", one, detail)
 
-    def _under_way(self, past: Past, one: GroupWrite, rebalance: Any) -> None:  # noqa: ANN401 - JSON
-        known = rebalance["under_way"] if rebalance else None
+    def _in_progress(self, past: Past, one: GroupWrite, rebalance: Any) -> None:  # noqa: ANN401 - JSON
+        known = rebalance["in_progress"] if rebalance else None
         life_state = None if past.life is None else past.life.state
         open_ids = set() if known is None else {known["rebalance_id"]}
         if known is not None and life_state in {STABLE, EMPTY}:

@@ -6,9 +6,9 @@ from unittest.mock import patch
 import pytest
 
 from coordinator_core.runtime import shard_ownership
-from coordinator_core.store.incarnations import Jump
-from coordinator_core.store.memory import groups
-from coordinator_core.store.rows import GroupRow
+from coordinator_core.state_store.incarnations import Jump
+from coordinator_core.state_store.rows import GroupRow
+from tests.support.memory_store import groups
 from tests.system.simulation.failovers import run_lossy_seed
 from tests.system.simulation.seeds import first_violation
 

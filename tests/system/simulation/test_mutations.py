@@ -11,6 +11,8 @@ from unittest.mock import patch
 
 import pytest
 
+from coordinator_core.admin import settings as admin_settings
+from coordinator_core.admin.changes import ChangeRecorder
 from coordinator_core.protocol import commit, decide, expiry, heartbeat, join, offsets, reset, sync
 from coordinator_core.protocol.checks import check_member
 from coordinator_core.protocol.decision import Decision, Draft
@@ -21,8 +23,6 @@ from coordinator_core.protocol.requests import DeadlineKind, Heartbeat, JoinGrou
 from coordinator_core.protocol.responses import SyncGroupResponse
 from coordinator_core.protocol.settings import Context, GroupSettings, Now
 from coordinator_core.protocol.states import PREPARING, STABLE
-from coordinator_core.runtime.admin import Admin
-from coordinator_core.runtime.changes import ChangeRecorder
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.runtime.group_context import GroupContext, PendingDecision
 from coordinator_core.runtime.maintenance import Maintenance
@@ -31,8 +31,7 @@ from coordinator_core.runtime.shard_offsets import ShardOffsets
 from coordinator_core.runtime.shard_ownership import ShardOwnership
 from coordinator_core.runtime.timer_loop import TimerLoop
 from coordinator_core.runtime.timers import Timers
-from coordinator_core.store.memory import MemoryStore
-from coordinator_core.store.rows import (
+from coordinator_core.state_store.rows import (
     NO_EXTRA_ROWS,
     Batch,
     CheckpointResult,
@@ -45,6 +44,7 @@ from coordinator_core.store.rows import (
     UnreadableGroup,
     WriteResult,
 )
+from tests.support.memory_store import MemoryStore
 from tests.system.simulation.seeds import first_violation
 
 
@@ -96,7 +96,7 @@ def shard_with_wrong_owner(node: Coordinator, group_id: str, now: Now) -> Shard:
     try:
         return _shard_of(node, group_id, now)
     except NotCoordinator as error:
-        raise NotCoordinator(error.detail, node.url) from error
+        raise NotCoordinator(error.detail, node.listeners) from error
 
 
 def enqueue_and_reply(shard: Shard, group_context: GroupContext, write: GroupWrite, pending: PendingDecision) -> None:
@@ -197,36 +197,36 @@ def sync_response_without_assignment(protocol_type: str, protocol_name: str, _as
 
 MUTATIONS: Mapping[str, Mutation] = {
     "write without a lease": Mutation(
-        MemoryStore, "write", write_without_lease, frozenset({"OneWriterPerShard"}), first_seed=5
+        MemoryStore, "write", write_without_lease, frozenset({"OneWriterPerShard"}), first_seed=6
     ),
     "node serves while its lease is in doubt": Mutation(
-        Coordinator, "_shard_of", shard_of_doubtful_lease, frozenset({"OneDeciderPerShard"}), first_seed=3
+        Coordinator, "_shard_of", shard_of_doubtful_lease, frozenset({"OneDeciderPerShard"}), first_seed=2
     ),
     "reply before the write": Mutation(Shard, "_enqueue", enqueue_and_reply, frozenset({"StoredBeforeReply"})),
     "settings of a group are changed by any node": Mutation(
-        Admin, "_owned", nullcontext, frozenset({"SettingsReachOwners"})
+        admin_settings, "owned_group", lambda *_: nullcontext(), frozenset({"SettingsReachOwners"})
     ),
     "settings are confirmed before they are applied": Mutation(
         ShardOwnership,
         "_renew_at_store",
         renew_with_newest_settings,
         frozenset({"SettingsReachOwners"}),
-        first_seed=107,
+        first_seed=124,
     ),
     "join phase without a limit": Mutation(
-        expiry, "complete_join_phase", nothing, frozenset({"JoinPhasesEnd", "EveryWaitHasATimer"})
+        expiry, "complete_join_phase", nothing, frozenset({"JoinPhasesEnd", "EveryWaitHasATimer"}), first_seed=3
     ),
     "pause counts as silence": Mutation(
-        Timers, "delay_members", nothing, frozenset({"PausesEvictNoMember"}), first_seed=6
+        Timers, "delay_members", nothing, frozenset({"PausesEvictNoMember"}), first_seed=7
     ),
     "doubt about the lease counts as silence": Mutation(
         Timers, "delay_all", nothing, frozenset({"PausesEvictNoMember"}), first_seed=3
     ),
     "timer loop waits for deadlines of doubtful leases": Mutation(
-        TimerLoop, "_time_to_sleep_ms", time_to_sleep_with_doubtful_leases, frozenset({"NoBusyLoops"}), first_seed=3
+        TimerLoop, "_time_to_sleep_ms", time_to_sleep_with_doubtful_leases, frozenset({"NoBusyLoops"}), first_seed=2
     ),
     "checkpoint without a lease": Mutation(
-        MemoryStore, "checkpoint", checkpoint_without_lease, frozenset({"OneWriterPerShard"})
+        MemoryStore, "checkpoint", checkpoint_without_lease, frozenset({"OneWriterPerShard"}), first_seed=2
     ),
     "fetch without a checkpoint": Mutation(
         Coordinator, "_store_offsets", nothing_async, frozenset({"AnsweredIsFetched"})
@@ -236,7 +236,7 @@ MUTATIONS: Mapping[str, Mutation] = {
         "locked",
         locked_without_checkpoint,
         frozenset({"AnsweredIsFetched", "CommittedOffsetsSurvive"}),
-        first_seed=4,
+        first_seed=8,
     ),
     "load without the log": Mutation(
         Shard, "load", load_without_log, frozenset({"AnsweredIsFetched", "CommittedOffsetsSurvive"})
@@ -249,7 +249,7 @@ MUTATIONS: Mapping[str, Mutation] = {
         "put_back",
         ShardOffsets.complete,
         frozenset({"AnsweredIsFetched", "CommittedOffsetsSurvive"}),
-        first_seed=4,
+        first_seed=5,
     ),
     "unloaded shard keeps requests waiting": Mutation(
         Shard, "unload", unload_without_replies, frozenset({"UnloadedShardsReply"}), first_seed=3
@@ -267,7 +267,7 @@ MUTATIONS: Mapping[str, Mutation] = {
         sync, "SyncGroupResponse", sync_response_without_assignment, frozenset({"StoredBeforeReply"})
     ),
     "fenced member is served": Mutation(
-        heartbeat, "check_member", check_member_without_instance, frozenset({"FencedMembersAreRefused"})
+        heartbeat, "check_member", check_member_without_instance, frozenset({"FencedMembersAreRefused"}), first_seed=8
     ),
     "offsets of a subscribed topic are deleted": Mutation(
         offsets, "is_subscribed", lambda *_: False, frozenset({"LiveOffsetsAreKept"})
@@ -279,7 +279,7 @@ MUTATIONS: Mapping[str, Mutation] = {
         join, "_join_new_member", join_without_pending_timer, frozenset({"EveryWaitHasATimer"})
     ),
     "write queue without a limit": Mutation(
-        Coordinator, "_is_write_queue_full", lambda _: False, frozenset({"QueuesAreBounded"})
+        Coordinator, "_is_write_queue_full", lambda _: False, frozenset({"QueuesAreBounded"}), first_seed=2
     ),
     "wrong owner in NotCoordinator": Mutation(
         Coordinator, "_shard_of", shard_with_wrong_owner, frozenset({"CalmRefusesNoRequest"})

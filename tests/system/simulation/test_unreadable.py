@@ -6,8 +6,8 @@ from unittest.mock import patch
 
 import pytest
 
-from coordinator_core.runtime import group_operations
 from coordinator_core.runtime.quarantine import GroupQuarantined, Quarantine, ReloadRefused
+from tests.system.simulation import people
 from tests.system.simulation.seeds import run_unreadable_seed
 
 SEEDS = range(1, 4)
@@ -49,7 +49,7 @@ MUTATIONS = {
     "quarantine refuses other groups": Mutation(
         Quarantine, "check", check_any_group, "OnlyUnreadableGroupsAreQuarantined"
     ),
-    "reload is refused": Mutation(group_operations, "reload_group", refuse_reload, "RepairedGroupsAreServed"),
+    "reload is refused": Mutation(people, "reload_group", refuse_reload, "RepairedGroupsAreServed"),
 }
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from coordinator_core.protocol.errors import CoordinatorNotAvailable, RetryError
 from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.runtime.quarantine import GroupQuarantined
-from coordinator_core.store.rows import StoredGroup, UnreadableGroup
+from coordinator_core.state_store.rows import StoredGroup, UnreadableGroup
 from tests.system.simulation.database import WatchedStore, Witness
 from tests.system.simulation.node import Answer, Ask, Node, Process
 from tests.system.simulation.people import People

@@ -241,8 +241,8 @@ class Watch:
         """Check that in the calm requests are refused only with the URL of the group's owner."""
         if isinstance(answer, NotCoordinator):
             owner = self.stored.owners[self._shard_of(group_id)][0]
-            if answer.coordinator != f"http://{owner}":
-                detail = f"a client is sent to {answer.coordinator}; {owner} owns the group"
+            if answer.listeners != {"http": f"http://{owner}"}:
+                detail = f"a client is sent to {answer.listeners.get('http')}; {owner} owns the group"
                 self._world.fail("CalmRefusesNoRequest", detail, group_id)
         elif (
             isinstance(answer, CoordinatorNotAvailable | CoordinatorLoadInProgress) and QUEUE_FULL not in answer.detail
@@ -259,7 +259,7 @@ class Watch:
     def _has_settings(self, loop: SimulatedLoop, group_id: str) -> None:
         """Check that a node decides with every setting whose change was answered as effective there."""
         process, store = self._of_loop[loop], self.stored.store
-        name, versions = process.node.name, process.coordinator._metadata_cache.versions
+        name, versions = process.node.name, process.coordinator.metadata_cache.versions
         due = store.answered_of_groups.get(group_id, 0)
         if versions.group_configs < due:
             detail = f"{name} decides as of version {versions.group_configs} of its settings; {due} was answered"

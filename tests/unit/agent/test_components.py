@@ -67,7 +67,6 @@ RESET_MEMBER_ID, NO_GENERATION = Reaction.RESET_MEMBER, Reaction.RESET_GENERATIO
         ("INVALID_SESSION_TIMEOUT", FATAL, None, None, None),
         ("INVALID_GROUP_ID", FATAL, FATAL, FATAL, FATAL),
         ("GROUP_AUTHORIZATION_FAILED", FATAL, FATAL, FATAL, FATAL),
-        ("THROTTLING_QUOTA_EXCEEDED", RETRY, RETRY, RETRY, RETRY),
     ],
 )
 def test_each_error_of_each_call_has_its_reaction(

@@ -1,1 +1,1 @@
-"""The parts of the HTTP API that need no node."""
+"""The parts of the API that need no node."""

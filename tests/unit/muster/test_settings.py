@@ -57,7 +57,7 @@ def test_environment_accepts_the_same_values_as_groups(key: str, monkeypatch: py
 
 def test_node_defaults_match_the_runtime_and_the_http_server() -> None:
     settings = load_settings()
-    for defaults in (NodeConfig("node", "http://node"), HttpLimits()):
+    for defaults in (NodeConfig("node", {"http": "http://node"}), HttpLimits()):
         own = {field.name: getattr(defaults, field.name) for field in fields(defaults)}
         shared = own.keys() & Settings.model_fields.keys()
         assert {key: getattr(settings, key) for key in shared} == {key: own[key] for key in shared}

@@ -18,7 +18,7 @@ from typer import Context
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from muster.cli import app
+from muster.cli.main import app
 from muster.settings import Settings, load_settings
 from spark_jobs.database import parse_url
 from tests.support.repository import ROOT

@@ -8,7 +8,8 @@ from spark_jobs.arguments import read_arguments
 from spark_jobs.database import database_from_environment, parse_url
 from spark_jobs.errors import JobError
 from spark_jobs.jdbc import shard_predicates
-from spark_jobs.jobs.offset_retention import main
+from spark_jobs.jobs.offset_retention import JOB
+from spark_jobs.proposal_job import run
 from spark_jobs.submit import job_arguments
 
 RUN_ID = "0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d"
@@ -97,7 +98,7 @@ def test_missing_database_url_is_reported_in_one_sentence(
 ) -> None:
     monkeypatch.delenv("MUSTER_DATABASE_URL", raising=False)
     monkeypatch.delenv("MUSTER_JOBS_DATABASE_URL", raising=False)
-    assert main(command_line()) == 1
+    assert run(JOB, command_line()) == 1
     assert capsys.readouterr().err.startswith("offset_retention: No database is configured")
 
 
@@ -105,7 +106,7 @@ def test_unreachable_database_is_reported_in_one_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("MUSTER_JOBS_DATABASE_URL", "postgresql://me:secret@127.0.0.1:1/db")
-    assert main(command_line()) == 1
+    assert run(JOB, command_line()) == 1
     error = capsys.readouterr().err
     assert error.startswith("offset_retention: Cannot connect to Postgres at 127.0.0.1:1/db")
     assert error.count("\n") == 1

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Iterator
 from types import SimpleNamespace
 
@@ -26,31 +27,46 @@ LIMITS = submit.Limits(max_candidates=100, max_share=0.25, max_group_candidates=
     ],
 )
 def test_proposal_within_limits_needs_no_approval(counts: dict[str, int]) -> None:
-    assert LIMITS.exceeded_by(counts) == []
+    assert LIMITS.exceeded_by(counts, "offset_retention") == []
 
 
 @pytest.mark.parametrize(
     ("counts", "sentence"),
     [
-        ({"candidates": 101, "of": 1000}, "101 candidates are more than 100."),
-        ({"candidates": 10, "of": 39}, "10 candidates of 39 are more than a share of 0.25."),
-        ({"candidates": 60, "of": 600, "largest_group": 51}, "51 candidates of one group are more than 50."),
+        (
+            {"candidates": 101, "of": 1000},
+            "101 candidates are more than 100 (max_candidates).",
+        ),
+        (
+            {"candidates": 10, "of": 39},
+            "10 candidates of 39 are more than a share of 0.25 (max_share).",
+        ),
+        (
+            {"candidates": 60, "of": 600, "largest_group": 51},
+            "51 candidates of one group are more than 50 (max_group_candidates).",
+        ),
         (
             {"candidates": 20, "of": 600, "largest_group": 20, "largest_group_permille": 501},
-            "0.501 of one group is more than a share of 0.5.",
+            "0.501 of one group is more than a share of 0.5 (max_group_share).",
         ),
         ({"candidates": 20}, "The proposal has no counts."),
         ({}, "The proposal has no counts."),
-        ({"candidates": 20, "of": 0}, "20 candidates of 0 are more than a share of 0.25."),
+        (
+            {"candidates": 20, "of": 0},
+            "20 candidates of 0 are more than a share of 0.25 (max_share).",
+        ),
     ],
 )
 def test_exceeded_limits_are_listed(counts: dict[str, int], sentence: str) -> None:
-    assert LIMITS.exceeded_by(counts) == [sentence]
+    with_settings = re.sub(
+        r"\((\w+)\)", lambda name: f"({name[1]}, MUSTER_OFFSET_RETENTION_{name[1].upper()})", sentence
+    )
+    assert LIMITS.exceeded_by(counts, "offset_retention") == [with_settings]
 
 
 def test_every_limit_that_is_exceeded_is_named() -> None:
     counts = {"candidates": 200, "of": 200, "largest_group": 200, "largest_group_permille": 1000}
-    assert len(LIMITS.exceeded_by(counts)) == 4
+    assert len(LIMITS.exceeded_by(counts, "offset_retention")) == 4
 
 
 def test_limits_come_from_the_environment_of_each_job(monkeypatch: pytest.MonkeyPatch) -> None:

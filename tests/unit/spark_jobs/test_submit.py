@@ -5,6 +5,7 @@ import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from uuid import UUID
 
 import pytest
@@ -33,8 +34,9 @@ def test_every_job_has_a_file_that_can_be_run(job: str) -> None:
 def test_importing_it_loads_neither_spark_nor_a_database() -> None:
     script = "import json, sys; from spark_jobs import submit; print(json.dumps(sorted(sys.modules)))"
     answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    loaded = {name.partition(".")[0] for name in json.loads(answer.stdout)}
-    assert loaded & {"pyspark", "psycopg2", "sqlalchemy", "coordinator_core"} == set()
+    loaded = json.loads(answer.stdout)
+    assert {name.partition(".")[0] for name in loaded} & {"pyspark", "psycopg2", "sqlalchemy"} == set()
+    assert {name for name in loaded if name.startswith("coordinator_core.")} == {"coordinator_core.jobs"}
 
 
 @pytest.mark.parametrize(
@@ -127,3 +129,37 @@ def test_missing_jar_is_reported_in_one_sentence(monkeypatch: pytest.MonkeyPatch
 def test_interval_is_reported_when_evicted_members_could_have_rejoined(params: dict[str, int], minutes: int) -> None:
     end = datetime(2026, 11, 21, tzinfo=UTC)
     assert submit.reportable_from(end, timedelta(minutes=5), params) == end + timedelta(minutes=minutes)
+
+
+# -- the interval of a DAG run --------------------------------------------------------------------------------
+
+REQUESTED = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
+MIDNIGHT = datetime(2026, 11, 21, tzinfo=UTC)
+OF_THE_FORM = (datetime(2026, 11, 19, tzinfo=UTC), datetime(2026, 11, 20, tzinfo=UTC))
+
+
+def dag_run(run_type: str, interval: tuple[datetime, datetime] | None = None) -> SimpleNamespace:
+    start, end = interval or (None, None)
+    return SimpleNamespace(run_type=run_type, run_after=REQUESTED, data_interval_start=start, data_interval_end=end)
+
+
+@pytest.mark.airflow
+def test_report_by_hand_is_about_the_last_complete_interval_of_its_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = "rebalance_frequency_report"
+    assert submit.interval_of(job, dag_run("manual")) == (MIDNIGHT - timedelta(days=1), MIDNIGHT)
+    monkeypatch.setenv("MUSTER_REBALANCE_REPORT_SCHEDULE", "0 */6 * * *")
+    noon = REQUESTED.replace(minute=0)
+    assert submit.interval_of(job, dag_run("manual")) == (noon - timedelta(hours=6), noon)
+
+
+@pytest.mark.parametrize("run_type", ["manual", "scheduled", "backfill"])
+def test_report_takes_the_interval_that_its_run_has(run_type: str) -> None:
+    for job in ("rebalance_frequency_report", "timeout_advice"):
+        assert submit.interval_of(job, dag_run(run_type, OF_THE_FORM)) == OF_THE_FORM
+
+
+@pytest.mark.parametrize("job", [*submit.PROPOSALS, "assignment_balance_audit"])
+def test_job_about_the_current_state_by_hand_has_no_interval(job: str) -> None:
+    assert submit.interval_of(job, dag_run("manual", OF_THE_FORM)) is None
+    assert submit.interval_of(job, dag_run("scheduled", OF_THE_FORM)) == OF_THE_FORM
+    assert submit.interval_of(job, dag_run("asset_triggered")) is None

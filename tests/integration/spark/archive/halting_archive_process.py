@@ -13,8 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from coordinator_core.store.postgres import PostgresStore
-from coordinator_core.store.postgres import archive as dropping
+from coordinator_core.state_store.postgres import PostgresStore
+from coordinator_core.state_store.postgres import archive as dropping
 from spark_jobs.archive import archive_copy
 from spark_jobs.arguments import JobArguments
 from spark_jobs.database import database_from_environment

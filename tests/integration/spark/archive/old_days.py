@@ -10,8 +10,8 @@ from psycopg2.sql import Identifier
 from pyspark.sql import SparkSession
 
 from coordinator_core.runtime.archive_files import ArchiveFiles
-from coordinator_core.store.postgres import PostgresStore
-from coordinator_core.store.rows import ChangeRow
+from coordinator_core.state_store.postgres import PostgresStore
+from coordinator_core.state_store.rows import ChangeRow
 from muster.settings import psql_url
 from spark_jobs.archive.checksums import Sum, sum_in_postgres, sum_in_spark
 from spark_jobs.archive.days import history_tables

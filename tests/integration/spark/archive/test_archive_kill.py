@@ -12,7 +12,7 @@ import psycopg2.extensions as pg
 import pytest
 from pyspark.sql import SparkSession
 
-from muster.java import find_java, spark_environment
+from muster.local.java import find_java, spark_environment
 from spark_jobs.archive.archive_copy import archive_closed_days
 from spark_jobs.arguments import JobArguments
 from spark_jobs.database import Database

@@ -11,7 +11,7 @@ import pytest
 from psycopg2.sql import Identifier
 from pyspark.sql import SparkSession
 
-from coordinator_core.store.tables import HISTORY_TABLES
+from coordinator_core.state_store.tables import HISTORY_TABLES
 from spark_jobs.archive import archive_copy
 from spark_jobs.archive.archive_copy import Archived, archive_closed_days
 from spark_jobs.archive.checksums import Sum, TypedColumn, sum_in_postgres, sum_in_spark

@@ -10,9 +10,9 @@ import psycopg2.extensions as pg
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from muster.cli import app
+from muster.cli.jobs import restore_history
+from muster.cli.main import app
 from muster.errors import UserError
-from muster.jobs import restore_history
 from muster.settings import load_settings
 from spark_jobs.archive import archive_restore
 from spark_jobs.archive.archive_copy import archive_closed_days

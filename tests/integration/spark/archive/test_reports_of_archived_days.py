@@ -12,7 +12,7 @@ import pytest
 from psycopg2.sql import SQL, Identifier
 from pyspark.sql import SparkSession
 
-from muster.jobs import run_job
+from muster.cli.jobs import run_job
 from muster.settings import load_settings
 from spark_jobs import report_job
 from spark_jobs.archive.archive_copy import archive_closed_days
@@ -99,7 +99,7 @@ def add_partitions(connection: pg.connection, first: Any, end: Any) -> None:  # 
 def asked(job: ReportingJob, days_before: int = 0, archive: str = "") -> ReportArguments:
     """Ask for a day that many days before the last."""
     end = END - days_before * DAY
-    options = default_options(job.kind) | ({"window_days": 3} if job is ADVICE else {})
+    options = default_options(job.spec.name) | ({"window_days": 3} if job is ADVICE else {})
     return ReportArguments(
         RUN_ID, end, end - DAY, end, is_dry_run=False, read_partitions=3, options=options, archive=archive
     )
@@ -109,9 +109,9 @@ def report_rows(
     job: ReportingJob, spark: SparkSession, connection: pg.connection, database: Database, arguments: ReportArguments
 ) -> list[dict[str, Any]]:
     """Run the report again and return the rows."""
-    rows(connection, f"TRUNCATE {job.tables[0].name}")
+    rows(connection, f"TRUNCATE {job.spec.reports[0]}")
     report(job, spark, database, connection, arguments)
-    return table_rows(connection, job.tables[0].name)
+    return table_rows(connection, job.spec.reports[0])
 
 
 def archive_and_drop(
@@ -250,10 +250,10 @@ def test_muster_job_reads_the_archive_of_its_data_directory(
 ) -> None:
     at_first = report_rows(FREQUENCY, spark, past, database, asked(FREQUENCY, 2))
     archive_and_drop(spark, database, past, archiving, database_url)
-    rows(past, f"TRUNCATE {FREQUENCY.tables[0].name}")
+    rows(past, f"TRUNCATE {FREQUENCY.spec.reports[0]}")
     day = f"{(END - 3 * DAY).date()}"
-    run_job(FREQUENCY.kind, END - 2 * DAY, False, load_settings(database_url=database_url, data_dir=tmp_path), day)
-    found = table_rows(past, FREQUENCY.tables[0].name, "run_id")
+    run_job(FREQUENCY.spec.name, END - 2 * DAY, False, load_settings(database_url=database_url, data_dir=tmp_path), day)
+    found = table_rows(past, FREQUENCY.spec.reports[0], "run_id")
     assert found == [{name: value for name, value in row.items() if name != "run_id"} for row in at_first]
 
 
@@ -269,7 +269,7 @@ def test_archived_days_without_archive_are_rejected_and_reports_kept(
         report(FREQUENCY, spark, database, past, asked(FREQUENCY, 2))
     why = f"History of rebalances of {(END - 3 * DAY).date()} to {(END - 2 * DAY).date()} is only in the archive"
     assert str(refusal.value) == f"{why}: set MUSTER_ARCHIVE_URI."
-    assert table_rows(past, FREQUENCY.tables[0].name) == at_first
+    assert table_rows(past, FREQUENCY.spec.reports[0]) == at_first
 
 
 def test_moved_archive_is_read_from_its_new_path(
@@ -335,7 +335,7 @@ def test_days_dropped_during_a_report_are_read_again(
     monkeypatch.setattr(report_job, "write_staging", drop_and_write)
     assert report_rows(FREQUENCY, spark, past, database, asked(FREQUENCY, 2, archiving.archive)) == at_first
     assert len(calls) == 2
-    assert table_rows(past, f"{FREQUENCY.tables[0].name}_staging") == []
+    assert table_rows(past, f"{FREQUENCY.spec.reports[0]}_staging") == []
 
 
 def test_report_gives_up_when_days_keep_moving(
@@ -348,7 +348,7 @@ def test_report_gives_up_when_days_keep_moving(
     monkeypatch.setattr(History, "has_moved", lambda _: True)
     with pytest.raises(JobError, match="during each of 3 reads; run it again when history_archive"):
         report(FREQUENCY, spark, database, past, asked(FREQUENCY))
-    assert table_rows(past, FREQUENCY.tables[0].name) == []
+    assert table_rows(past, FREQUENCY.spec.reports[0]) == []
 
 
 def test_table_without_daily_partitions_is_rejected(

@@ -13,11 +13,13 @@ from structlog.testing import capture_logs
 from api.http.app import make_app
 from api.http.limits import HttpLimits
 from api.http.server import HttpServer
+from api.shared.node_context import NodeContext
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.coordinator import Coordinator
-from muster.node import bound_listener, open_store
+from muster.node.serve import bound_listener, open_queries, open_store
 from muster.settings import Settings
 from tests.support.databases import Databases
+from tests.support.waiting import POLL_S
 from tests.system.e2e.sick_groups.consumers import in_process
 from tests.system.e2e.sick_groups.lapse import InlineThreads, LapseLoop
 from tests.system.e2e.sick_groups.platform import PATIENCE_S, Platform
@@ -58,15 +60,16 @@ async def _serve(loop: LapseLoop, database_url: str, serving: "Future[Platform]"
     began_at = datetime.fromtimestamp(loop.now().wall_ms / 1_000, UTC)
     with bound_listener("127.0.0.1", 0) as listener:
         settings = Settings(database_url=database_url, http_port=listener.getsockname()[1])  # type: ignore[arg-type]  # a text, validated there
-        with closing(open_store(settings)) as store:
+        with closing(open_store(settings)) as store, closing(open_queries(settings)) as queries:
             address = f"127.0.0.1:{settings.http_port}"
-            config = NodeConfig(address, settings.node_url, pause_ms=PAUSE_MS)
+            config = NodeConfig(address, {"http": settings.node_url}, pause_ms=PAUSE_MS)
             coordinator = Coordinator(store, config, loop, InlineThreads())
             await coordinator.start()
             limits = HttpLimits()
-            app = make_app(coordinator, limits, "1")
+            app = make_app(NodeContext(coordinator, queries, limits), limits, "1")
             hour = Hour(in_process(app))
             await hour.pass_by(loop.caught_up)
+            await _wait_until_stored(coordinator)
             server = HttpServer(app, listener, limits, app.connections)
             await server.start()
             serving.set_result(Platform(settings.node_url, database_url, began_at, datetime.now(UTC)))
@@ -76,3 +79,9 @@ async def _serve(loop: LapseLoop, database_url: str, serving: "Future[Platform]"
             server.reject_requests()
             await coordinator.stop()
             await server.stop()
+
+
+async def _wait_until_stored(coordinator: Coordinator) -> None:
+    """Return when the tables have everything that happened in the hour; its last commits may be in the log only."""
+    while (counts := coordinator.counts()).dirty_offsets or counts.queued_rows:  # noqa: ASYNC110 - counters have no event
+        await asyncio.sleep(POLL_S)

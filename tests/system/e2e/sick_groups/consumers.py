@@ -59,8 +59,8 @@ class Consumer:
     ) -> None:
         self.client_id = client_id
         self.member_id = ""
-        self.is_idle = False
-        """Whether it commits no more."""
+        self._commits = True
+        self._commit_under_way = asyncio.Lock()
         self._send_request = send_request
         self._group_id = group_id
         self._topic = topic
@@ -95,6 +95,11 @@ class Consumer:
     async def leave(self) -> None:
         """Leave the group."""
         await self._post("leave", {"members": [{"member_id": self.member_id}]})
+
+    async def stop_committing(self) -> None:
+        """Return when the last commit has been answered; from now on it only heartbeats."""
+        async with self._commit_under_way:
+            self._commits = False
 
     async def _be_late(self) -> None:
         """Heartbeat while the batch before is worked on, as a Kafka client's background thread does."""
@@ -146,8 +151,10 @@ class Consumer:
     async def _consume(self, partitions: list[int], started_s: float) -> None:
         beats = 0
         while True:
-            if partitions and beats % COMMIT_EVERY == 0 and not self.is_idle:
-                await self._commit(partitions, started_s)
+            if partitions and beats % COMMIT_EVERY == 0:
+                async with self._commit_under_way:
+                    if self._commits:
+                        await self._commit(partitions, started_s)
             await asyncio.sleep(HEARTBEAT_S)
             await self._heartbeat()
             beats += 1

@@ -60,7 +60,7 @@ class Hour:
         await _cancel(self._scenarios)
         await caught_up.wait()
         for consumer, _ in self._consumers:
-            consumer.is_idle = True
+            await consumer.stop_committing()
 
     async def end(self) -> None:
         """Kill every consumer."""

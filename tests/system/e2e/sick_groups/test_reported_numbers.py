@@ -281,7 +281,7 @@ def reported(platform: Platform, spark: SparkSession) -> tuple[datetime, datetim
 
 def run(job: ReportingJob, platform: Platform, spark: SparkSession, start: datetime, end: datetime) -> None:
     arguments = ReportArguments(
-        str(uuid4()), end, start, end, is_dry_run=False, read_partitions=2, options=default_options(job.kind)
+        str(uuid4()), end, start, end, is_dry_run=False, read_partitions=2, options=default_options(job.spec.name)
     )
     connection = psycopg2.connect(psql_url(platform.database_url))
     try:

@@ -132,7 +132,7 @@ def test_older_of_two_members_with_one_instance_id_is_fenced(group: StoryGroup) 
     older = group.start("older", group_instance_id="pod")
     group.wait_for_shares(3, generation=1)
     younger = group.start("younger", group_instance_id="pod")
-    group.wait_for(lambda: older.error is not None)
+    group.wait_for(lambda: older.error is not None and bool(younger.lines))
 
     assert isinstance(older.error, FencedInstanceId)
     assert older.lines == [("assigned", [0, 1, 2]), ("lost", [0, 1, 2])]

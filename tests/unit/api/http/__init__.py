@@ -1,1 +1,1 @@
-"""Unit tests of problem responses, deadlines, limits and the conversion of bodies."""
+"""Unit tests of problem responses, limits and the conversion of bodies."""

@@ -2,6 +2,7 @@
 
 from api.http import limits
 from api.http.limits import HttpLimits
+from api.shared import limits as shared
 from muster.settings import Settings
 from tests.support.repository import ROOT
 
@@ -29,17 +30,17 @@ def test_the_page_lists_the_limits() -> None:
     assert table["duration of a request other than a long poll"] == f"{HttpLimits().request_timeout_ms // 1_000} s"
     assert table["head of a request; trailers and framing of a chunked body"] == f"{limits.HEAD_MAX_BYTES // 2**10} KiB"
     lengths = (
-        limits.GROUP_ID_MAX_CHARS,
-        limits.TOPIC_MAX_CHARS,
-        limits.CLIENT_ID_MAX_CHARS,
-        limits.MEMBER_ID_MAX_CHARS,
+        shared.GROUP_ID_MAX_CHARS,
+        shared.TOPIC_MAX_CHARS,
+        shared.CLIENT_ID_MAX_CHARS,
+        shared.MEMBER_ID_MAX_CHARS,
     )
     ids = table["group id; topic; client and instance id; member id"]
     assert ids == "; ".join(map(str, lengths)) + " characters"
-    assert limits.INSTANCE_ID_MAX_CHARS == limits.CLIENT_ID_MAX_CHARS
-    texts = (limits.REASON_MAX_CHARS, limits.ACTOR_MAX_CHARS, limits.REQUEST_ID_MAX_CHARS)
+    assert shared.INSTANCE_ID_MAX_CHARS == shared.CLIENT_ID_MAX_CHARS
+    texts = (shared.REASON_MAX_CHARS, shared.ACTOR_MAX_CHARS, limits.REQUEST_ID_MAX_CHARS)
     assert table["reason; actor; request id"] == "; ".join(f"{n:,}" for n in texts) + " characters"
-    counts = (limits.PROTOCOLS_MAX, limits.LEAVING_MEMBERS_MAX, limits.PAGE_MAX)
+    counts = (shared.PROTOCOLS_MAX, shared.LEAVING_MEMBERS_MAX, limits.PAGE_MAX)
     assert table["supported protocols; members in one leave request; items in one page"] == "; ".join(
         f"{n:,}" for n in counts
     )

@@ -27,7 +27,6 @@ CONTRACT = {
     "NOT_COORDINATOR": (16, 421, "retry"),
     "COORDINATOR_LOAD_IN_PROGRESS": (14, 503, "retry"),
     "COORDINATOR_NOT_AVAILABLE": (15, 503, "retry"),
-    "THROTTLING_QUOTA_EXCEEDED": (89, 429, "retry"),
     "UNKNOWN_TOPIC_OR_PARTITION": (3, 404, "fix"),
 }
 
@@ -69,12 +68,14 @@ def test_503_and_429_have_retry_after(code: str) -> None:
 
 def test_new_member_id_and_owner_are_returned_in_errors() -> None:
     handshake = json.loads(problem_response(errors.MemberIdRequired("m-1")).body)
-    elsewhere = json.loads(problem_response(errors.NotCoordinator("moved", "http://b:1")).body)
+    elsewhere = json.loads(problem_response(errors.NotCoordinator("moved", {"http": "http://b:1"})).body)
+    of_another_listener = json.loads(problem_response(errors.NotCoordinator("moved", {"kafka": "b:9092"})).body)
     nowhere = json.loads(problem_response(errors.NotCoordinator("moved")).body)
 
     assert handshake["member_id"] == "m-1"
     assert "coordinator" not in handshake
     assert (elsewhere["coordinator"], nowhere["coordinator"]) == ("http://b:1", None)
+    assert of_another_listener["coordinator"] is None
 
 
 def test_expired_long_poll_is_retried_without_rejoin() -> None:

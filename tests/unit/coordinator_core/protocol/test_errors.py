@@ -27,7 +27,6 @@ KAFKA = {
     "GROUP_MAX_SIZE_REACHED": (81, "fix"),
     "FENCED_INSTANCE_ID": (82, "fix"),
     "GROUP_SUBSCRIBED_TO_TOPIC": (86, "fix"),
-    "THROTTLING_QUOTA_EXCEEDED": (89, "retry"),
 }
 
 
@@ -45,6 +44,6 @@ def test_error_names_codes_and_actions_match_the_contract() -> None:
 
 
 def test_str_of_an_error_is_its_sentence() -> None:
-    assert str(NotCoordinator("another node owns this group", "http://b")) == "another node owns this group"
-    assert NotCoordinator("", "http://b").coordinator == "http://b"
+    assert str(NotCoordinator("another node owns this group", {"http": "http://b"})) == "another node owns this group"
+    assert NotCoordinator("", {"http": "http://b"}).listeners == {"http": "http://b"}
     assert MemberIdRequired("m").member_id == "m"

@@ -4,9 +4,9 @@ import threading
 from collections.abc import Mapping, Sequence
 
 from coordinator_core.protocol.requests import StoredOffset
-from coordinator_core.store.interface import StoreUnavailable
-from coordinator_core.store.memory import MemoryStore
-from coordinator_core.store.rows import Renewal
+from coordinator_core.state_store.interface import StoreUnavailable
+from coordinator_core.state_store.rows import Renewal
+from tests.support.memory_store import MemoryStore
 from tests.support.waiting import PATIENCE_S
 from tests.unit.coordinator_core.runtime.nodes import JumpingClock, until
 
@@ -26,7 +26,7 @@ class FarStore(MemoryStore):
     def renew(
         self,
         node_id: str,
-        url: str,
+        listeners: Mapping[str, str],
         version: str,
         epochs: Mapping[int, int],
         ttl_ms: int,
@@ -37,7 +37,7 @@ class FarStore(MemoryStore):
             self.failures += 1
             raise StoreUnavailable("far away")
         self.renewals += 1
-        return super().renew(node_id, url, version, epochs, ttl_ms, renewals, cluster_configs)
+        return super().renew(node_id, listeners, version, epochs, ttl_ms, renewals, cluster_configs)
 
     def stored_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]] | None = None) -> list[StoredOffset]:
         self.is_reading.set()

@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import count
 from uuid import uuid4
 
+from coordinator_core.admin.changes import Change
 from coordinator_core.protocol.consumer_protocol import Subscription, write_subscription
 from coordinator_core.protocol.requests import (
     CommitOffsets,
@@ -21,13 +22,12 @@ from coordinator_core.protocol.requests import (
 )
 from coordinator_core.protocol.responses import JoinGroupResponse, SyncGroupResponse
 from coordinator_core.protocol.settings import GroupSettings, Now
-from coordinator_core.runtime.changes import Change
 from coordinator_core.runtime.clock import Clock, SystemClock
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.coordinator import Coordinator
-from coordinator_core.store.interface import StoreError
-from coordinator_core.store.memory import MemoryStore
-from coordinator_core.store.rows import Batch, WriteResult
+from coordinator_core.state_store.interface import Store, StoreError
+from coordinator_core.state_store.rows import Batch, WriteResult
+from tests.support.memory_store import MemoryStore
 from tests.support.waiting import PATIENCE_S, limited
 
 LEASE_TTL_MS = 2_000
@@ -57,13 +57,13 @@ class HeldStore(MemoryStore):
 
 def config(name: str = "a", settings: GroupSettings = QUICK, **overrides: int | str) -> NodeConfig:
     """Return the config of a node that is quick about everything."""
-    quick = NodeConfig(node_id=name, url=f"http://{name}", defaults=settings, lease_ttl_ms=LEASE_TTL_MS)
+    quick = NodeConfig(node_id=name, listeners={"http": f"http://{name}"}, defaults=settings, lease_ttl_ms=LEASE_TTL_MS)
     return replace(quick, **overrides)  # type: ignore[arg-type]  # each test gives what fits
 
 
 @asynccontextmanager
 async def running(
-    store: MemoryStore, node: NodeConfig | None = None, clock: Clock | None = None
+    store: Store, node: NodeConfig | None = None, clock: Clock | None = None
 ) -> AsyncIterator[Coordinator]:
     """Run a coordinator for the time of a block."""
     coordinator = Coordinator(store, node or config(), clock)

@@ -5,9 +5,14 @@ from uuid import uuid4
 
 import pytest
 
+from coordinator_core.admin.groups import delete_group, remove_member
+from coordinator_core.admin.offsets import delete_offsets
+from coordinator_core.admin.settings import put_settings
+from coordinator_core.admin.topics import put_topic
+from coordinator_core.admin.undo import undo_change
 from coordinator_core.protocol.errors import InvalidRequest, NonEmptyGroup, UnknownMemberId
-from coordinator_core.store.memory import MemoryStore
-from coordinator_core.store.rows import ChangeRow
+from coordinator_core.state_store.rows import ChangeRow
+from tests.support.memory_store import MemoryStore
 from tests.unit.coordinator_core.runtime.nodes import (
     HeldStore,
     JumpingClock,
@@ -29,8 +34,8 @@ pytestmark = pytest.mark.anyio
 
 async def test_changed_setting_is_effective_at_once_with_its_source() -> None:
     async with running(MemoryStore()) as node:
-        await node.admin.put_settings("g", {"session_timeout_ms": 7_000, "group_max_size": 3}, a_change())
-        await node.admin.put_settings(None, {"group_max_size": 5}, a_change())
+        await put_settings(node, "g", {"session_timeout_ms": 7_000, "group_max_size": 3}, a_change())
+        await put_settings(node, None, {"group_max_size": 5}, a_change())
         of_group = node.effective_settings("g")
         assert (of_group["group_max_size"].value, of_group["group_max_size"].source) == (3, "group")
         assert (node.effective_settings("h")["group_max_size"].value) == 5
@@ -40,7 +45,7 @@ async def test_changed_setting_is_effective_at_once_with_its_source() -> None:
 async def test_another_node_learns_of_a_setting_within_one_renewal() -> None:
     store = MemoryStore()
     async with running(store) as first, running(store, config("b")) as second:
-        await first.admin.put_settings("g", {"group_max_size": 3}, a_change())
+        await put_settings(first, "g", {"group_max_size": 3}, a_change())
         await until(lambda: second.effective_settings("g")["group_max_size"].value == 3, "it is known")
 
 
@@ -58,27 +63,27 @@ async def test_invalid_setting_is_refused(values: dict[str, int | str]) -> None:
     store = MemoryStore()
     async with running(store) as node:
         with pytest.raises(InvalidRequest):
-            await node.admin.put_settings(None, values, a_change())
+            await put_settings(node, None, values, a_change())
         assert store.settings().cluster == {}
 
 
 async def test_cluster_setting_that_conflicts_with_a_group_is_refused() -> None:
     async with running(MemoryStore()) as node:
-        await node.admin.put_settings("tight", {"group_max_session_timeout_ms": 20_000}, a_change())
+        await put_settings(node, "tight", {"group_max_session_timeout_ms": 20_000}, a_change())
         said = r"group tight: group_min_session_timeout_ms \(30000\) is above group_max_session_timeout_ms \(20000\)"
         with pytest.raises(InvalidRequest, match=said):
-            await node.admin.put_settings(None, {"group_min_session_timeout_ms": 30_000}, a_change())
+            await put_settings(node, None, {"group_min_session_timeout_ms": 30_000}, a_change())
         assert node.effective_settings(None)["group_min_session_timeout_ms"].value == 1
-        await node.admin.put_settings(None, {"group_min_session_timeout_ms": 20_000}, a_change())
+        await put_settings(node, None, {"group_min_session_timeout_ms": 20_000}, a_change())
 
 
 async def test_taking_back_a_setting_of_the_cluster_that_a_group_needs_is_refused() -> None:
     async with running(MemoryStore()) as node:
         wide = a_change()
-        await node.admin.put_settings(None, {"group_max_session_timeout_ms": 9_000_000}, wide)
-        await node.admin.put_settings("slow", {"group_min_session_timeout_ms": 2_000_000}, a_change())
+        await put_settings(node, None, {"group_max_session_timeout_ms": 9_000_000}, wide)
+        await put_settings(node, "slow", {"group_min_session_timeout_ms": 2_000_000}, a_change())
         with pytest.raises(InvalidRequest, match="group slow: "):
-            await node.admin.undo(wide.change_id, a_change())
+            await undo_change(node, wide.change_id, a_change())
         assert node.effective_settings(None)["group_max_session_timeout_ms"].value == 9_000_000
 
 
@@ -87,17 +92,17 @@ async def test_existing_settings_conflict_does_not_block_a_group() -> None:
     unchecked = ChangeRow(str(uuid4()), 0, "sql", "put_settings", "odd", None, None, None)
     store.put_settings("odd", {"group_min_session_timeout_ms": "2000000"}, unchecked)
     async with running(store) as node:
-        await node.admin.put_settings(None, {"group_max_size": 5}, a_change())
+        await put_settings(node, None, {"group_max_size": 5}, a_change())
         assert node.effective_settings("odd")["group_max_size"].value == 5
 
 
 async def test_a_raised_partition_count_rebalances_the_groups_that_read_the_topic() -> None:
     async with running(MemoryStore()) as node:
-        await node.admin.put_topic("t", 3, None, a_change())
+        await put_topic(node, "t", 3, None, a_change())
         reader, other = Member(node, "reader"), Member(node, "other", topics=("u",))
         await reader.settle()
         await other.settle()
-        await node.admin.put_topic("t", 6, None, a_change())
+        await put_topic(node, "t", 6, None, a_change())
         assert state_of(node, "reader") == "PreparingRebalance"
         assert state_of(node, "other") == "Stable"
 
@@ -122,7 +127,7 @@ async def test_a_lowered_rebalance_timeout_frees_a_group_that_is_stuck() -> None
         joining = asyncio.create_task(Member(node, "g").join())
         await until(lambda: state_of(node, "g") == "PreparingRebalance", "it prepares")
         clock.jumped_ms += 2_000
-        await node.admin.put_settings("g", {"rebalance_timeout_ms": 1_000}, a_change())
+        await put_settings(node, "g", {"rebalance_timeout_ms": 1_000}, a_change())
         assert (await joining).generation == 2
 
 
@@ -133,7 +138,7 @@ async def test_removed_member_is_unknown() -> None:
     async with running(MemoryStore()) as node:
         member = Member(node, "g")
         await member.settle()
-        await node.admin.remove_member("g", member.member_id, a_change())
+        await remove_member(node, "g", member.member_id, a_change())
         with pytest.raises(UnknownMemberId):
             await member.heartbeat()
 
@@ -142,16 +147,16 @@ async def test_a_group_with_members_is_not_deleted() -> None:
     async with running(MemoryStore()) as node:
         await Member(node, "g").settle()
         with pytest.raises(NonEmptyGroup):
-            await node.admin.delete_group("g", a_change())
+            await delete_group(node, "g", a_change())
 
 
 async def test_a_deleted_group_leaves_its_offsets_in_the_archive_and_starts_afresh() -> None:
     store = MemoryStore()
     async with running(store) as node:
         await commit_simple(node, "g", 2)
-        await node.admin.delete_group("g", a_change())
+        await delete_group(node, "g", a_change())
         assert node.describe("g") is None
-        assert await node.has_history("g")
+        assert [row.to_state for row in store.history.transitions][-1] == "Dead"
         assert [row.partition for row in store.history.archived] == [0, 1]
         assert (await Member(node, "g").join()).generation == 1
 
@@ -162,7 +167,7 @@ async def test_a_commit_waits_while_offsets_are_read_for_a_deletion() -> None:
         await commit_simple(node, "g", 1)
         store.go.clear()
         store.is_writing.clear()
-        deletion = asyncio.create_task(node.admin.delete_offsets("g", "t", 0, a_change()))
+        deletion = asyncio.create_task(delete_offsets(node, "g", "t", 0, a_change()))
         await asyncio.to_thread(store.is_writing.wait)
         commit = asyncio.create_task(Member(node, "g").commit(99))
         await asyncio.sleep(0)
@@ -212,7 +217,7 @@ async def test_retention_set_to_for_ever_since_keeps_everything() -> None:
     async with running(store, config(settings=DUE)) as node:
         await commit_simple(node, "g", 2)
         run_id = propose(store, "g")
-        await node.admin.put_settings("g", {"offsets_retention_minutes": -1}, a_change())
+        await put_settings(node, "g", {"offsets_retention_minutes": -1}, a_change())
         assert (await outcome_counts(node, run_id))["not_due"] == 2
 
 
@@ -221,6 +226,6 @@ async def test_a_run_that_is_only_proposed_takes_nothing() -> None:
     async with running(store, config(settings=DUE)) as node:
         await commit_simple(node, "g", 2)
         run_id = propose(store, "g")
-        await node.admin.put_settings(None, {"group_max_size": 9}, a_change())
-        assert (await node.run(run_id)).status == "proposed"
+        await put_settings(node, None, {"group_max_size": 9}, a_change())
+        assert store.run(run_id).status == "proposed"
         assert len(await node.fetch_offsets("g", None)) == 2

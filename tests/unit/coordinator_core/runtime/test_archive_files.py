@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from coordinator_core.runtime.archive_files import FILES_MAX, ArchiveFiles, count_rows
-from coordinator_core.store.partition_drop import ClaimedCopy
+from coordinator_core.state_store.partition_drop import ClaimedCopy
 from tests.support.waiting import PATIENCE_S
 
 DIRECTORY = Path("offset_history/day=2026-01-02/attempt=1")

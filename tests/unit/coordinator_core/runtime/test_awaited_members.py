@@ -8,7 +8,7 @@ import pytest
 
 from coordinator_core.runtime.awaited_members import MAX_GROUPS_PER_SCAN, AwaitedMembersLoop
 from coordinator_core.runtime.coordinator import Coordinator
-from coordinator_core.store.memory import MemoryStore
+from tests.support.memory_store import MemoryStore
 from tests.support.store_rows import loaded
 from tests.unit.coordinator_core.runtime.callers import Caller
 from tests.unit.coordinator_core.runtime.nodes import JumpingClock, config, running, state_of, until

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 import pytest
 import structlog
 
+from coordinator_core.runtime import coordinator
 from coordinator_core.runtime.coordinator import Coordinator
-from coordinator_core.store.memory import MemoryStore
-from coordinator_core.store.rows import Renewal, StoredGroup, UnreadableGroup
+from coordinator_core.state_store.interface import StoreUnavailable
+from coordinator_core.state_store.rows import Renewal, StoredGroup, UnreadableGroup
+from tests.support.memory_store import MemoryStore
 from tests.support.waiting import PATIENCE_S, limited
 from tests.unit.coordinator_core.runtime.nodes import LEASE_TTL_MS, HeldStore, Member, config, running, until
 
@@ -41,11 +43,17 @@ class TroubledStore(MemoryStore):
         self.renewing = Trouble()
         self.taken_at_once: list[int] = []
         self.before_load: Callable[[], None] = lambda: None
+        self.creating_partitions = Trouble()
+        self.created_partitions = 0
+
+    def create_history_partitions(self, days_ahead: int) -> None:
+        self.creating_partitions.strike()
+        self.created_partitions += 1
 
     def renew(
         self,
         node_id: str,
-        url: str,
+        listeners: Mapping[str, str],
         version: str,
         epochs: Mapping[int, int],
         ttl_ms: int,
@@ -53,7 +61,7 @@ class TroubledStore(MemoryStore):
         cluster_configs: int = 0,
     ) -> Renewal:
         self.renewing.strike()
-        return super().renew(node_id, url, version, epochs, ttl_ms, renewals, cluster_configs)
+        return super().renew(node_id, listeners, version, epochs, ttl_ms, renewals, cluster_configs)
 
     def acquire_leases(self, node_id: str, shard_ids: Iterable[int], ttl_ms: int) -> dict[int, int]:
         wanted = list(shard_ids)
@@ -63,6 +71,23 @@ class TroubledStore(MemoryStore):
     def load_shards(self, shard_ids: Iterable[int]) -> list[StoredGroup | UnreadableGroup]:
         self.before_load()
         return super().load_shards(shard_ids)
+
+
+async def test_partitions_that_could_not_be_created_at_the_start_are_created_soon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(coordinator, "HISTORY_RETRY_S", 0.01)
+    store = TroubledStore()
+    store.creating_partitions.error = StoreUnavailable("server closed the connection unexpectedly")
+    with structlog.testing.capture_logs() as events:
+        async with running(store):
+            await until(lambda: count_of(events, "history_partition_check_failed") >= 3, "it tries again")
+            store.creating_partitions.error = None
+            await until(lambda: store.created_partitions == 1, "the partitions are created")
+
+
+def count_of(events: list[structlog.typing.EventDict], name: str) -> int:
+    return sum(event["event"] == name for event in events)
 
 
 async def test_node_recovers_from_a_failed_renewal() -> None:

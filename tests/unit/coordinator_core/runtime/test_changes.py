@@ -6,6 +6,14 @@ from uuid import uuid4
 
 import pytest
 
+from coordinator_core.admin.changes import CannotUndo, Change, ChangeNotFound, IdempotencyKeyConflict, find_change
+from coordinator_core.admin.groups import delete_group, force_rebalance, remove_member
+from coordinator_core.admin.maintenance import apply_run
+from coordinator_core.admin.offset_reset import Reset, dry_run_reset_offsets, reset_offsets
+from coordinator_core.admin.offsets import delete_offsets, dry_run_delete_offsets
+from coordinator_core.admin.settings import put_settings
+from coordinator_core.admin.topics import delete_topic, put_topic
+from coordinator_core.admin.undo import undo_change
 from coordinator_core.protocol.errors import (
     GroupIdNotFound,
     InvalidRequest,
@@ -15,15 +23,12 @@ from coordinator_core.protocol.errors import (
 )
 from coordinator_core.protocol.requests import CommitOffsets, OffsetToCommit, ResetTo
 from coordinator_core.protocol.settings import GroupSettings
-from coordinator_core.runtime.changes import CannotUndo, Change, ChangeNotFound, IdempotencyKeyConflict
 from coordinator_core.runtime.coordinator import Coordinator
-from coordinator_core.runtime.offset_reset import Reset
-from coordinator_core.store.memory import MemoryStore
-from coordinator_core.store.memory.store import wall_clock_ms
-from coordinator_core.store.rows import ChangeRow
-from tests.support.waiting import limited
+from coordinator_core.state_store.rows import ChangeRow
+from tests.support.memory_store import MemoryStore
+from tests.support.no_queries import NO_QUERIES
 from tests.unit.coordinator_core.runtime.nodes import HeldStore, Member, config, running, state_of, until
-from tests.unit.coordinator_core.runtime.proposals import DUE, propose
+from tests.unit.coordinator_core.runtime.proposals import DUE, decided, propose
 
 pytestmark = pytest.mark.anyio
 
@@ -50,15 +55,13 @@ async def offsets_of(node: Coordinator, group_id: str) -> list[tuple[str, int, i
 
 
 async def noted(node: Coordinator, change_id: str) -> ChangeRow:
-    return (await node.admin.change(change_id)).change
+    return (await find_change(node, change_id)).change
 
 
 async def worked_off(node: Coordinator, run_id: str) -> dict[str, int]:
     """Wait until a run is worked off, and return its candidates by outcome."""
-    async with limited("the run is worked off"):
-        while (run := await node.run(run_id)).status != "applied":  # noqa: ASYNC110 - only the store knows
-            await asyncio.sleep(0.005)
-    return {outcome: count for outcome, count in run.counts.items() if outcome != "candidates"}
+    counts = await decided(node, run_id)
+    return {outcome: count for outcome, count in counts.items() if outcome != "candidates"}
 
 
 EARLIEST = Reset(ResetTo.EARLIEST)
@@ -71,9 +74,9 @@ async def test_operation_records_its_change() -> None:
         member = Member(node, "g")
         await member.settle()
         forced, removed, deleted = a_change(), a_change(), a_change()
-        await node.admin.force_rebalance("g", forced)
-        await node.admin.remove_member("g", member.member_id, removed)
-        await node.admin.delete_group("g", deleted)
+        await force_rebalance(node, "g", forced)
+        await remove_member(node, "g", member.member_id, removed)
+        await delete_group(node, "g", deleted)
         stable = {"state": "Stable", "generation": 1, "member_count": 1}
         preparing = {**stable, "state": "PreparingRebalance"}
         found = [await noted(node, one.change_id) for one in (forced, removed, deleted)]
@@ -91,7 +94,7 @@ async def test_operation_without_effect_records_its_change() -> None:
     async with running(MemoryStore()) as node:
         await commit(node, "g", 1)
         nothing = a_change()
-        await node.admin.delete_offsets("g", "other", 3, nothing)
+        await delete_offsets(node, "g", "other", 3, nothing)
         assert (await noted(node, nothing.change_id)).before == {"offsets": [], "offset_count": 0}
 
 
@@ -100,13 +103,13 @@ async def test_refused_operation_records_no_change() -> None:
     async with running(store) as node:
         await Member(node, "g").settle()
         with pytest.raises(NonEmptyGroup):
-            await node.admin.delete_group("g", a_change())
+            await delete_group(node, "g", a_change())
         with pytest.raises(InvalidRequest):
-            await node.admin.remove_member("g", "nobody", a_change())
+            await remove_member(node, "g", "nobody", a_change())
         with pytest.raises(NonEmptyGroup):
-            await node.admin.reset_offsets("g", EARLIEST, a_change())
+            await reset_offsets(node, NO_QUERIES, "g", EARLIEST, a_change())
         with pytest.raises(GroupIdNotFound):
-            await node.admin.force_rebalance("unheard", a_change())
+            await force_rebalance(node, "unheard", a_change())
         assert store.history.changes == []
 
 
@@ -117,11 +120,11 @@ async def test_a_deletion_of_offsets_that_is_refused_leaves_no_change_and_is_dec
         await member.settle()
         await member.commit(5)
         deletion = a_change()
-        assert (await node.admin.delete_offsets("g", "t", None, deletion)).is_refused
-        assert (await node.admin.delete_offsets("g", "t", 0, deletion)).is_refused
+        assert (await delete_offsets(node, "g", "t", None, deletion)).is_refused
+        assert (await delete_offsets(node, "g", "t", 0, deletion)).is_refused
         assert store.history.changes == []
-        await node.admin.remove_member("g", member.member_id, a_change())
-        assert not (await node.admin.delete_offsets("g", "t", None, deletion)).is_refused
+        await remove_member(node, "g", member.member_id, a_change())
+        assert not (await delete_offsets(node, "g", "t", None, deletion)).is_refused
         assert (await noted(node, deletion.change_id)).before["offset_count"] == 1
         assert await offsets_of(node, "g") == []
 
@@ -130,7 +133,7 @@ async def test_dry_run_of_a_deletion_reports_outcomes_and_deletes_nothing() -> N
     store = MemoryStore()
     async with running(store) as node:
         await commit(node, "g", 5, 6)
-        would = await node.admin.dry_run_delete_offsets("g", "t", None)
+        would = await dry_run_delete_offsets(node, "g", "t", None)
         assert [(one.partition, one.error) for one in would.offsets] == [(0, None), (1, None)]
         assert store.history.changes == []
         assert await offsets_of(node, "g") == [("t", 0, 5), ("t", 1, 6)]
@@ -142,7 +145,7 @@ async def test_a_change_is_stored_in_the_transaction_of_what_it_changes() -> Non
         await commit(node, "g", 1)
         store.go.clear()
         store.is_writing.clear()
-        deletion = asyncio.create_task(node.admin.delete_group("g", a_change()))
+        deletion = asyncio.create_task(delete_group(node, "g", a_change()))
         await asyncio.to_thread(store.is_writing.wait)
         assert (store.history.changes, len(store.stored_offsets("g"))) == ([], 1)
         store.go.set()
@@ -158,16 +161,16 @@ async def test_repeat_on_another_node_gets_the_recorded_response() -> None:
     deletion, reset, end = a_change(), a_change(), a_change()
     async with running(store) as node:
         await commit(node, "g", 5, 6)
-        first = await node.admin.delete_offsets("g", "t", 1, deletion)
-        first_reset = await node.admin.reset_offsets("g", EARLIEST, reset)
+        first = await delete_offsets(node, "g", "t", 1, deletion)
+        first_reset = await reset_offsets(node, NO_QUERIES, "g", EARLIEST, reset)
         await commit(node, "h", 1)
-        await node.admin.delete_group("h", end)
+        await delete_group(node, "h", end)
     async with running(store, config("b")) as node:
         await commit(node, "g", 7, 8)
         await commit(node, "h", 9)
-        assert await node.admin.delete_offsets("g", "t", 1, deletion) == first
-        assert await node.admin.reset_offsets("g", EARLIEST, reset) == first_reset
-        await node.admin.delete_group("h", end)
+        assert await delete_offsets(node, "g", "t", 1, deletion) == first
+        assert await reset_offsets(node, NO_QUERIES, "g", EARLIEST, reset) == first_reset
+        await delete_group(node, "h", end)
         assert await offsets_of(node, "g") == [("t", 0, 7), ("t", 1, 8)]
         assert await offsets_of(node, "h") == [("t", 0, 9)]
 
@@ -178,7 +181,7 @@ async def test_concurrent_operations_with_one_change_id_are_done_once() -> None:
         await commit(node, "g", 50)
         twice = a_change()
         shift = Reset(ResetTo.SHIFT, -10)
-        answers = await asyncio.gather(*(node.admin.reset_offsets("g", shift, twice) for _ in range(2)))
+        answers = await asyncio.gather(*(reset_offsets(node, NO_QUERIES, "g", shift, twice) for _ in range(2)))
         assert answers[0] == answers[1]
         assert await offsets_of(node, "g") == [("t", 0, 40)]
         assert len(store.history.changes) == 1
@@ -188,17 +191,17 @@ async def test_change_id_of_another_operation_is_refused() -> None:
     async with running(MemoryStore()) as node:
         await commit(node, "g", 5)
         taken = a_change()
-        await node.admin.delete_offsets("g", "t", 0, taken)
+        await delete_offsets(node, "g", "t", 0, taken)
         with pytest.raises(IdempotencyKeyConflict):
-            await node.admin.delete_offsets("g", "other", 0, taken)
+            await delete_offsets(node, "g", "other", 0, taken)
         with pytest.raises(IdempotencyKeyConflict):
-            await node.admin.delete_offsets("h", "t", 0, taken)
+            await delete_offsets(node, "h", "t", 0, taken)
         with pytest.raises(IdempotencyKeyConflict):
-            await node.admin.put_settings("g", {"group_max_size": 3}, taken)
+            await put_settings(node, "g", {"group_max_size": 3}, taken)
         with pytest.raises(IdempotencyKeyConflict):
-            await node.admin.put_topic("t", 3, None, taken)
+            await put_topic(node, "t", 3, None, taken)
         with pytest.raises(IdempotencyKeyConflict):
-            await node.admin.undo(taken.change_id, taken)
+            await undo_change(node, taken.change_id, taken)
 
 
 GIVEN = Reset(ResetTo.GIVEN, given=(("t", 0, 1),))
@@ -218,32 +221,21 @@ async def test_a_key_under_which_other_offsets_were_reset_is_refused(first: Rese
         await commit(node, "g", 5)
         await commit(node, "g", 6, topic="u")
         taken = a_change()
-        done = await node.admin.reset_offsets("g", first, taken)
+        done = await reset_offsets(node, NO_QUERIES, "g", first, taken)
         with pytest.raises(IdempotencyKeyConflict):
-            await node.admin.reset_offsets("g", second, taken)
-        assert await node.admin.reset_offsets("g", first, taken) == done
+            await reset_offsets(node, NO_QUERIES, "g", second, taken)
+        assert await reset_offsets(node, NO_QUERIES, "g", first, taken) == done
         assert [offset for topic, _, offset in await offsets_of(node, "g") if topic == "u"] == [6]
-
-
-async def test_reset_recorded_by_an_earlier_version_is_repeated() -> None:
-    store = MemoryStore()
-    async with running(store) as node:
-        await commit(node, "g", 5)
-        reset = a_change()
-        done = await node.admin.reset_offsets("g", GIVEN, reset)
-        (change,) = store.history.changes
-        del change.after["asked"]
-        assert await node.admin.reset_offsets("g", GIVEN, reset) == done
 
 
 @pytest.mark.parametrize("second", [{"group_max_size": 7}, {"group_max_size": 3, "session_timeout_ms": None}, {}])
 async def test_a_key_under_which_other_settings_were_put_is_refused(second: dict[str, int | None]) -> None:
     async with running(MemoryStore()) as node:
         taken = a_change()
-        await node.admin.put_settings("g", {"group_max_size": 3}, taken)
+        await put_settings(node, "g", {"group_max_size": 3}, taken)
         with pytest.raises(IdempotencyKeyConflict):
-            await node.admin.put_settings("g", second, taken)
-        await node.admin.put_settings("g", {"group_max_size": 3}, taken)
+            await put_settings(node, "g", second, taken)
+        await put_settings(node, "g", {"group_max_size": 3}, taken)
         assert node.effective_settings("g")["group_max_size"].value == 3
 
 
@@ -251,8 +243,8 @@ async def test_repeat_refreshes_settings_of_another_node() -> None:
     store = MemoryStore()
     async with running(store) as first, running(store, config("b")) as second:
         put = a_change()
-        await first.admin.put_settings(None, {"group_max_size": 3}, put)
-        await second.admin.put_settings(None, {"group_max_size": 3}, put)
+        await put_settings(first, None, {"group_max_size": 3}, put)
+        await put_settings(second, None, {"group_max_size": 3}, put)
         assert second.effective_settings("g")["group_max_size"].value == 3
 
 
@@ -260,10 +252,10 @@ async def test_repeat_refreshes_settings_of_another_node() -> None:
 async def test_a_key_under_which_the_topic_was_put_otherwise_is_refused(second: tuple[int, int | None]) -> None:
     async with running(MemoryStore()) as node:
         taken = a_change()
-        first = await node.admin.put_topic("t", 3, None, taken)
+        first = await put_topic(node, "t", 3, None, taken)
         with pytest.raises(IdempotencyKeyConflict):
-            await node.admin.put_topic("t", *second, taken)
-        again = await node.admin.put_topic("t", 3, None, taken)
+            await put_topic(node, "t", *second, taken)
+        again = await put_topic(node, "t", 3, None, taken)
         assert (again.partitions, again.log_start_offset) == (first.partitions, first.log_start_offset)
 
 
@@ -284,10 +276,10 @@ async def test_a_reset_is_of_what_is_named_and_else_of_all_that_is_known(
 ) -> None:
     """Topic t has three partitions and begins at 3; u is in no catalogue."""
     async with running(MemoryStore()) as node:
-        await node.admin.put_topic("t", 3, 3, a_change())
+        await put_topic(node, "t", 3, 3, a_change())
         await commit(node, "g", 5, 6)
         await commit(node, "g", 8, topic="u")
-        await node.admin.reset_offsets("g", Reset(ResetTo.EARLIEST, topics=topics), a_change())
+        await reset_offsets(node, NO_QUERIES, "g", Reset(ResetTo.EARLIEST, topics=topics), a_change())
         assert await offsets_of(node, "g") == offsets
 
 
@@ -295,7 +287,7 @@ async def test_a_dry_run_changes_nothing_and_is_no_change() -> None:
     store = MemoryStore()
     async with running(store) as node:
         await commit(node, "g", 5)
-        answer = await node.admin.dry_run_reset_offsets("g", EARLIEST)
+        answer = await dry_run_reset_offsets(node, NO_QUERIES, "g", EARLIEST)
         assert [(one.old_offset, one.new_offset) for one in answer.offsets] == [(5, 0)]
         assert await offsets_of(node, "g") == [("t", 0, 5)]
         assert store.history.changes == []
@@ -309,35 +301,22 @@ async def test_latest_is_the_greatest_reported_log_end() -> None:
         await commit(node, "elsewhere", 5, end=2**63 - 1, trusted=("clicks",))
         await commit(node, "h", 5, end=120, trusted=("t",))
         await until(lambda: bool(store.log_ends(["t"])), "the end is stored")
-        await node.admin.reset_offsets("g", Reset(ResetTo.LATEST), a_change())
+        await reset_offsets(node, NO_QUERIES, "g", Reset(ResetTo.LATEST), a_change())
         assert await offsets_of(node, "g") == [("t", 0, 120)]
-
-
-async def test_a_datetime_is_what_was_committed_then() -> None:
-    store = MemoryStore()
-    async with running(store) as node:
-        await commit(node, "g", 5)
-        at_ms = (await node.fetch_offsets("g", None))[0].committed_at_ms
-        await until(lambda: wall_clock_ms() > at_ms, "time passes")
-        await node.admin.reset_offsets("g", Reset(ResetTo.OFFSET, 9), a_change())
-        await node.admin.reset_offsets("g", Reset(ResetTo.DATETIME, at_ms=at_ms), a_change())
-        assert await offsets_of(node, "g") == [("t", 0, 5)]
-        with pytest.raises(InvalidRequest, match="t 0"):
-            await node.admin.reset_offsets("g", Reset(ResetTo.DATETIME, at_ms=at_ms - 1), a_change())
 
 
 async def test_reset_of_too_many_partitions_is_refused() -> None:
     async with running(MemoryStore()) as node:
-        await node.admin.put_topic("t", 2**31 - 1, None, a_change())
+        await put_topic(node, "t", 2**31 - 1, None, a_change())
         with pytest.raises(InvalidRequest, match="may have 10000"):
-            await node.admin.dry_run_reset_offsets("g", Reset(ResetTo.EARLIEST, topics=(("t", None),)))
+            await dry_run_reset_offsets(node, NO_QUERIES, "g", Reset(ResetTo.EARLIEST, topics=(("t", None),)))
         with pytest.raises(UnknownTopicOrPartition):
-            await node.admin.dry_run_reset_offsets("g", Reset(ResetTo.EARLIEST, topics=(("unheard", None),)))
+            await dry_run_reset_offsets(node, NO_QUERIES, "g", Reset(ResetTo.EARLIEST, topics=(("unheard", None),)))
 
 
 async def test_a_group_that_was_made_by_a_reset_is_one() -> None:
     async with running(MemoryStore()) as node:
-        await node.admin.reset_offsets("new", Reset(ResetTo.OFFSET, 4, topics=(("t", (0,)),)), a_change())
+        await reset_offsets(node, NO_QUERIES, "new", Reset(ResetTo.OFFSET, 4, topics=(("t", (0,)),)), a_change())
         assert state_of(node, "new") == "Empty"
         assert (await Member(node, "new").join()).generation == 1
 
@@ -355,13 +334,13 @@ async def test_undo_of_a_reset_keeps_newer_commits() -> None:
         await commit(node, "g", 5, 6)
         reset, undo = a_change(), a_change()
         topics = (("t", (0, 1, 2)),)
-        await node.admin.reset_offsets("g", Reset(ResetTo.OFFSET, 2, topics=topics), reset)
+        await reset_offsets(node, NO_QUERIES, "g", Reset(ResetTo.OFFSET, 2, topics=topics), reset)
         await commit(node, "g", 77)
-        done = await node.admin.undo(reset.change_id, undo)
+        done = await undo_change(node, reset.change_id, undo)
         assert outcomes(done) == [(0, "newer_there"), (1, "restored"), (2, "removed")]
         assert await offsets_of(node, "g") == [("t", 0, 77), ("t", 1, 6)]
         assert [one.expires_at_ms is None for one in store.stored_offsets("g")] == [True, False]
-        found = await node.admin.change(reset.change_id)
+        found = await find_change(node, reset.change_id)
         assert found.undone_by_change_id == undo.change_id
 
 
@@ -370,8 +349,8 @@ async def test_a_new_commit_clears_the_expiry_of_what_was_restored() -> None:
     async with running(store) as node:
         await commit(node, "g", 5)
         deletion = a_change()
-        await node.admin.delete_offsets("g", "t", None, deletion)
-        await node.admin.undo(deletion.change_id, a_change())
+        await delete_offsets(node, "g", "t", None, deletion)
+        await undo_change(node, deletion.change_id, a_change())
         (restored,) = store.stored_offsets("g")
         assert restored.expires_at_ms == restored.committed_at_ms + GroupSettings().retention_ms
         await commit(node, "g", 6)
@@ -383,8 +362,8 @@ async def test_deleted_group_is_restored_empty_with_its_offsets() -> None:
     async with running(store) as node:
         await commit(node, "g", 5, 6)
         deletion = a_change()
-        await node.admin.delete_group("g", deletion)
-        await node.admin.undo(deletion.change_id, a_change())
+        await delete_group(node, "g", deletion)
+        await undo_change(node, deletion.change_id, a_change())
         assert await offsets_of(node, "g") == [("t", 0, 5), ("t", 1, 6)]
         assert state_of(node, "g") == "Empty"
     async with running(store, config("b")) as node:
@@ -395,24 +374,24 @@ async def test_a_change_is_undone_once_and_a_repeat_is_answered_alike() -> None:
     async with running(MemoryStore()) as node:
         await commit(node, "g", 5)
         deletion, undo = a_change(), a_change()
-        await node.admin.delete_offsets("g", "t", None, deletion)
-        first = await node.admin.undo(deletion.change_id, undo)
-        assert await node.admin.undo(deletion.change_id, undo) == first
+        await delete_offsets(node, "g", "t", None, deletion)
+        first = await undo_change(node, deletion.change_id, undo)
+        assert await undo_change(node, deletion.change_id, undo) == first
         with pytest.raises(CannotUndo, match="already"):
-            await node.admin.undo(deletion.change_id, a_change())
+            await undo_change(node, deletion.change_id, a_change())
 
 
 async def test_undo_is_refused_while_members_consume() -> None:
     async with running(MemoryStore()) as node:
         await commit(node, "g", 5)
         reset = a_change()
-        await node.admin.reset_offsets("g", Reset(ResetTo.OFFSET, 2), reset)
+        await reset_offsets(node, NO_QUERIES, "g", Reset(ResetTo.OFFSET, 2), reset)
         member = Member(node, "g")
         await member.settle()
         with pytest.raises(NonEmptyGroup):
-            await node.admin.undo(reset.change_id, a_change())
+            await undo_change(node, reset.change_id, a_change())
         await member.leave()
-        assert outcomes(await node.admin.undo(reset.change_id, a_change())) == [(0, "restored")]
+        assert outcomes(await undo_change(node, reset.change_id, a_change())) == [(0, "restored")]
 
 
 async def test_change_that_cannot_be_undone_has_a_reason() -> None:
@@ -420,23 +399,23 @@ async def test_change_that_cannot_be_undone_has_a_reason() -> None:
         member = Member(node, "g")
         await member.settle()
         forced, removed, topic, deletion, undo = (a_change() for _ in range(5))
-        await node.admin.force_rebalance("g", forced)
-        await node.admin.remove_member("g", member.member_id, removed)
-        await node.admin.put_topic("t", 3, None, topic)
-        await node.admin.delete_offsets("g", "t", None, deletion)
-        await node.admin.undo(deletion.change_id, undo)
+        await force_rebalance(node, "g", forced)
+        await remove_member(node, "g", member.member_id, removed)
+        await put_topic(node, "t", 3, None, topic)
+        await delete_offsets(node, "g", "t", None, deletion)
+        await undo_change(node, deletion.change_id, undo)
         for change in (forced, removed, topic, undo):
             with pytest.raises(CannotUndo, match="cannot be undone"):
-                await node.admin.undo(change.change_id, a_change())
+                await undo_change(node, change.change_id, a_change())
         with pytest.raises(ChangeNotFound):
-            await node.admin.undo(str(uuid4()), a_change())
+            await undo_change(node, str(uuid4()), a_change())
 
 
 async def test_setting_is_undone_at_once() -> None:
     async with running(MemoryStore()) as node:
         change = a_change()
-        await node.admin.put_settings("g", {"group_max_size": 3}, change)
-        done = await node.admin.undo(change.change_id, a_change())
+        await put_settings(node, "g", {"group_max_size": 3}, change)
+        done = await undo_change(node, change.change_id, a_change())
         assert done.after["settings"] == [{"key": "group_max_size", "outcome": "restored", "value": None}]
         assert node.effective_settings("g")["group_max_size"].source == "default"
 
@@ -450,7 +429,7 @@ async def expired(node: Coordinator, store: MemoryStore, groups: Sequence[str]) 
     for group_id in groups:
         await commit(node, group_id, *range(3))
     run_id = propose(store, *groups)
-    await node.admin.apply_run(run_id, change)
+    await apply_run(node, run_id, change)
     assert await worked_off(node, run_id) == {"expired": 3 * len(groups)}
     return change.change_id
 
@@ -460,16 +439,16 @@ async def test_expiry_is_undone_by_a_run_in_chunks() -> None:
     groups = [f"g{number}" for number in range(5)]
     async with running(store, config(settings=DUE, maintenance_chunk=4)) as node:
         change_id = await expired(node, store, groups)
-        await node.admin.put_settings(None, {"offsets_retention_minutes": 60}, a_change())
+        await put_settings(node, None, {"offsets_retention_minutes": 60}, a_change())
         await commit(node, "g1", 99)
         await Member(node, "g2").settle()
         undo = a_change()
-        await node.admin.undo(change_id, undo)
+        await undo_change(node, change_id, undo)
         assert await worked_off(node, undo.change_id) == {"restored": 11, "newer_there": 1, "group_active": 3}
         assert await offsets_of(node, "g1") == [("t", 0, 99), ("t", 1, 1), ("t", 2, 2)]
         assert state_of(node, "g0") == "Empty"
         with pytest.raises(CannotUndo, match="already"):
-            await node.admin.undo(change_id, a_change())
+            await undo_change(node, change_id, a_change())
 
 
 async def test_another_node_resumes_an_undo_after_a_crash() -> None:
@@ -479,7 +458,7 @@ async def test_another_node_resumes_an_undo_after_a_crash() -> None:
         undo = a_change()
         store.go.clear()
         store.is_writing.clear()
-        await node.admin.undo(change_id, undo)
+        await undo_change(node, change_id, undo)
         await asyncio.to_thread(store.is_writing.wait)
         store.go.set()
     async with running(store, config("b", settings=DUE)) as node:
@@ -493,7 +472,7 @@ async def test_another_node_resumes_an_undo_after_a_crash() -> None:
 async def test_a_deleted_topic_takes_every_group_s_offsets_with_it_and_its_readers_rebalance() -> None:
     store = MemoryStore()
     async with running(store) as node:
-        await node.admin.put_topic("t", 3, None, a_change())
+        await put_topic(node, "t", 3, None, a_change())
         await commit(node, "g", 5, 6)
         await commit(node, "h", 7)
         await commit(node, "h", 8, topic="u")
@@ -501,14 +480,14 @@ async def test_a_deleted_topic_takes_every_group_s_offsets_with_it_and_its_reade
         await reader.settle()
         await reader.commit(3)
         deletion = a_change()
-        after = await node.admin.delete_topic("t", deletion)
+        after = await delete_topic(node, "t", deletion)
         assert after == {"topic": "t", "run_id": deletion.change_id, "candidates": 4}
         assert await worked_off(node, deletion.change_id) == {"removed": 4}
         assert (await offsets_of(node, "g"), await offsets_of(node, "h")) == ([], [("u", 0, 8)])
         assert {row.cause for row in store.history.archived} == {"topic_deleted"}
         assert state_of(node, "reader") == "PreparingRebalance"
-        assert await node.admin.delete_topic("t", deletion) == after
-        assert await node.admin.delete_topic("t", a_change()) is None
+        assert await delete_topic(node, "t", deletion) == after
+        assert await delete_topic(node, "t", a_change()) is None
 
 
 def owns(node: Coordinator, group_id: str) -> bool:
@@ -523,25 +502,26 @@ def owns(node: Coordinator, group_id: str) -> bool:
 async def test_deleted_topic_rebalances_groups_of_other_nodes() -> None:
     store = MemoryStore()
     async with running(store) as first, running(store, config("b")) as second:
-        await first.admin.put_topic("t", 3, None, a_change())
+        await put_topic(first, "t", 3, None, a_change())
         names = [f"g{number}" for number in range(200)]
         await until(lambda: any(second.find_coordinator(one).node_id == "b" for one in names), "it owns some")
         name = next(one for one in names if second.find_coordinator(one).node_id == "b")
         await until(lambda: owns(second, name), "it serves it")
         await Member(second, name).settle()
-        await first.admin.delete_topic("t", a_change())
+        await delete_topic(first, "t", a_change())
         await until(lambda: state_of(second, name) == "PreparingRebalance", "it rebalances")
 
 
 async def test_deleted_topic_is_restored_with_its_offsets() -> None:
-    async with running(MemoryStore()) as node:
-        await node.admin.put_topic("t", 3, 2, a_change())
+    store = MemoryStore()
+    async with running(store) as node:
+        await put_topic(node, "t", 3, 2, a_change())
         await commit(node, "g", 5, 6)
         deletion, undo = a_change(), a_change()
-        await node.admin.delete_topic("t", deletion)
+        await delete_topic(node, "t", deletion)
         await worked_off(node, deletion.change_id)
-        done = await node.admin.undo(deletion.change_id, undo)
+        done = await undo_change(node, deletion.change_id, undo)
         assert done.after["topic"] == {"topic": "t", "outcome": "restored"}
         assert await worked_off(node, undo.change_id) == {"restored": 2}
         assert await offsets_of(node, "g") == [("t", 0, 5), ("t", 1, 6)]
-        assert [(row.partitions, row.log_start_offset) for row in await node.topics()] == [(3, 2)]
+        assert [(row.partitions, row.log_start_offset) for row in store.topics()] == [(3, 2)]

@@ -6,14 +6,16 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 
+from coordinator_core.admin.settings import put_settings
+from coordinator_core.admin.undo import undo_change
 from coordinator_core.protocol.errors import CoordinatorNotAvailable, NotCoordinator
 from coordinator_core.runtime.confirmations import ALLOWANCE_MS
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.runtime.shard_ownership import RENEWALS_PER_TTL
-from coordinator_core.store.change_actions import ChangeAction
-from coordinator_core.store.interface import StoreUnavailable
-from coordinator_core.store.memory import MemoryStore
-from coordinator_core.store.rows import ChangeRow, StoredSettings
+from coordinator_core.state_store.change_actions import ChangeAction
+from coordinator_core.state_store.interface import StoreUnavailable
+from coordinator_core.state_store.rows import ChangeRow, StoredSettings
+from tests.support.memory_store import MemoryStore
 from tests.support.waiting import PATIENCE_S
 from tests.unit.coordinator_core.runtime.doubtful_lease import FarStore, be_sure_again, put_in_doubt
 from tests.unit.coordinator_core.runtime.nodes import LEASE_TTL_MS, JumpingClock, a_change, config, running, until
@@ -33,7 +35,7 @@ def size_at(node: Coordinator, group_id: str | None = None) -> int | str | None:
 
 def add_hanging_node(store: MemoryStore) -> str:
     """Add a node that has renewed just now, and does not renew again."""
-    store.renew("hanging", "http://hanging", "1", {}, ttl_ms=60_000)
+    store.renew("hanging", {"http": "http://hanging"}, "1", {}, ttl_ms=60_000)
     return "hanging"
 
 
@@ -43,14 +45,14 @@ def add_hanging_node(store: MemoryStore) -> str:
 async def test_confirmed_setting_is_effective_on_every_node() -> None:
     store = MemoryStore()
     async with running(store) as first, running(store, config("b")) as second, running(store, config("c")) as third:
-        await first.admin.put_settings(None, {SIZE: 3}, a_change())
+        await put_settings(first, None, {SIZE: 3}, a_change())
         assert await first.confirmations.wait(PLENTY_MS) == []
         assert (size_at(second), size_at(third)) == (3, 3)
 
 
 async def test_only_node_of_a_cluster_waits_for_none() -> None:
     async with running(MemoryStore(), config(lease_ttl_ms=10**9)) as node:
-        await node.admin.put_settings(None, {SIZE: 3}, a_change())
+        await put_settings(node, None, {SIZE: 3}, a_change())
         async with asyncio.timeout(PATIENCE_S):
             assert await node.confirmations.wait(PLENTY_MS) == []
 
@@ -60,7 +62,7 @@ async def test_node_that_does_not_renew_is_waited_for_no_longer_than_one_renewal
     clock = JumpingClock()
     async with running(store, clock=clock) as node:
         hanging = add_hanging_node(store)
-        await node.admin.put_settings(None, {SIZE: 3}, a_change())
+        await put_settings(node, None, {SIZE: 3}, a_change())
         began_ms = clock.now().node_ms
         assert await node.confirmations.wait(PLENTY_MS) == [hanging]
         assert clock.now().node_ms - began_ms >= RENEWAL_MS
@@ -74,7 +76,7 @@ async def test_wait_ends_before_the_time_of_the_request() -> None:
     store = MemoryStore()
     async with running(store, config(lease_ttl_ms=10**9)) as node:
         hanging = add_hanging_node(store)
-        await node.admin.put_settings(None, {SIZE: 3}, a_change())
+        await put_settings(node, None, {SIZE: 3}, a_change())
         async with asyncio.timeout(PATIENCE_S):
             assert await node.confirmations.wait(ALLOWANCE_MS + 10) == [hanging]
             assert await node.confirmations.wait(0) == [hanging]
@@ -83,7 +85,7 @@ async def test_wait_ends_before_the_time_of_the_request() -> None:
 async def test_change_of_a_group_needs_no_confirmation() -> None:
     store = MemoryStore()
     async with running(store) as node:
-        await node.admin.put_settings("g", {SIZE: 3}, a_change())
+        await put_settings(node, "g", {SIZE: 3}, a_change())
         add_hanging_node(store)
         assert await node.confirmations.unconfirmed_nodes() == []
 
@@ -96,12 +98,12 @@ async def test_only_the_owner_changes_and_restores_settings_of_a_group() -> None
     async with running(store) as owner, running(store, config("b")) as other:
         put = a_change()
         with pytest.raises(NotCoordinator) as refusal:
-            await other.admin.put_settings("g", {SIZE: 3}, put)
-        assert refusal.value.coordinator == owner.url
+            await put_settings(other, "g", {SIZE: 3}, put)
+        assert refusal.value.listeners == owner.listeners
         assert store.settings().groups == {}
-        await owner.admin.put_settings("g", {SIZE: 3}, put)
+        await put_settings(owner, "g", {SIZE: 3}, put)
         with pytest.raises(NotCoordinator):
-            await other.admin.undo(put.change_id, a_change())
+            await undo_change(other, put.change_id, a_change())
         assert size_at(owner, "g") == 3
 
 
@@ -110,7 +112,7 @@ async def test_settings_of_a_group_without_an_owner_are_not_changed() -> None:
     async with running(store, clock=clock) as node:
         await put_in_doubt(store, clock)
         with pytest.raises(CoordinatorNotAvailable):
-            await node.admin.put_settings("g", {SIZE: 3}, a_change())
+            await put_settings(node, "g", {SIZE: 3}, a_change())
         assert store.settings().groups == {}
 
 
@@ -132,14 +134,14 @@ async def test_change_during_which_the_lease_ended_is_not_answered_as_effective(
     async with running(store, clock=clock) as node:
         put = a_change()
         store.go.clear()
-        changing = asyncio.create_task(node.admin.put_settings("g", {SIZE: 3}, put))
+        changing = asyncio.create_task(put_settings(node, "g", {SIZE: 3}, put))
         await until(store.is_stored.is_set, "the change is stored")
         await put_in_doubt(store, clock)
         store.go.set()
         with pytest.raises(CoordinatorNotAvailable, match="lost the group during the change"):
             await changing
         await be_sure_again(store)
-        await node.admin.put_settings("g", {SIZE: 3}, put)
+        await put_settings(node, "g", {SIZE: 3}, put)
         assert size_at(node, "g") == 3
         assert len(store.history.changes) == 1
 

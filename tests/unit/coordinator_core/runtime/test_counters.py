@@ -9,10 +9,12 @@ import structlog
 from coordinator_core.protocol.errors import RebalanceInProgress
 from coordinator_core.protocol.records import RemovalReason
 from coordinator_core.protocol.states import GroupState
+from coordinator_core.queries.metrics_snapshot import MetricsSnapshot
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.runtime.counters import Distribution
-from coordinator_core.store.interface import StoreUnavailable
-from coordinator_core.store.rows import Renewal
+from coordinator_core.state_store.interface import StoreUnavailable
+from coordinator_core.state_store.rows import Renewal
+from tests.support.no_queries import NO_QUERIES
 from tests.unit.coordinator_core.runtime.nodes import LEASE_TTL_MS, HeldStore, Member, running, until
 
 pytestmark = pytest.mark.anyio
@@ -118,7 +120,7 @@ class AwayStore(HeldStore):
     def renew(
         self,
         node_id: str,
-        url: str,
+        listeners: Mapping[str, str],
         version: str,
         epochs: Mapping[int, int],
         ttl_ms: int,
@@ -127,7 +129,7 @@ class AwayStore(HeldStore):
     ) -> Renewal:
         if self.is_away:
             raise StoreUnavailable("away")
-        return super().renew(node_id, url, version, epochs, ttl_ms, renewals, cluster_configs)
+        return super().renew(node_id, listeners, version, epochs, ttl_ms, renewals, cluster_configs)
 
 
 async def test_database_outage_is_logged_once_with_its_end() -> None:
@@ -149,4 +151,4 @@ async def test_a_node_that_stops_is_not_ready() -> None:
         ready = await node.readiness()
     stopped = await node.readiness()
     assert (ready.is_ready, stopped.is_ready, stopped.reasons) == (True, False, ("the node is stopping",))
-    assert await node.offset_totals(by_partition=False) is None
+    assert await MetricsSnapshot(NO_QUERIES, node).offset_totals(by_partition=False) is None

@@ -6,7 +6,7 @@ from coordinator_core.protocol.setting_rules import SETTING_KEYS
 from coordinator_core.protocol.settings import GroupSettings, TopicMetadata
 from coordinator_core.runtime.metadata_cache import NOT_LOADED, MetadataCache
 from coordinator_core.runtime.views import EffectiveSetting
-from coordinator_core.store.rows import StoredSettings, TopicRow, Versions
+from coordinator_core.state_store.rows import StoredSettings, TopicRow, Versions
 
 VERSIONS = Versions(1, 2, 3, 4)
 

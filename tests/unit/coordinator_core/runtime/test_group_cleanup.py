@@ -5,15 +5,17 @@ from uuid import uuid4
 
 import pytest
 
+from coordinator_core.admin.changes import Change
+from coordinator_core.admin.groups import delete_group
+from coordinator_core.admin.maintenance import apply_run
 from coordinator_core.protocol.errors import UnknownMemberId
 from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.protocol.requests import GroupSnapshot
 from coordinator_core.protocol.settings import GroupSettings
-from coordinator_core.runtime.changes import Change
 from coordinator_core.runtime.coordinator import Coordinator
-from coordinator_core.store.interface import StoreUnavailable
-from coordinator_core.store.memory import MemoryStore
-from coordinator_core.store.runs import GROUP_CLEANUP, WHOLE_GROUP, CandidateRow, RunRow
+from coordinator_core.state_store.interface import StoreUnavailable
+from coordinator_core.state_store.runs import GROUP_CLEANUP, WHOLE_GROUP, CandidateRow, RunRow
+from tests.support.memory_store import MemoryStore
 from tests.support.store_rows import loaded
 from tests.unit.coordinator_core.runtime.nodes import HeldStore, Member, commit_simple, config, running, state_of, until
 from tests.unit.coordinator_core.runtime.proposals import outcome_counts
@@ -92,7 +94,7 @@ async def test_recreated_group_is_not_retired() -> None:
     async with running(store, STEADY) as node:
         await emptied(node, "g")
         run_id = propose(store, "g")
-        await node.admin.delete_group("g", Change("test", "because", str(uuid4())))
+        await delete_group(node, "g", Change("test", "because", str(uuid4())))
         await emptied(node, "g")
         assert (await outcome_counts(node, run_id)) == {"woke_since": 1}
 
@@ -127,7 +129,7 @@ async def test_next_owner_resumes_a_run() -> None:
         run_id = propose(store, *group_ids)
         store.go.clear()
         store.is_writing.clear()
-        await node.admin.apply_run(run_id, Change("test", "because", str(uuid4())))
+        await apply_run(node, run_id, Change("test", "because", str(uuid4())))
         await asyncio.to_thread(store.is_writing.wait)
         store.failure = StoreUnavailable("killed in the middle")
         store.go.set()

@@ -8,9 +8,9 @@ import pytest
 from coordinator_core.protocol.errors import IllegalGeneration, RejoinError, RetryError, UnknownMemberId
 from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.runtime.coordinator import Coordinator
-from coordinator_core.store.incarnations import GENERATION_JUMP
-from coordinator_core.store.memory import MemoryStore
+from coordinator_core.state_store.incarnations import GENERATION_JUMP
 from tests.support.memory_backup import Backup
+from tests.support.memory_store import MemoryStore
 from tests.unit.coordinator_core.runtime.nodes import Member, config, running, until
 
 pytestmark = pytest.mark.anyio

@@ -7,9 +7,10 @@ import asyncio
 
 import pytest
 
+from coordinator_core.admin.changes import Change
+from coordinator_core.admin.offsets import delete_offsets
 from coordinator_core.protocol.errors import CoordinatorNotAvailable, RetryError
 from coordinator_core.protocol.states import STABLE
-from coordinator_core.runtime.changes import Change
 from coordinator_core.runtime.coordinator import Coordinator
 from tests.unit.coordinator_core.runtime.doubtful_lease import FarStore, be_sure_again, put_in_doubt
 from tests.unit.coordinator_core.runtime.nodes import JumpingClock, Member, config, running, state_of
@@ -37,7 +38,7 @@ async def locked(node: Coordinator, store: FarStore) -> "asyncio.Task[object]":
     """Let an operator's deletion hold the group while it reads."""
     store.go.clear()
     store.is_reading.clear()
-    deletion: asyncio.Task[object] = asyncio.create_task(node.admin.delete_offsets("g", "u", None, ACT))
+    deletion: asyncio.Task[object] = asyncio.create_task(delete_offsets(node, "g", "u", None, ACT))
     await asyncio.to_thread(store.is_reading.wait)
     return deletion
 

@@ -10,9 +10,9 @@ from structlog.testing import capture_logs
 from coordinator_core.protocol.errors import CoordinatorNotAvailable
 from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.runtime.load_failures import RETRY_MAX_MS, RETRY_MS, LoadFailures
-from coordinator_core.store.interface import StoreUnavailable
-from coordinator_core.store.memory import MemoryStore
-from coordinator_core.store.rows import ChangeRow, StoredGroup, UnreadableGroup
+from coordinator_core.state_store.interface import StoreUnavailable
+from coordinator_core.state_store.rows import ChangeRow, StoredGroup, UnreadableGroup
+from tests.support.memory_store import MemoryStore
 from tests.support.waiting import PATIENCE_S
 from tests.unit.coordinator_core.runtime.nodes import LEASE_TTL_MS, JumpingClock, Member, config, running, until
 

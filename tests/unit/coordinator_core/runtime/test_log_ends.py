@@ -7,16 +7,18 @@ from uuid import uuid4
 
 import pytest
 
+from coordinator_core.admin.changes import CannotUndo, Change, IdempotencyKeyConflict
+from coordinator_core.admin.topics import delete_log_ends, delete_topic, put_topic
+from coordinator_core.admin.undo import undo_change
 from coordinator_core.protocol.log_ends import LogEnd
 from coordinator_core.protocol.records import OffsetsCommitted
 from coordinator_core.protocol.requests import CommitOffsets, OffsetToCommit
-from coordinator_core.runtime.changes import CannotUndo, Change, IdempotencyKeyConflict
 from coordinator_core.runtime.clock import SystemThreads
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.runtime.log_ends import RENEWALS_PER_AGE, LogEndReports
-from coordinator_core.store.interface import StoreError, StoreUnavailable
-from coordinator_core.store.log_ends import LogEndReport
-from coordinator_core.store.memory import MemoryStore
+from coordinator_core.state_store.interface import StoreError, StoreUnavailable
+from coordinator_core.state_store.log_ends import LogEndReport
+from tests.support.memory_store import MemoryStore
 from tests.support.store_rows import change_row
 from tests.support.waiting import PATIENCE_S
 from tests.unit.coordinator_core.runtime.nodes import config, running, until
@@ -161,12 +163,12 @@ async def test_report_under_way_during_a_deletion_is_refused(
 ) -> None:
     store = HeldStore()
     async with running(store) as node:
-        await node.admin.put_topic("t", 1, None, a_change())
+        await put_topic(node, "t", 1, None, a_change())
         await commit(node, 5)
         await until(lambda: store.attempts == 1, "the end is on its way")
-        await node.admin.delete_topic("t", a_change())
+        await delete_topic(node, "t", a_change())
         if is_put_again:
-            await node.admin.put_topic("t", 1, None, a_change())
+            await put_topic(node, "t", 1, None, a_change())
         store.go.set()
         await until(lambda: store.answered == 1, "the store has decided")
         await commit(node, 3, topic="other")
@@ -177,11 +179,11 @@ async def test_report_under_way_during_a_deletion_is_refused(
 async def test_after_a_deletion_a_lower_end_is_stored_at_its_next_report() -> None:
     store = CountingStore()
     async with running(store) as first, running(store, config("b")) as second:
-        await until(lambda: second.owner_url("g") is not None, "the shard has an owner")
-        owner, other = (first, second) if first.owner_url("g") == first.url else (second, first)
+        await until(lambda: second.find_coordinator("g").node_id is not None, "the shard has an owner")
+        owner, other = (first, second) if first.find_coordinator("g").node_id == first.node_id else (second, first)
         await commit(owner, 2**63 - 1)
         await until(lambda: store.log_ends(["t"]) != {}, "the end is stored")
-        change = await other.admin.delete_log_ends("t", None, a_change())
+        change = await delete_log_ends(other, "t", None, a_change())
         assert [each["log_end_offset"] for each in change.before["log_ends"]] == [2**63 - 1]
         while store.log_ends(["t"]) == {}:
             await commit(owner, 7)
@@ -194,10 +196,10 @@ async def test_a_deletion_of_log_ends_is_made_once_and_takes_only_what_it_names(
     store.report_log_ends([LogEndReport(topic, part, 9, 1) for topic in ("t", "u") for part in (0, 1)], 0)
     async with running(store) as node:
         again = a_change()
-        first = await node.admin.delete_log_ends("t", 1, again)
-        assert await node.admin.delete_log_ends("t", 1, again) == first
+        first = await delete_log_ends(node, "t", 1, again)
+        assert await delete_log_ends(node, "t", 1, again) == first
         assert sorted(store.log_ends(["t", "u"])) == [("t", 0), ("u", 0), ("u", 1)]
         with pytest.raises(IdempotencyKeyConflict):
-            await node.admin.delete_log_ends("t", 0, again)
+            await delete_log_ends(node, "t", 0, again)
         with pytest.raises(CannotUndo, match="the next report of an end brings it back"):
-            await node.admin.undo(first.change_id, a_change())
+            await undo_change(node, first.change_id, a_change())

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 import pytest
 from structlog.testing import capture_logs
 
+from coordinator_core.admin.maintenance import apply_run
 from coordinator_core.protocol.errors import CoordinatorNotAvailable
 from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.protocol.requests import StoredOffset
 from coordinator_core.runtime.maintenance import RETRY_AFTER_MS
-from coordinator_core.store.memory import MemoryStore
-from coordinator_core.store.partition_drop import DroppedDay, HasCopy
+from coordinator_core.state_store.partition_drop import DroppedDay, HasCopy
+from tests.support.memory_store import MemoryStore
 from tests.unit.coordinator_core.runtime.nodes import (
     JumpingClock,
     a_change,
@@ -58,7 +59,7 @@ async def test_failing_run_does_not_stop_other_runs(error: Exception) -> None:
         group_of_run = {propose(store, group_id): group_id for group_id in ("a", "b")}
         failing, other = sorted(group_of_run)
         store.failing_group = group_of_run[failing]
-        await node.admin.apply_run(failing, a_change())
+        await apply_run(node, failing, a_change())
         assert await outcome_counts(node, other) == {"expired": 2}
         assert store.run(failing).status == "applying"
         store.failing_group = None
@@ -73,7 +74,7 @@ async def test_candidate_under_the_shard_of_other_groups_is_not_decided() -> Non
         async with running(store, config(settings=DUE, lease_ttl_ms=LEASE_TTL_MS)) as node:
             await commit_simple(node, "g", 2)
             run_id = propose(store, "g", shard_id=(shard_of("g", 50) + 1) % 50)
-            await node.admin.apply_run(run_id, a_change())
+            await apply_run(node, run_id, a_change())
             renewals = node.counts().sums.renewals
             await until(lambda: node.counts().sums.renewals > renewals + 1, "the node renews")
     assert len(store.stored_offsets("g")) == 2
@@ -88,7 +89,7 @@ async def test_unexpected_error_of_a_run_is_logged_once_until_the_retry() -> Non
             await commit_simple(node, "g", 2)
             run_id = propose(store, "g")
             store.failing_group = "g"
-            await node.admin.apply_run(run_id, a_change())
+            await apply_run(node, run_id, a_change())
             renewals = node.counts().sums.renewals
             await until(lambda: node.counts().sums.renewals > renewals + 3, "the node renews several times")
     failed = [(each["run"], each["group"]) for each in events if each["event"] == "maintenance_run_failed"]

@@ -9,9 +9,9 @@ from coordinator_core.protocol.errors import RebalanceInProgress
 from coordinator_core.runtime import member_sessions
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.runtime.member_sessions import MAX_ROWS_PER_SCAN, SessionIntervalsLoop
-from coordinator_core.store.member_sessions import GAP_BOUNDS_MS, INTERVAL_MS
-from coordinator_core.store.memory import MemoryStore
-from coordinator_core.store.rows import MemberSessionRow
+from coordinator_core.state_store.member_sessions import GAP_BOUNDS_MS, INTERVAL_MS
+from coordinator_core.state_store.rows import MemberSessionRow
+from tests.support.memory_store import MemoryStore
 from tests.unit.coordinator_core.runtime.callers import Caller
 from tests.unit.coordinator_core.runtime.doubtful_lease import FarStore, be_sure_again, put_in_doubt
 from tests.unit.coordinator_core.runtime.nodes import HeldStore, JumpingClock, Member, config, running, until

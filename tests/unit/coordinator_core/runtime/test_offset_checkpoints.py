@@ -12,9 +12,9 @@ from coordinator_core.protocol.errors import CoordinatorNotAvailable, NotCoordin
 from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.coordinator import Coordinator
-from coordinator_core.store.interface import OutcomeUnknown, StoreUnavailable
-from coordinator_core.store.memory import MemoryStore
-from coordinator_core.store.rows import CheckpointResult, ShardCheckpoint
+from coordinator_core.state_store.interface import OutcomeUnknown, StoreUnavailable
+from coordinator_core.state_store.rows import CheckpointResult, ShardCheckpoint
+from tests.support.memory_store import MemoryStore
 from tests.support.waiting import PATIENCE_S
 from tests.unit.coordinator_core.runtime.nodes import Member, config, running, until
 

@@ -5,12 +5,14 @@ from collections.abc import Sequence
 
 import pytest
 
+from coordinator_core.admin.maintenance import apply_run
+from coordinator_core.admin.settings import put_settings
 from coordinator_core.protocol.requests import StoredOffset
 from coordinator_core.protocol.settings import GroupSettings, Now
 from coordinator_core.runtime.clock import SystemClock
 from coordinator_core.runtime.coordinator import Coordinator
-from coordinator_core.store.interface import OutcomeUnknown
-from coordinator_core.store.memory import MemoryStore
+from coordinator_core.state_store.interface import OutcomeUnknown
+from tests.support.memory_store import MemoryStore
 from tests.unit.coordinator_core.runtime.nodes import (
     HeldStore,
     Member,
@@ -95,7 +97,7 @@ async def test_a_retention_that_was_made_longer_since_counts() -> None:
         await commit_simple(node, "short", 1)
         run_id = propose(store, "long", "short")
         clock.later_ms = HOUR_MS
-        await node.admin.put_settings("long", {"offsets_retention_minutes": 61}, a_change())
+        await put_settings(node, "long", {"offsets_retention_minutes": 61}, a_change())
         assert await outcome_counts(node, run_id) == {"expired": 1, "not_due": 1}
         assert len(await node.fetch_offsets("long", None)) == 1
 
@@ -128,7 +130,7 @@ async def test_next_owner_resumes_an_expiry_without_repeating_it() -> None:
         run_id = propose(store, *group_ids)
         store.go.clear()
         store.is_writing.clear()
-        await node.admin.apply_run(run_id, a_change())
+        await apply_run(node, run_id, a_change())
         await asyncio.to_thread(store.is_writing.wait)
         store.failure = OutcomeUnknown("the connection went while committing")
         store.go.set()
@@ -161,7 +163,7 @@ async def test_concurrently_decided_groups_are_limited() -> None:
         run_id = propose(store, *group_ids)
         store.read.clear()
         store.go.clear()
-        await node.admin.apply_run(run_id, a_change())
+        await apply_run(node, run_id, a_change())
         await until(lambda: len(store.read) >= 3, "three groups are looked at")
         await node.fetch_offsets("g", None)  # Whatever was to be read when these were is read before this is.
         assert len(store.read) == 3

@@ -5,7 +5,8 @@ import threading
 
 import pytest
 
-from coordinator_core.store.memory import MemoryStore
+from coordinator_core.state_store.schema_revision import SchemaRevision
+from tests.support.memory_store import MemoryStore
 from tests.support.waiting import PATIENCE_S
 from tests.unit.coordinator_core.runtime.nodes import JumpingClock, config, running, until
 
@@ -20,9 +21,9 @@ class SlowStore(MemoryStore):
         self.go = threading.Event()
         self.go.set()
         self.looks = 0
-        self.revision: str | None = "0002"
+        self.revision: SchemaRevision | None = SchemaRevision("0002", "0001")
 
-    def schema(self) -> str | None:
+    def schema(self) -> SchemaRevision | None:
         self.looks += 1
         assert self.go.wait(PATIENCE_S), "the test never let it go"
         return self.revision
@@ -52,14 +53,24 @@ async def test_concurrent_checks_share_one_query() -> None:
     assert store.looks == 1
 
 
-async def test_only_an_older_schema_is_in_the_way() -> None:
-    found = {}
-    for revision in ("0001", "0002", "0003", None):
-        store = SlowStore()
-        store.revision = revision
-        async with running(store, config(schema="0002")) as node:
-            found[revision] = (await node.readiness()).is_ready
-    assert found == {"0001": False, "0002": True, "0003": True, None: False}
+SCHEMAS = {
+    SchemaRevision("0001", "0001"): "the database has schema 0001 and this node needs 0002: run muster migrate",
+    SchemaRevision("0002", "0001"): None,
+    SchemaRevision("0003", "0002"): None,
+    SchemaRevision("0003", "0003"): "the database has schema 0003 and this node needs 0002: use a newer program",
+    None: "the database has no schema and this node needs 0002: run muster migrate",
+}
+
+
+@pytest.mark.parametrize(("schema", "expected"), SCHEMAS.items())
+async def test_node_is_ready_with_the_schema_of_a_newer_compatible_release(
+    schema: SchemaRevision | None, expected: str | None
+) -> None:
+    store = SlowStore()
+    store.revision = schema
+    async with running(store, config(schema="0002")) as node:
+        found = await node.readiness()
+    assert (found.is_ready, found.reasons) == (expected is None, () if expected is None else (expected,))
 
 
 async def test_a_node_without_a_shard_is_ready_only_if_there_are_too_few() -> None:

@@ -10,7 +10,7 @@ from coordinator_core.runtime.rebalance_rate import (
     RebalanceRate,
 )
 from coordinator_core.runtime.stuck_groups import NAMED_GROUPS_MAX
-from coordinator_core.store.rows import TransitionRow
+from coordinator_core.state_store.rows import TransitionRow
 from tests.unit.coordinator_core.runtime.nodes import HeldStore, JumpingClock, Member, config, running
 
 

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 
+from coordinator_core.admin.settings import put_settings
 from coordinator_core.protocol.errors import CoordinatorNotAvailable, RebalanceInProgress, RetryError
 from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.protocol.requests import Deadline, DeadlineKind, Heartbeat
@@ -13,7 +14,7 @@ from coordinator_core.protocol.states import COMPLETING, PREPARING
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.runtime.shard import REPLIES_AT_ONCE
 from coordinator_core.runtime.timers import GroupTimer
-from coordinator_core.store.interface import OutcomeUnknown, StoreUnavailable
+from coordinator_core.state_store.interface import OutcomeUnknown, StoreUnavailable
 from tests.support.waiting import limited
 from tests.unit.coordinator_core.runtime.nodes import HeldStore, Member, a_change, config, running, state_of, until
 
@@ -103,7 +104,7 @@ async def test_a_commit_that_is_stored_late_shortens_no_session_that_was_made_lo
         store.go.clear()
         commit = asyncio.create_task(member.commit(7))
         await asyncio.sleep(0)
-        await node.admin.put_settings("g", {"session_timeout_ms": 600_000}, a_change())
+        await put_settings(node, "g", {"session_timeout_ms": 600_000}, a_change())
         await member.heartbeat()
         store.go.set()
         await commit

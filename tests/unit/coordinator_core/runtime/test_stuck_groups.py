@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from coordinator_core.admin.settings import put_settings
 from coordinator_core.protocol.states import COMPLETING, PREPARING, STABLE
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.runtime.views import GroupView
-from coordinator_core.store.memory import MemoryStore
+from tests.support.memory_store import MemoryStore
 from tests.unit.coordinator_core.runtime.callers import LONG_MS, Caller
 from tests.unit.coordinator_core.runtime.nodes import QUICK, JumpingClock, a_change, config, running, until
 
@@ -78,7 +79,7 @@ async def test_changed_timeout_changes_the_deadline() -> None:
     async with running(MemoryStore(), STANDING, clock) as node:
         await Caller(node).join()
         clock.jumped_ms += 5_000
-        await node.admin.put_settings("g", {"rebalance_timeout_ms": 20_000}, a_change())
+        await put_settings(node, "g", {"rebalance_timeout_ms": 20_000}, a_change())
         assert 10_000 < left_ms(node, clock) <= 15_000
 
 

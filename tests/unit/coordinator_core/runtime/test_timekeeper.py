@@ -5,11 +5,12 @@ from uuid import uuid4
 
 import pytest
 
+from coordinator_core.admin.changes import Change
+from coordinator_core.admin.settings import put_settings
 from coordinator_core.protocol.errors import UnknownMemberId
 from coordinator_core.protocol.states import EMPTY, STABLE
-from coordinator_core.runtime.changes import Change
 from coordinator_core.runtime.coordinator import Coordinator
-from coordinator_core.store.memory import MemoryStore
+from tests.support.memory_store import MemoryStore
 from tests.unit.coordinator_core.runtime.nodes import JumpingClock, Member, config, running, state_of, until
 
 pytestmark = pytest.mark.anyio
@@ -34,7 +35,7 @@ async def test_a_live_change_of_the_session_timeout_does_not_move_the_last_heart
         await member.heartbeat()
         before_ms = last_heartbeat_ms(node)
         clock.jumped_ms += 5_000
-        await node.admin.put_settings("g", {"session_timeout_ms": in_force_ms}, Change("ada", "a test", str(uuid4())))
+        await put_settings(node, "g", {"session_timeout_ms": in_force_ms}, Change("ada", "a test", str(uuid4())))
         assert abs(last_heartbeat_ms(node) - before_ms) < 1_000
         await member.heartbeat()
         assert 4_000 < last_heartbeat_ms(node) - before_ms < 7_000

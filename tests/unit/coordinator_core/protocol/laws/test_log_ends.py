@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_core.protocol import log_ends
-from coordinator_core.protocol.log_ends import NO_LAG, Lag, LogEnd, monotonic_log_ends, relevant_log_ends
+from coordinator_core.protocol.log_ends import NO_LAG, Lag, LogEnd, monotonic_log_ends
+from tests.support.log_ends import relevant_log_ends
 
 FOR_EVER_MS = 2**60
 lag_at = partial(log_ends.lag_at, max_age_ms=FOR_EVER_MS)

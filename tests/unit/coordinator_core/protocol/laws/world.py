@@ -26,9 +26,9 @@ from coordinator_core.protocol.responses import JoinGroupResponse
 from coordinator_core.protocol.settings import Context, GroupSettings, Now, TopicMetadata
 from coordinator_core.protocol.states import COMPLETING, PREPARING
 from coordinator_core.runtime.timers import GroupTimer, Timers
-from coordinator_core.store.ledger import Ledger
-from coordinator_core.store.projection import load_group, project
-from coordinator_core.store.rows import GroupRow, GroupWrite, MemberRow, RebalanceRow, StoredGroup
+from coordinator_core.state_store.ledger import Ledger
+from coordinator_core.state_store.projection import load_group, project
+from coordinator_core.state_store.rows import GroupRow, GroupWrite, MemberRow, RebalanceRow, StoredGroup
 from tests.unit.coordinator_core.protocol.laws.cells import row_of, state_of
 from tests.unit.coordinator_core.protocol.laws.laws import LAWS
 from tests.unit.coordinator_core.protocol.laws.steps import UNKNOWN_ID, Memory, Partition, Step, learn, picture
@@ -230,7 +230,7 @@ class World:
         given = {member_id: owned for member_id, owned in self.memory.owned.items() if owned}
         assert {member_id: owned for member_id, owned in held.items() if owned} == given, "the ledger is wrong"
         assert self._ledger.sessions.keys() == self.group.members.keys(), "sessions are not those of the members"
-        assert (self._ledger.under_way is not None) == (self.group.state in {PREPARING, COMPLETING})
+        assert (self._ledger.in_progress is not None) == (self.group.state in {PREPARING, COMPLETING})
 
     def _every_member_has_a_rebalance_row(self, rebalance: RebalanceRow, write: GroupWrite) -> None:
         """Members of the new generation joined it, and no wait is longer than the rebalance.

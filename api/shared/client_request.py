@@ -1,0 +1,124 @@
+"""A request of a client: who sent it, what it may do, and how the node answers it."""
+
+from collections.abc import Awaitable, Callable
+from typing import Concatenate, ParamSpec, TypeVar
+
+from api.shared.identity import ALL_TOPICS, Identity
+from api.shared.node_context import NodeContext
+from coordinator_core.protocol.responses import Answer
+from coordinator_core.runtime.coordinator import Coordinator
+from coordinator_core.runtime.shard import MemberRequest
+from coordinator_core.state_store.postgres.connections import Transaction
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class ClientRequest:
+    """The state of one request; each listener has a subclass with what its wire protocol adds."""
+
+    __slots__ = (
+        "actor",
+        "change_id",
+        "client_host",
+        "group_id",
+        "identity",
+        "is_long_poll",
+        "node",
+        "request",
+        "reserved_bytes",
+    )
+
+    def __init__(self, node: NodeContext, client_host: str) -> None:
+        """Begin a request of a client that is not identified yet.
+
+        Args:
+            node: the node that received it.
+            client_host: the client's address, such as `192.0.2.7`; empty if the connection has none.
+        """
+        self.node = node
+        self.client_host = client_host
+        self.request = "unknown"
+        """The name of the request, Kafka's if there is one."""
+        self.group_id: str | None = None
+        self.is_long_poll = False
+        self.reserved_bytes = 0
+        """The bytes that the body reserves in the node's budget for large bodies."""
+        self.identity: Identity | None = None
+        """The identity of the request's token; None: the node has no tokens."""
+        self.actor: str | None = None
+        self.change_id: str | None = None
+        """The id of the change that the request makes; None: it makes none."""
+
+    @property
+    def coordinator(self) -> Coordinator:
+        """Return the coordinator of this node."""
+        return self.node.coordinator
+
+    def reserve_body_bytes(self, size: int) -> None:
+        """Reserve memory for a body of this size, as far as it is known; 0 releases the reservation.
+
+        Raises:
+            CoordinatorNotAvailable: the budget for large bodies is exhausted.
+        """
+        self.reserved_bytes = self.node.body_budget.resize(self.reserved_bytes, size)
+
+    async def coordinate(self, group_id: str, request: MemberRequest, kind: type[T]) -> T:
+        """Submit a request to the coordinator, and return its response, which is of type `kind`.
+
+        A long poll waits without a limit, any other request until its deadline.
+        """
+        pending = self.node.coordinator.submit(group_id, request)
+        if pending.done():  # nearly every heartbeat: a deadline would double its cost
+            answer: Answer = pending.result()
+        else:
+            answer = await (pending if self.is_long_poll else self.with_deadline(pending))
+        assert isinstance(answer, kind)
+        return answer
+
+    def with_deadline(self, answer: Awaitable[T]) -> Awaitable[T]:
+        """Wait for a response until the deadline of the request.
+
+        Raises:
+            CoordinatorNotAvailable: the deadline passed.
+        """
+        return self.node.deadlines.wait(answer)
+
+    def query(
+        self, query: Callable[Concatenate[Transaction, P], T], /, *arguments: P.args, **keywords: P.kwargs
+    ) -> Awaitable[T]:
+        """Run a query of the database, and return its result.
+
+        Raises:
+            CoordinatorNotAvailable: the database cannot be reached, or does not answer in time.
+        """
+        return self.node.queries.run(query, *arguments, **keywords)
+
+    async def wait_for_confirmations(self) -> list[str]:
+        """Wait for one renewal of the other nodes; return those that have not confirmed the cluster's settings."""
+        return await self.node.coordinator.confirmations.wait(self.node.deadlines.time_left_ms())
+
+    def can_access(self, group_id: str | None) -> bool:
+        """Return whether the token covers a group; None stands for all groups."""
+        if self.identity is None:
+            return True
+        return self.identity.can_access_all if group_id is None else self.identity.can_access(group_id)
+
+    @property
+    def trusted_topic_prefixes(self) -> tuple[str, ...]:
+        """Return the prefixes of the topics whose log ends the client is trusted to report for every group."""
+        return ALL_TOPICS if self.identity is None else self.identity.trusted_topic_prefixes
+
+    def authenticated_actor(self, claimed: str | None) -> str | None:
+        """Return who makes a change, for the audit log.
+
+        Args:
+            claimed: who the client says it is; None: it does not say.
+
+        Returns:
+            The token's actor, followed by the claimed one in brackets if it differs; without tokens the claimed one.
+        """
+        if self.identity is None:
+            return claimed
+        actor = self.identity.actor
+        return actor if claimed in {None, actor} else f"{actor} ({claimed})"

@@ -1,0 +1,37 @@
+"""Limits that all listeners share: the fixed ones as constants, the configurable ones in `ListenerLimits`."""
+
+from dataclasses import dataclass
+
+GROUP_ID_MAX_CHARS = 255
+TOPIC_MAX_CHARS = 249
+CLIENT_ID_MAX_CHARS = 200
+INSTANCE_ID_MAX_CHARS = 200
+MEMBER_ID_MAX_CHARS = 255
+PROTOCOL_NAME_MAX_CHARS = 255
+REASON_MAX_CHARS = 1_000
+ACTOR_MAX_CHARS = 200
+PROTOCOLS_MAX = 100
+LEAVING_MEMBERS_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerLimits:
+    """The configurable limits that every listener of a node has."""
+
+    max_large_bodies_bytes: int = 67_108_864
+    """The maximum total size of the bodies over 64 KiB of all requests in progress."""
+    max_partitions_per_request: int = 10_000
+    """The maximum number of partitions in one commit, query or reset."""
+    request_timeout_ms: int = 2_000
+    """The timeout of a request other than a long poll."""
+    send_timeout_ms: int = 30_000
+    """How long a client may leave a response unread before the connection is closed."""
+    max_connections: int = 8_000
+    """The maximum number of client connections."""
+    max_connections_per_ip: int | None = None
+    """The maximum number of them from one address; None: half of `max_connections`."""
+
+    @property
+    def connections_per_ip(self) -> int:
+        """Return the maximum number of connections from one address."""
+        return self.max_connections_per_ip or max(1, self.max_connections // 2)

@@ -1,0 +1,35 @@
+"""Node context: the dependencies that the listeners of one node share."""
+
+from api.shared.body_budget import BodyBudget
+from api.shared.deadlines import Deadlines
+from api.shared.limits import ListenerLimits
+from api.shared.request_metrics import RequestMetrics
+from api.shared.tokens import Tokens
+from api.shared.turns import LongPollTurns
+from coordinator_core.queries.runner import QueryRunner
+from coordinator_core.runtime.coordinator import Coordinator
+
+
+class NodeContext:
+    """The coordinator of a node, its tokens, and what limits and counts the requests of all its listeners."""
+
+    __slots__ = ("body_budget", "coordinator", "deadlines", "long_poll_turns", "metrics", "queries", "tokens")
+
+    def __init__(
+        self, coordinator: Coordinator, queries: QueryRunner, limits: ListenerLimits, tokens: Tokens | None = None
+    ) -> None:
+        """Start without requests.
+
+        Args:
+            coordinator: the coordinator of this node.
+            queries: runs queries of the database.
+            limits: the limits of the node.
+            tokens: the tokens; None: every request is allowed.
+        """
+        self.coordinator = coordinator
+        self.queries = queries
+        self.tokens = tokens
+        self.deadlines = Deadlines(limits.request_timeout_ms)
+        self.long_poll_turns = LongPollTurns()
+        self.body_budget = BodyBudget(limits.max_large_bodies_bytes)
+        self.metrics = RequestMetrics()

@@ -1,0 +1,30 @@
+"""Request metrics of a node: durations and errors of the requests of all listeners, by the name of the request."""
+
+from collections import Counter
+from typing import Final
+
+from api.shared.errors import NO_ERROR
+from coordinator_core.protocol.errors import FencedInstanceId, IllegalGeneration, UnknownMemberId
+from coordinator_core.runtime.counters import PARKED_S, Distribution
+
+STALE_MEMBER_CODES: Final = (UnknownMemberId.code, IllegalGeneration.code, FencedInstanceId.code)
+"""Errors of commits that are exported from 0 on: Prometheus sees no increase when a series appears."""
+
+
+class RequestMetrics:
+    """Request counters of a node."""
+
+    def __init__(self) -> None:
+        self.times_s: dict[str, Distribution] = {}
+        """Request → the durations of its responses."""
+        self.errors: Counter[tuple[str, str]] = Counter({("OffsetCommit", code): 0 for code in STALE_MEMBER_CODES})
+        """(request, Kafka's name of the error) → number of errors."""
+
+    def count(self, request: str, code: str, took_s: float) -> None:
+        """Count a response; `code` is NONE or the name of the error."""
+        times_s = self.times_s.get(request)
+        if times_s is None:
+            times_s = self.times_s[request] = Distribution(PARKED_S)
+        times_s.add(took_s)
+        if code != NO_ERROR:
+            self.errors[request, code] += 1

@@ -1,0 +1,210 @@
+"""The tokens file: one entry per bearer token, with the SHA-256 of the token, its actor, role and groups.
+
+A node reads the file when it starts, and again within a second of a change. If a new file is invalid, the node logs
+`token_reload_failed` and keeps the previous tokens. The format is in docs/security.md.
+"""
+
+import hashlib
+import hmac
+import os
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Final, NamedTuple
+
+import msgspec
+import structlog
+from msgspec import Meta, Struct
+
+from api.shared.identity import ALL_GROUPS, IDENTITY_MAX_BYTES, Actor, Identity, Role, identity_bytes
+from api.shared.limits import GROUP_ID_MAX_CHARS, TOPIC_MAX_CHARS
+from api.shared.validation import validation_message
+
+log = structlog.get_logger("muster.api")
+
+RELOAD_CHECK_INTERVAL_S: Final = 1.0
+"""The minimum time between two checks of the file for changes."""
+TOKENS_FILE_MAX_BYTES: Final = 16_777_216
+TOKEN_MAX_BYTES: Final = 4_096
+EXPIRY_WARNING_S: Final = 7 * 86_400.0
+"""How long before its expiry a token is warned about."""
+EXPIRY_WARNING_INTERVAL_S: Final = 86_400.0
+
+
+class TokensFileError(Exception):
+    """The tokens file is invalid; the text names the place and the reason, and contains no part of a token."""
+
+
+Prefix = Annotated[str, Meta(max_length=GROUP_ID_MAX_CHARS)]
+TopicPrefix = Annotated[str, Meta(max_length=TOPIC_MAX_CHARS)]
+
+
+class TokenEntry(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """One token of the file."""
+
+    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+    """The digest of the token's bytes, in lower-case hexadecimal."""
+    actor: Actor
+    role: Role
+    prefixes: Annotated[tuple[Prefix, ...], Meta(min_length=1)] = ALL_GROUPS
+    topics: tuple[TopicPrefix, ...] = ()
+    """Prefixes of the topics whose log ends it is trusted to report for every group."""
+    expires_at: Annotated[datetime, Meta(tz=True)] | None = None
+    """The instant from which it is refused; None: never."""
+
+
+class KnownToken(NamedTuple):
+    """A token of the file, found by its digest."""
+
+    digest: bytes
+    identity: Identity | None
+    expires_at: datetime | None
+
+    def is_expired(self, now_s: float) -> bool:
+        """Return whether it has expired at a Unix time."""
+        return self.expires_at is not None and now_s >= self.expires_at.timestamp()
+
+    def expires_soon(self, now_s: float) -> bool:
+        """Return whether it has expired at a Unix time, or will within EXPIRY_WARNING_S."""
+        return self.is_expired(now_s + EXPIRY_WARNING_S)
+
+
+NO_TOKEN: Final = KnownToken(b"", None, None)
+
+
+class TokensFileBody(Struct, forbid_unknown_fields=True):
+    """The whole file."""
+
+    tokens: list[TokenEntry]
+
+
+FileVersion = tuple[int, int, int]
+"""The inode, size and modification time of a file, which identify its version."""
+
+
+class Tokens:
+    """The effective tokens of one file."""
+
+    def __init__(
+        self, path: Path, now_s: Callable[[], float] = time.monotonic, wall_s: Callable[[], float] = time.time
+    ) -> None:
+        """Read the file.
+
+        Args:
+            path: the tokens file.
+            now_s: a monotonic clock, in seconds.
+            wall_s: the wall clock, in seconds since the epoch; tokens expire by it.
+
+        Raises:
+            TokensFileError: the file cannot be read or is invalid.
+        """
+        self._path = path
+        self._now_s = now_s
+        self._wall_s = wall_s
+        self._next_warning_at_s: dict[bytes, float] = {}
+        self._next_reload_check_at_s = now_s() + RELOAD_CHECK_INTERVAL_S
+        self._file_version = _file_version(path)
+        self._known = read_tokens_file(path)
+
+    def __len__(self) -> int:
+        """Return the number of tokens, expired ones included."""
+        return len(self._known)
+
+    def find(self, token: bytes) -> Identity | None:
+        """Return the identity of a token, or None if it is unknown or has expired.
+
+        The time of the look-up reveals nothing about other tokens, since the key is a digest.
+        """
+        if self._now_s() >= self._next_reload_check_at_s:
+            self._reload_if_changed()
+        known = self._of(token)
+        if known.expires_at is not None and self._is_expired(known):
+            return None
+        return known.identity
+
+    def expired_at(self, token: bytes) -> datetime | None:
+        """Return when a token expired; None if it is unknown or has not."""
+        known = self._of(token)
+        return known.expires_at if known.is_expired(self._wall_s()) else None
+
+    def _of(self, token: bytes) -> KnownToken:
+        digest = hashlib.sha256(token).digest()
+        known = self._known.get(digest, NO_TOKEN)
+        return known if hmac.compare_digest(known.digest, digest) else NO_TOKEN
+
+    def _is_expired(self, known: KnownToken) -> bool:
+        """Return whether a token has expired; log a warning once a day while it is used near or after its expiry."""
+        now_s = self._wall_s()
+        if known.expires_soon(now_s) and now_s >= self._next_warning_at_s.get(known.digest, 0.0):
+            self._next_warning_at_s[known.digest] = now_s + EXPIRY_WARNING_INTERVAL_S
+            actor = None if known.identity is None else known.identity.actor
+            log.warning(
+                "token_expiring", actor=actor, expires_at=str(known.expires_at), is_expired=known.is_expired(now_s)
+            )
+        return known.is_expired(now_s)
+
+    def _reload_if_changed(self) -> None:
+        """Read the file again if its version has changed."""
+        self._next_reload_check_at_s = self._now_s() + RELOAD_CHECK_INTERVAL_S
+        file_version = _file_version(self._path)
+        if file_version == self._file_version:
+            return
+        self._file_version = file_version
+        try:
+            self._known = read_tokens_file(self._path)
+            self._next_warning_at_s.clear()
+        except TokensFileError as error:
+            log.error("token_reload_failed", reason=str(error))
+        else:
+            log.info("tokens_reloaded", tokens=len(self._known))
+
+
+def read_tokens_file(path: Path) -> dict[bytes, KnownToken]:
+    """Return the tokens of a file by digest, expired ones included.
+
+    Raises:
+        TokensFileError: the file cannot be read or is invalid.
+    """
+    try:
+        if path.stat().st_size > TOKENS_FILE_MAX_BYTES:
+            raise TokensFileError(f"{path} is larger than {TOKENS_FILE_MAX_BYTES} bytes")
+        body = msgspec.json.decode(path.read_bytes(), type=TokensFileBody)
+    except OSError as failure:
+        raise TokensFileError(f"{path} cannot be read ({failure.strerror})") from None
+    except msgspec.ValidationError as refusal:
+        raise TokensFileError(f"{path}: {validation_message(str(refusal))}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise TokensFileError(f"{path} is not JSON") from None
+    found: dict[bytes, KnownToken] = {}
+    for number, entry in enumerate(body.tokens):
+        digest = bytes.fromhex(entry.sha256)
+        if digest in found:
+            raise TokensFileError(f"{path}: tokens[{number}] has the sha256 of another token")
+        identity = Identity(entry.actor, entry.role, entry.prefixes, entry.topics)
+        if len(identity_bytes(identity)) > IDENTITY_MAX_BYTES:
+            raise TokensFileError(f"{path}: tokens[{number}] has more prefixes and topics than a request can carry on")
+        found[digest] = KnownToken(digest, identity, entry.expires_at)
+    return found
+
+
+def token_entry(
+    token: str,
+    actor: str,
+    role: Role,
+    prefixes: tuple[str, ...],
+    topics: tuple[str, ...] = (),
+    expires_at: datetime | None = None,
+) -> TokenEntry:
+    """Return the entry of a tokens file for a token; `expires_at` is rounded down to the second, in UTC."""
+    until = None if expires_at is None else expires_at.astimezone(UTC).replace(microsecond=0)
+    return TokenEntry(hashlib.sha256(token.encode()).hexdigest(), actor, role, prefixes, topics, until)
+
+
+def _file_version(path: Path) -> FileVersion | None:
+    """Return the version of a file, following links; None if there is no file."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - follows a link
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns

@@ -1,0 +1,65 @@
+"""Changes of topic metadata and of log end offsets; any node makes them."""
+
+from functools import partial
+
+from coordinator_core.admin.changes import Change, recorded_change
+from coordinator_core.runtime.coordinator import Coordinator
+from coordinator_core.state_store.change_actions import ChangeAction
+from coordinator_core.state_store.rows import ChangeRow, Json, TopicRow
+
+
+async def put_topic(
+    coordinator: Coordinator, topic: str, partitions: int, log_start_offset: int | None, change: Change
+) -> TopicRow:
+    """Create or change a topic's metadata; a higher partition count rebalances every Stable group that reads it.
+
+    Raises:
+        ValueError: the count would decrease.
+    """
+    arguments: dict[str, Json] = {"topic": topic, "partitions": partitions}
+    if log_start_offset is not None:
+        arguments["log_start_offset"] = log_start_offset
+    earlier = await recorded_change(coordinator, change, ChangeAction.PUT_TOPIC, None, arguments)
+    if earlier is not None:
+        return TopicRow(**earlier.after, version=0)
+    change_row = change.row(ChangeAction.PUT_TOPIC, None, coordinator.wall_ms())
+    row = await coordinator.read(partial(coordinator.store.put_topic, topic, partitions, log_start_offset, change_row))
+    await coordinator.refresh_settings()
+    return row
+
+
+async def delete_topic(coordinator: Coordinator, topic: str, change: Change) -> Json | None:
+    """Delete a topic's metadata; a run archives the offsets that all groups have in it.
+
+    Groups that read it rebalance. The run does not archive offsets that are committed later.
+
+    Returns:
+        The `after` of the change: the run and its number of candidates; None if there is no such topic.
+    """
+    earlier = await recorded_change(coordinator, change, ChangeAction.DELETE_TOPIC, None, {"topic": topic})
+    if earlier is not None:
+        return earlier.after
+    change_row = change.row(ChangeAction.DELETE_TOPIC, None, coordinator.wall_ms())
+    recorded = await coordinator.read(partial(coordinator.store.delete_topic, topic, change_row))
+    await coordinator.refresh_settings()
+    coordinator.wake_maintenance()
+    return None if recorded is None else recorded.after
+
+
+async def delete_log_ends(coordinator: Coordinator, topic: str, partition: int | None, change: Change) -> ChangeRow:
+    """Delete the known log end offsets of a topic, or of one partition, until they are reported again.
+
+    Every node discards all reports, of other topics too, that it has not stored yet.
+
+    Returns:
+        The change as it was recorded; its `before` lists the deleted log end offsets.
+    """
+    earlier = await recorded_change(
+        coordinator, change, ChangeAction.DELETE_LOG_ENDS, None, {"topic": topic, "partition": partition}
+    )
+    if earlier is not None:
+        return earlier
+    change_row = change.row(ChangeAction.DELETE_LOG_ENDS, None, coordinator.wall_ms())
+    recorded = await coordinator.read(partial(coordinator.store.delete_log_ends, topic, partition, change_row))
+    await coordinator.refresh_settings()
+    return recorded

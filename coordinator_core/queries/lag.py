@@ -1,0 +1,201 @@
+"""The lag of groups, now and over time, in any state of the group."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final, NamedTuple
+
+from coordinator_core.protocol.errors import InvalidRequest
+from coordinator_core.protocol.log_ends import Lag, LogEnd, lag_at, monotonic_log_ends, total_lag
+from coordinator_core.protocol.retention import GroupFacts, OffsetFacts, due_at
+from coordinator_core.queries.committed_offsets import (
+    COARSE_FACTOR,
+    PartitionOffset,
+    PastLogEnd,
+    PastOffset,
+    TimeRange,
+    count_offsets,
+    read_group_offsets,
+    read_past_log_ends,
+    read_past_offsets,
+)
+from coordinator_core.queries.groups import known
+from coordinator_core.state_store.postgres.connections import Transaction
+
+HISTORY_RESOLUTION_MS: Final = 60_000
+"""The resolution of history: one committed offset a minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """A partition that has a committed offset, or that a member owns, or both."""
+
+    partition_offset: PartitionOffset
+    lag: Lag | None
+    """None: nothing is committed, or no log end offset is known."""
+    due_at_ms: int | None
+    """When its offset may expire if the group does not change; None: never."""
+
+
+class LagPoint(NamedTuple):
+    """A group's total lag at an instant; None if it was not known."""
+
+    at_ms: int
+    lag: Lag | None
+
+
+@dataclass(frozen=True, slots=True)
+class SampleTimes:
+    """The instants of a lag history, `step_ms` apart."""
+
+    from_ms: int
+    to_ms: int
+    """Included, if a step ends there."""
+    step_ms: int
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.from_ms, self.to_ms + 1, self.step_ms))
+
+    def __len__(self) -> int:
+        return len(range(self.from_ms, self.to_ms + 1, self.step_ms))
+
+
+def read_lag(
+    transaction: Transaction, group_id: str, *, now_ms: int, lookback_ms: int, max_age_ms: int, retention_ms: int
+) -> list[PartitionLag]:
+    """Return the lag of every partition of a group, by topic and number.
+
+    Args:
+        transaction: the transaction.
+        group_id: the group.
+        now_ms: the wall time.
+        lookback_ms: log ends that were reported longer ago are ignored.
+        max_age_ms: the age after which a log end is stale.
+        retention_ms: the effective retention of the group's offsets; negative: for ever.
+
+    Raises:
+        GroupIdNotFound: there never was such a group.
+    """
+    found = read_group_offsets(transaction, group_id, now_ms - lookback_ms)
+    return [
+        PartitionLag(each, _lag(each, now_ms, max_age_ms), _due_at_ms(each, found.facts, retention_ms))
+        for each in known(transaction, group_id, found.partitions)
+    ]
+
+
+def _lag(partition_offset: PartitionOffset, now_ms: int, max_age_ms: int) -> Lag | None:
+    if partition_offset.offset is None or not partition_offset.ends:
+        return None
+    # The clock of the node that took a commit may be ahead of this one's.
+    known_ms = max(now_ms, partition_offset.ends[-1].at_ms)
+    return lag_at(partition_offset.ends, partition_offset.offset, known_ms, max_age_ms)
+
+
+def read_lag_history(
+    transaction: Transaction, group_id: str, points: SampleTimes, *, max_offsets: int, max_age_ms: int
+) -> list[LagPoint]:
+    """Return a group's lag at each instant.
+
+    Args:
+        transaction: the transaction.
+        group_id: the group.
+        points: the instants; history is read from as long before, to find when logs passed committed offsets.
+        max_offsets: how many offsets are read; with many partitions the resolution decreases.
+        max_age_ms: the age after which a log end is stale.
+
+    Raises:
+        InvalidRequest: there are more partitions than that.
+        GroupIdNotFound: there never was such a group.
+    """
+    length_ms = points.to_ms - points.from_ms
+    step_ms = resolution_ms(points, count_offsets(transaction, group_id), max_offsets)
+    while True:
+        time_range = TimeRange(group_id, max(0, points.from_ms - length_ms), points.to_ms + 1, step_ms, points.from_ms)
+        found = read_past_offsets(transaction, time_range, max_offsets + 1)
+        ends = read_past_log_ends(transaction, time_range, max_offsets + 1)
+        if max(len(found), len(ends)) <= max_offsets:
+            break
+        if step_ms > length_ms:
+            raise InvalidRequest(f"the range has more than {max_offsets} committed offsets, whatever the steps")
+        step_ms *= 2
+    known(transaction, group_id, found)
+    return lag_history(found, ends, points, step_ms, max_age_ms)
+
+
+def resolution_ms(points: SampleTimes, partitions: int, max_offsets: int) -> int:
+    """Return the shortest step in which a history of so many partitions is expected to have at most `max_offsets`."""
+    step_ms = max(points.step_ms, HISTORY_RESOLUTION_MS)
+    while partitions * ((points.to_ms - points.from_ms) // step_ms) * (1 + 1 / COARSE_FACTOR) > max_offsets:
+        step_ms *= 2
+    return step_ms
+
+
+def _due_at_ms(partition_offset: PartitionOffset, facts: GroupFacts, retention_ms: int) -> int | None:
+    if partition_offset.committed_at_ms is None:
+        return None
+    due = due_at(
+        facts,
+        OffsetFacts(partition_offset.topic, partition_offset.committed_at_ms, partition_offset.expires_at_ms),
+        retention_ms,
+    )
+    return None if due is None else due[0]
+
+
+def lag_history(
+    offsets: Iterable[PastOffset], ends: Iterable[PastLogEnd], points: SampleTimes, step_ms: int, max_age_ms: int
+) -> list[LagPoint]:
+    """Return the lag at each instant: the sum of records over partitions, and the greatest time lag of a partition.
+
+    Args:
+        offsets: committed offsets, by topic, partition and time.
+        ends: log end offsets of trusted reporters, in the same order.
+        points: the instants.
+        step_ms: the resolution of `offsets`. Between two that are at most two steps apart, offsets are interpolated;
+            across a longer gap the offset did not change.
+        max_age_ms: the age after which a log end offset is stale.
+    """
+    trusted = {key: list(of_one) for key, of_one in groupby(ends, _partition_of)}
+    partitions = [
+        _PastPartition(list(of_one), trusted.get(key, []), 2 * step_ms, max_age_ms)
+        for key, of_one in groupby(offsets, _partition_of)
+    ]
+    return [
+        LagPoint(at_ms, total_lag(each for partition in partitions if (each := partition.lag_at(at_ms)) is not None))
+        for at_ms in points
+    ]
+
+
+def _partition_of(one: PastOffset | PastLogEnd) -> tuple[str, int]:
+    return one.topic, one.partition
+
+
+class _PastPartition:
+    """One partition's committed offsets by time, and its known log end offsets."""
+
+    def __init__(
+        self, offsets: list[PastOffset], trusted: list[PastLogEnd], interpolation_max_ms: int, max_age_ms: int
+    ) -> None:
+        self._offsets = offsets
+        self._interpolation_max_ms = interpolation_max_ms
+        self._max_age_ms = max_age_ms
+        self._instants_ms = [each.at_ms for each in offsets]
+        own = [LogEnd(each.at_ms, each.log_end_offset) for each in offsets if each.log_end_offset is not None]
+        self._ends = monotonic_log_ends([*own, *(LogEnd(each.at_ms, each.log_end_offset) for each in trusted)])
+
+    def lag_at(self, at_ms: int) -> Lag | None:
+        offset = self._offset_at(at_ms)
+        return None if offset is None else lag_at(self._ends, offset, at_ms, self._max_age_ms)
+
+    def _offset_at(self, at_ms: int) -> int | None:
+        place = bisect_right(self._instants_ms, at_ms)
+        if place == 0:
+            return None
+        before = self._offsets[place - 1]
+        if before.offset is None or place == len(self._offsets):
+            return before.offset
+        after = self._offsets[place]
+        length_ms = after.at_ms - before.at_ms
+        if after.offset is None or length_ms > self._interpolation_max_ms:
+            return before.offset
+        return before.offset + (after.offset - before.offset) * (at_ms - before.at_ms) // length_ms

@@ -1,0 +1,93 @@
+"""Queries of reports: the newest row of each group, with the columns of the table."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from sqlalchemy import RowMapping, Table, select, tuple_
+from sqlalchemy.dialects.postgresql import distinct_on
+
+from coordinator_core.jobs import JOBS
+from coordinator_core.state_store.postgres.connections import Transaction
+from coordinator_core.state_store.report_tables import report_table
+
+Report = Mapping[str, Any]
+"""Column → value; times are datetimes in UTC."""
+
+PARTS: Final = "by_topic"
+"""The key of a report under which its parts are: a list of rows in the order of their keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportFilter:
+    """Selects reports."""
+
+    subject: str
+    """A key of REPORTS."""
+    group_id: str | None = None
+    """None: all groups."""
+    after: str | None = None
+    """The last group of the previous page."""
+    limit: int = 100
+
+
+_REPORTING: Final = [job for job in JOBS.values() if job.is_report]
+
+REPORTS: Final[Mapping[str, Table]] = {job.subject: report_table(job.reports[0]) for job in _REPORTING}
+"""The table of each report by the subject of its job; all have group_id, interval_start and interval_end."""
+
+REPORT_PARTS: Final[Mapping[str, Table]] = {
+    job.subject: report_table(job.reports[1]) for job in _REPORTING if len(job.reports) > 1
+}
+"""The table of the parts of a report, one row per topic."""
+
+
+def key_of(report: Report) -> tuple[Any, ...]:
+    """Return the key that a report and its parts have in common."""
+    return report["group_id"], report["interval_end"], report["interval_start"]
+
+
+def with_parts(reports: Iterable[Report], parts: Iterable[Report]) -> list[Report]:
+    """Return the reports with their parts, whose order is kept."""
+    by_report: dict[tuple[Any, ...], list[Report]] = {}
+    for part in parts:
+        by_report.setdefault(key_of(part), []).append(part)
+    return [{**report, PARTS: by_report.get(key_of(report), [])} for report in reports]
+
+
+def read_reports(transaction: Transaction, which: ReportFilter) -> list[Report]:
+    """Return the newest report of each group, by group."""
+    reports = _newest(transaction, which)
+    if which.subject not in REPORT_PARTS or not reports:
+        return reports
+    return with_parts(reports, _parts(transaction, which, reports))
+
+
+def _newest(transaction: Transaction, which: ReportFilter) -> list[Report]:
+    table = REPORTS[which.subject]
+    wanted = select(table).ext(distinct_on(table.c.group_id))
+    if which.group_id is not None:
+        wanted = wanted.where(table.c.group_id == which.group_id)
+    if which.after is not None:
+        wanted = wanted.where(table.c.group_id > which.after)
+    newest_first = (table.c.group_id, table.c.interval_end.desc(), table.c.interval_start.desc(), table.c.as_of.desc())
+    rows = transaction.execute(wanted.order_by(*newest_first).limit(which.limit))
+    return [_in_utc(row) for row in rows.mappings()]
+
+
+def _parts(transaction: Transaction, which: ReportFilter, reports: list[Report]) -> list[Report]:
+    parts = REPORT_PARTS[which.subject]
+    key = tuple_(parts.c.group_id, parts.c.interval_end, parts.c.interval_start)
+    wanted = select(parts).where(key.in_([key_of(report) for report in reports]))
+    rows = transaction.execute(wanted.order_by(parts.c.group_id, parts.c.topic))
+    return [_in_utc(row) for row in rows.mappings()]
+
+
+def _in_utc(row: RowMapping) -> Report:
+    # SQLAlchemy's names are a subclass of str.
+    return {str(name): _value(value) for name, value in row.items()}
+
+
+def _value(value: Any) -> Any:  # noqa: ANN401 - whatever a column holds
+    return value.astimezone(UTC) if isinstance(value, datetime) else value

@@ -1,0 +1,232 @@
+"""Connection pools, one per purpose so that purposes do not wait for each other, and transactions.
+
+Rules:
+
+* The isolation level is READ COMMITTED. The server limits statements, lock waits and idle transactions, so that a
+  stopped node does not block others.
+* Every statement goes through `Transaction.execute`, which translates driver exceptions.
+* A transaction that conflicts with another is repeated, up to a limit. One whose idle connection had died starts again
+  on a new connection. Neither has stored anything.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from psycopg2 import Error
+from sqlalchemy import Connection, CursorResult, Engine, Executable, create_engine, make_url
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from coordinator_core.state_store.interface import StoreUnavailable
+from coordinator_core.state_store.postgres.failures import (
+    ConnectionLost,
+    DataRefused,
+    TransactionConflict,
+    is_lost,
+    translate,
+    translate_commit,
+)
+
+ATTEMPTS_MAX = 3
+"""The maximum number of attempts of a transaction."""
+
+KEEPALIVE_S = 1
+KEEPALIVE_PROBES = 3
+
+T = TypeVar("T")
+Result = CursorResult[*tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The timeouts of a pool's connections."""
+
+    statement_timeout_ms: int
+    lock_timeout_ms: int
+    idle_in_transaction_timeout_ms: int
+    connect_timeout_s: int
+
+
+class Transaction:
+    """A transaction, or a read; statements are strings with psycopg2's parameters, or SQLAlchemy's."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._has_begun = False
+
+    def execute(self, statement: str | Executable, parameters: Mapping[str, Any] | None = None) -> Result:
+        """Run a statement.
+
+        Raises:
+            StoreError: it failed; nothing of the transaction is stored.
+        """
+        try:
+            if isinstance(statement, str):
+                result = self._connection.exec_driver_sql(statement, dict(parameters or {}))
+            else:
+                result = self._connection.execute(statement, parameters)
+        except DBAPIError as failure:
+            cause = _cause(failure)
+            if is_lost(cause):
+                self._connection.invalidate()
+            raise translate(cause) from failure
+        except ValueError as failure:
+            raise DataRefused(str(failure)) from failure  # The driver rejects NUL and unpaired surrogates.
+        self._has_begun = True
+        return result
+
+    @property
+    def has_begun(self) -> bool:
+        """Return whether any statement has succeeded."""
+        return self._has_begun
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """Roll back the block only, if its data is rejected; any other error fails the transaction."""
+        self.execute("SAVEPOINT attempt")
+        try:
+            yield
+        except DataRefused:
+            self.execute("ROLLBACK TO SAVEPOINT attempt")
+            self.execute("RELEASE SAVEPOINT attempt")
+            raise
+        self.execute("RELEASE SAVEPOINT attempt")
+
+
+class ConnectionPool:
+    """A thread-safe pool of at most `size` connections."""
+
+    def __init__(
+        self,
+        url: str,
+        name: str,
+        size: int,
+        limits: Limits,
+        planner: Mapping[str, str] | None = None,
+        *,
+        is_autocommit: bool = False,
+    ) -> None:
+        """Do not connect before the first call.
+
+        Args:
+            url: `postgresql+psycopg2://…`.
+            name: the application name of the connections, after `muster-`.
+            size: the maximum number of connections.
+            limits: the timeouts.
+            planner: server settings for these connections.
+            is_autocommit: every statement is a transaction of its own; for reads.
+        """
+        self._engine = create_engine(
+            make_url(url),
+            isolation_level="AUTOCOMMIT" if is_autocommit else "READ COMMITTED",
+            pool_size=size,
+            max_overflow=0,
+            pool_timeout=limits.connect_timeout_s,
+            use_native_hstore=False,
+            connect_args=connect_arguments(name, limits, planner or {}),
+        )
+
+    def transact(self, work: Callable[[Transaction], T]) -> T:
+        """Run `work` in a transaction, commit, and return its result. `work` may be called more than once.
+
+        Raises:
+            StoreUnavailable: nothing was stored.
+            OutcomeUnknown: the connection was lost during COMMIT.
+            DataRefused: the database rejected the data; nothing was stored.
+        """
+        return repeated(lambda: self._commit(work))
+
+    def read(self, work: Callable[[Transaction], T]) -> T:
+        """Run `work`, which only reads, and return its result."""
+        return repeated(lambda: self._read(work))
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._engine.dispose()
+
+    def _commit(self, work: Callable[[Transaction], T]) -> T:
+        with _connected(self._engine) as connection:
+            result = _guarded(work, connection)
+            try:
+                connection.commit()
+            except DBAPIError as failure:
+                connection.invalidate()
+                raise translate_commit(_cause(failure)) from failure
+            return result
+
+    def _read(self, work: Callable[[Transaction], T]) -> T:
+        with _connected(self._engine) as connection:
+            return _guarded(work, connection)
+
+
+class StaleConnection(Exception):
+    """The connection had died while it was idle."""
+
+
+def repeated(attempt: Callable[[], T]) -> T:
+    """Return the result of `attempt`; repeat it, up to a limit, after errors that stored nothing."""
+    for _ in range(ATTEMPTS_MAX - 1):
+        try:
+            return attempt()
+        except (TransactionConflict, StaleConnection):
+            continue
+    try:
+        return attempt()
+    except StaleConnection as failure:
+        raise StoreUnavailable(str(failure)) from failure
+
+
+def _cause(failure: DBAPIError) -> Error:
+    """Return the driver's exception."""
+    assert isinstance(failure.orig, Error)
+    return failure.orig
+
+
+def _guarded(work: Callable[[Transaction], T], connection: Connection) -> T:
+    transaction = Transaction(connection)
+    try:
+        return work(transaction)
+    except ConnectionLost as failure:
+        if transaction.has_begun:
+            raise
+        raise StaleConnection(str(failure)) from failure
+
+
+@contextmanager
+def _connected(engine: Engine) -> Iterator[Connection]:
+    try:
+        connection = engine.connect()
+    except DBAPIError as failure:
+        raise StoreUnavailable(str(translate(_cause(failure)))) from failure
+    except PoolTimeout as failure:
+        raise StoreUnavailable("every connection is in use") from failure
+    try:
+        yield connection
+    finally:
+        # A lost connection cannot roll back. The error was already raised.
+        with suppress(DBAPIError):
+            connection.close()
+
+
+def connect_arguments(name: str, limits: Limits, planner: Mapping[str, str]) -> dict[str, Any]:
+    """Return the arguments of psycopg2's connect, without host and credentials."""
+    settings = {
+        "timezone": "UTC",
+        "statement_timeout": str(limits.statement_timeout_ms),
+        "lock_timeout": str(limits.lock_timeout_ms),
+        "idle_in_transaction_session_timeout": str(limits.idle_in_transaction_timeout_ms),
+        "jit": "off",
+        **planner,
+    }
+    return {
+        "application_name": f"muster-{name}",
+        "client_encoding": "utf8",
+        "connect_timeout": limits.connect_timeout_s,
+        "keepalives_idle": KEEPALIVE_S,
+        "keepalives_interval": KEEPALIVE_S,
+        "keepalives_count": KEEPALIVE_PROBES,
+        "tcp_user_timeout": limits.lock_timeout_ms,
+        "options": " ".join(f"-c {key}={value}" for key, value in settings.items()),
+    }

@@ -1,0 +1,89 @@
+"""Translation of driver exceptions to store errors, by SQLSTATE: reject the data, repeat the transaction, or try later.
+
+Nothing is stored before COMMIT is sent. After that the outcome is unknown, unless the server reports a rollback and the
+connection is alive.
+"""
+
+from psycopg2 import Error
+
+from coordinator_core.state_store.interface import OutcomeUnknown, StoreError, StoreUnavailable
+
+DATA_CLASSES = ("22", "23", "54")
+"""SQLSTATE classes: data exception, integrity constraint violation, program limit exceeded."""
+
+ROLLBACK_CLASS = "40"
+"""SQLSTATE class of transactions that the client may repeat: serialization failure, deadlock."""
+
+INVALID_STATEMENT_NAME = "26000"
+DUPLICATE_PREPARED_STATEMENT = "42P05"
+"""A prepared statement is missing on the server, or exists already: a connection pooler has changed the server."""
+
+LOCK_NOT_AVAILABLE = "55P03"
+READ_ONLY = "25006"
+LOST_CLASSES = ("08", "57P")
+"""Connection exceptions, and operator interventions that end it (57014, a cancelled statement, does not)."""
+
+IDLE_IN_TRANSACTION = "25P03"
+
+
+class DataRefused(StoreError):
+    """The database rejects this data; repeating the write does not help."""
+
+
+class TransactionConflict(StoreUnavailable):
+    """The transaction was rolled back because of another one; it may succeed when repeated."""
+
+
+class LockTimeout(StoreUnavailable):
+    """A lock was not available within the lock timeout."""
+
+
+class ConnectionLost(StoreUnavailable):
+    """The connection was lost; its open transaction is not stored."""
+
+
+def translate(failure: Error) -> StoreError:
+    """Return the error for a failed statement; nothing of its transaction is stored."""
+    sentence, code = _sentence(failure), sqlstate(failure)
+    if is_lost(failure):
+        return ConnectionLost(sentence)
+    if code.startswith(DATA_CLASSES):
+        return DataRefused(sentence)
+    if code.startswith(ROLLBACK_CLASS) or code == INVALID_STATEMENT_NAME:
+        return TransactionConflict(sentence)
+    if code == LOCK_NOT_AVAILABLE:
+        return LockTimeout(sentence)
+    return StoreUnavailable(sentence)
+
+
+def translate_commit(failure: Error) -> StoreError:
+    """Return the error for a failed COMMIT."""
+    if not is_lost(failure) and sqlstate(failure).startswith(ROLLBACK_CLASS):
+        return translate(failure)
+    return OutcomeUnknown(_sentence(failure))
+
+
+def translate_autocommit(failure: Error) -> StoreError:
+    """Return the error for a failed autocommit statement, whose COMMIT was sent with it."""
+    if is_lost(failure) and sqlstate(failure) != READ_ONLY:
+        return OutcomeUnknown(_sentence(failure))
+    return translate(failure)
+
+
+def is_lost(failure: Error) -> bool:
+    """Return whether the connection is unusable.
+
+    This includes a connection to a read-only server: it was the primary once, and a new connection may find another.
+    """
+    code = sqlstate(failure)
+    return not code or code.startswith((*LOST_CLASSES, IDLE_IN_TRANSACTION, READ_ONLY))
+
+
+def sqlstate(failure: Error) -> str:
+    """Return the SQLSTATE, or an empty text if the server sent none."""
+    return failure.pgcode or ""
+
+
+def _sentence(failure: Error) -> str:
+    lines = str(failure).strip().splitlines()
+    return lines[0] if lines else type(failure).__name__

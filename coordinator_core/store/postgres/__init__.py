@@ -1,5 +1,0 @@
-"""The Postgres store. Import `PostgresStore`; the other modules are its parts."""
-
-from coordinator_core.store.postgres.store import PostgresStore
-
-__all__ = ["PostgresStore"]

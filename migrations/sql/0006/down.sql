@@ -1,1 +1,0 @@
-DROP TABLE timeout_advice, timeout_advice_staging;

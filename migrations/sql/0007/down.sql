@@ -1,1 +1,0 @@
-DROP TABLE archive_candidates, archived_partitions;

@@ -1,2 +1,0 @@
-ALTER TABLE shard_leases DROP COLUMN writer_id;
-DROP TABLE writers;

@@ -1,0 +1,63 @@
+"""Parses topics with partitions, times and durations from the command line."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from typing import Final
+
+from muster.errors import USAGE_EXIT_CODE, UserError
+from muster.node_client import Json
+
+DURATION: Final = re.compile(
+    r"P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+)S)?)?"
+)
+TOPIC: Final = re.compile(r"(?P<topic>.+):(?P<partitions>\d+(?:,\d+)*)", re.DOTALL)
+
+
+def topic_and_partitions(text: str) -> Json:
+    """Read `orders`, or `orders:0,1`."""
+    match = TOPIC.fullmatch(text)
+    if match is None:
+        return {"topic": text}
+    return {"topic": match["topic"], "partitions": [int(number) for number in match["partitions"].split(",")]}
+
+
+def instant(text: str, flag: str) -> dt.datetime:
+    """Read a moment, to the microsecond; without a zone it is UTC, and a day alone is its beginning."""
+    try:
+        moment = dt.datetime.fromisoformat(text)
+        moment.astimezone(dt.UTC)  # Which the first and the last day of all may not be.
+    except (ValueError, OverflowError):
+        raise UserError(
+            f"{flag} {text}: a time looks like 2026-11-21T02:13:00, or with a zone 2026-11-21T02:13:00+01:00.",
+            USAGE_EXIT_CODE,
+        ) from None
+    return moment.replace(tzinfo=dt.UTC) if moment.tzinfo is None else moment
+
+
+def duration_ago(text: str) -> dt.datetime:
+    """Return the moment so long ago, by a length as ISO 8601 has them, in days and less.
+
+    Source: Kafka's ``--by-duration``.
+    """
+    match = DURATION.fullmatch(text)
+    parts = {} if match is None else {name: int(number) for name, number in match.groupdict().items() if number}
+    if not parts:
+        raise UserError(f"--by-duration {text}: a duration looks like PT1H30M, or P2D.", USAGE_EXIT_CODE)
+    try:
+        return dt.datetime.now(dt.UTC) - dt.timedelta(**parts)
+    except OverflowError:
+        raise UserError(f"--by-duration {text}: that is too long ago.", USAGE_EXIT_CODE) from None
+
+
+def one_partition(named: Json) -> int | None:
+    """Return the one partition that is named with a topic, or None where none is.
+
+    Raises:
+        UserError: there are several.
+    """
+    partitions = named.get("partitions", [])
+    if len(partitions) > 1:
+        raise UserError("Name one partition, as in orders:7, or none.", USAGE_EXIT_CODE)
+    return partitions[0] if partitions else None

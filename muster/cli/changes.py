@@ -1,0 +1,132 @@
+"""`muster changes`: the audit log, and undo."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Final
+
+import typer
+
+from muster import display
+from muster.cli.command_tree import command_group
+from muster.cli.group_selection import optional_group
+from muster.cli.options import (
+    REASON,
+    ActorOption,
+    GroupArgument,
+    GroupOption,
+    JsonOption,
+    ReasonOption,
+    UrlOption,
+    WideOption,
+)
+from muster.display import counted, moment
+from muster.node_client import Json, NodeClient, segment
+from muster.output import Table, print_json
+
+app = command_group("Show the audit log; undo changes.")
+
+ChangeArgument = Annotated[str, typer.Argument(metavar="CHANGE", help="The change's id.", show_default=False)]
+
+
+DONE: Final = frozenset({"restored", "removed"})
+
+
+@app.command("list")
+def list_changes(
+    group_id: GroupArgument = None,
+    group: GroupOption = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of entries.")] = 20,
+    wide: WideOption = False,
+    url: UrlOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List changes, the newest first, of one group or of all."""
+    found = NodeClient(url).pages("/v1/changes", "changes", limit, group_id=optional_group(group_id, group))
+    if as_json:
+        print_json({"changes": found})
+        return
+    if not found:
+        print("No changes.")
+        return
+    table = Table("AT", "ACTOR", "ACTION", "GROUP", "REASON", "UNDONE", "CHANGE", wide_only={"UNDONE"})
+    for each in found:
+        what = (each["actor"], each["action"], each["group_id"], each["reason"])
+        table.add(moment(each["at"]), *what, moment(each["undone_at"]), each["change_id"])
+    table.print(is_wide=wide)
+
+
+@app.command()
+def show(change_id: ChangeArgument, url: UrlOption = None, as_json: JsonOption = False) -> None:
+    """Show one change, with the values before and after."""
+    change: Json = NodeClient(url).get(f"/v1/changes/{segment(change_id)}")
+    if as_json:
+        print_json(change)
+        return
+    for name, value in change.items():
+        if value is None:
+            continue
+        text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
+        print(f"{name}: {chr(10).join(display.printable(line) for line in text.splitlines())}")
+
+
+@app.command()
+def undo(
+    change_id: ChangeArgument,
+    reason: ReasonOption = REASON,
+    url: UrlOption = None,
+    actor: ActorOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Undo a change at once; newer values are kept.
+
+    muster changes show prints the change and what undoing it restores.
+    """
+    undo_change(NodeClient(url, actor), change_id, reason, as_json=as_json)
+
+
+def undo_change(node: NodeClient, change_id: str, reason: str, *, as_json: bool) -> None:
+    """Take a change back, and print what became of every part of it."""
+    answer = node.post(f"/v1/changes/{segment(change_id)}/undo", {"reason": reason})
+    if as_json:
+        print_json(answer)
+        return
+    table = Table("WHAT", "OUTCOME", "NOW")
+    for what, outcome, now in _parts(answer):
+        table.add(what, outcome, now)
+    if len(table):
+        table.print()
+    if answer["offset_count"] > len(answer["offsets"]):
+        print(f"... and {answer['offset_count'] - len(answer['offsets'])} more.")
+    if answer["run_id"]:
+        coming = counted(answer["candidates"], "offset comes", "offsets come")
+        print(f"{coming} back by run {answer['run_id']}; muster runs show shows its progress.")
+    if not _parts(answer) and not answer["run_id"]:
+        print(f"{answer['action']} had taken nothing, so nothing comes back.")
+        return
+    print_unconfirmed(answer)
+    kept = sum(outcome not in DONE for _, outcome, _ in _parts(answer))
+    print(f"{answer['action']} is taken back{f', but for {kept} where something newer stands' if kept else ''}.")
+
+
+def print_unconfirmed(answer: Json) -> None:
+    """Print the nodes that have not confirmed the cluster's settings, if the answer lists any."""
+    nodes = answer.get("unconfirmed_nodes")
+    if nodes:
+        print(
+            f"Not confirmed by {', '.join(map(display.printable, nodes))}: a node applies the change when it renews its"
+            " leases, or loses its shards. muster config get lists the nodes that have not confirmed."
+        )
+
+
+def _parts(answer: Json) -> list[tuple[str, str, str | None]]:
+    offsets = [
+        (f"{each['topic']} {each['partition']}", each["outcome"], _text(each["offset"])) for each in answer["offsets"]
+    ]
+    settings = [(each["key"], each["outcome"], each["value"]) for each in answer["settings"]]
+    topic = answer["topic"]
+    return [*offsets, *settings, *([(topic["topic"], topic["outcome"], None)] if topic else [])]
+
+
+def _text(offset: int | None) -> str | None:
+    return None if offset is None else str(offset)

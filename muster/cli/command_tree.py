@@ -1,0 +1,104 @@
+"""The commands by name and section; a command's module is imported only when the command runs."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Final
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+from muster.errors import USAGE_EXIT_CODE
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A command as `muster --help` lists it."""
+
+    name: str
+    module: str
+    """The file in this folder that holds it."""
+    section: str
+    line: str
+    """What it does; the command's own help begins with it."""
+
+    def load(self) -> TyperCommand | TyperGroup:
+        """Import the command's file, and return the command."""
+        loaded = get_command(importlib.import_module(f"muster.cli.{self.module}").app)
+        assert isinstance(loaded, TyperGroup), "every file holds a group, be it of single commands"
+        found: TyperCommand | TyperGroup = loaded.commands.get(self.name, loaded)  # type: ignore[assignment]  # they are what typer makes
+        return found
+
+
+LOOK: Final = "Groups, offsets, settings"
+RUN: Final = "Run Muster"
+HELP: Final = "Diagnosis and other tools"
+
+COMMANDS: Final = (
+    Listed("groups", "groups", LOOK, "List, describe, watch, reset and delete consumer groups."),
+    Listed("offsets", "offsets", LOOK, "Show, export, import and delete committed offsets."),
+    Listed("topics", "topics", LOOK, "List, show, set and delete topic metadata."),
+    Listed("config", "settings", LOOK, "Show and change settings of a group or of the cluster."),
+    Listed("changes", "changes", LOOK, "Show the audit log; undo changes."),
+    Listed("runs", "runs", LOOK, "Show, apply and reject maintenance runs."),
+    Listed("up", "platform", RUN, "Run the local platform with demo consumers."),
+    Listed("serve", "platform", RUN, "Run one node."),
+    Listed("migrate", "databases", RUN, "Migrate the database to the newest schema."),
+    Listed("database-restored", "databases", RUN, "Start a new incarnation of a restored database."),
+    Listed("job", "jobs", RUN, "Run a Spark job once, without Airflow."),
+    Listed("airflow", "airflow", RUN, "Run Airflow's command line on that of muster up."),
+    Listed("doctor", "doctor.command", HELP, "Check the installation and report problems."),
+    Listed("offset-log", "offset_log", HELP, "Show the commits that wait for a checkpoint."),
+    Listed("sql", "sql", HELP, "Run SQL on the database in use, or open psql."),
+    Listed("token", "tokens", HELP, "Create a token for an agent, a viewer or an operator."),
+    Listed("database-url", "databases", HELP, "Print the URL of the database in use, password included."),
+    Listed("version", "platform", HELP, "Print the version."),
+)
+
+BY_NAME: Final = {each.name: each for each in COMMANDS}
+
+
+class Group(TyperGroup):
+    """A group of commands, whose own options are flags: --help, and those of completion."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - typer's own context, which is private
+        """Parse the arguments; typer imports pydantic for a flag that is None, and takes False as it is."""
+        for flag in self.get_params(ctx):
+            flag.default = False
+        return super().parse_args(ctx, args)
+
+
+class Commands(Group):
+    """All commands, none of them loaded before it is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - typer's own context, which is private
+        """Return all names, in the order of the help."""
+        return list(BY_NAME)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand | TyperGroup | None:  # noqa: ANN401 - likewise
+        """Load a command, or return None where there is none of this name."""
+        listed = BY_NAME.get(cmd_name)
+        return None if listed is None else listed.load()
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - likewise
+        """Write one line a command, under its section."""
+        for section, members in groupby(COMMANDS, key=lambda each: each.section):
+            with formatter.section(section):
+                formatter.write_dl([(each.name, each.line) for each in members])
+
+
+def command_group(about: str) -> typer.Typer:
+    """Return a group for commands to be added to; its help is plain text, which costs no time to load."""
+    group = typer.Typer(cls=Group, help=about, add_completion=False, rich_markup_mode=None)
+    group.callback(invoke_without_command=True)(show_help)
+    return group
+
+
+def show_help(context: typer.Context) -> None:
+    """Print the help of a group that was asked for nothing; come before each of its commands, and do nothing."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+        raise typer.Exit(USAGE_EXIT_CODE)

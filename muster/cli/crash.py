@@ -1,0 +1,40 @@
+"""Unexpected errors: one sentence on the terminal, the traceback in a file."""
+
+# ruff: noqa: PLC0415 - most commands neither crash nor need settings
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from muster.settings import Settings
+
+CRASH_LOG = "crash.log"
+
+_folder: ContextVar[Path | None] = ContextVar("folder", default=None)
+
+
+def command_settings(**overrides: str | int | Path | None) -> Settings:
+    """Return the settings of a command; from now on a crash is written into a file of their data directory."""
+    from muster.settings import load_settings
+
+    settings = load_settings(**overrides)
+    _folder.set(settings.data_dir)
+    return settings
+
+
+def crash(failure: Exception) -> str:
+    """Write the whole story to a file, and return one sentence about it."""
+    import traceback
+
+    from muster.data_dir import DEFAULT_DATA_DIR, write_private
+
+    file = (_folder.get() or DEFAULT_DATA_DIR) / CRASH_LOG
+    summary = f"{type(failure).__name__}: {failure}".strip().splitlines()[0]
+    try:
+        write_private(file, "".join(traceback.format_exception(failure)))
+    except OSError:
+        return f"Something went wrong that should not have ({summary}); {file} could not be written."
+    return f"Something went wrong that should not have ({summary}); the details are in {file}."

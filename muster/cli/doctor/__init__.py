@@ -1,0 +1,1 @@
+"""`muster doctor`: checks everything that Muster depends on."""

@@ -1,0 +1,289 @@
+"""The command `muster doctor` and its checks of this machine, of a node and of the maintenance.
+
+Each check reports what it found and what to do; a failing one does not stop the others. `ok` needs no action,
+`warning` may be intended, `error` prevents Muster or its maintenance from working.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from email.utils import parsedate_to_datetime
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from math import ceil
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import psycopg2
+import urllib3
+
+from api.shared.tokens import TokensFileError, read_tokens_file
+from muster.cli.command_tree import command_group
+from muster.cli.doctor.database import (
+    check_clocks,
+    check_incarnation,
+    check_jobs_role,
+    check_leases,
+    check_offset_log,
+    check_offsets,
+    check_postgres,
+    check_roles,
+    check_schema,
+)
+from muster.cli.doctor.results import CheckResult, error, ok, warning
+from muster.cli.doctor.stored_rows import check_constraints, check_groups
+from muster.cli.options import DataDirOption, JsonOption, UrlOption
+from muster.data_dir import DataDir
+from muster.display import counted
+from muster.errors import FAILURE_EXIT_CODE, UserError
+from muster.local.database import urls_in_use
+from muster.local.java import find_java
+from muster.local.ports import is_free_port, listener_on
+from muster.node_client import NodeClient
+from muster.output import Table, print_json
+from muster.settings import Settings, load_settings, psql_url
+from spark_jobs import submit
+from spark_jobs.errors import JobError
+
+app = command_group("Check everything.")
+
+
+@app.command()
+def doctor(url: UrlOption = None, data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
+    """Check the installation and report problems.
+
+    Checks the settings, the disk, the ports, Postgres, the schema, the database's roles, the incarnation, the
+    leases, the constraints, the offsets, the clocks, the stored groups, a node, the tokens, Java, the JDBC driver and
+    Airflow, and changes nothing. The exit code is 1 if a check fails.
+    """
+    found = list(run_checks(url, data_dir))
+    if as_json:
+        print_json({"checks": [each._asdict() for each in found]})
+    else:
+        table = Table("CHECK", "STATUS", "MESSAGE", "ADVICE")
+        for each in found:
+            table.add(*each)
+        table.print()
+    bad = sum(each.status == "error" for each in found)
+    if bad:
+        raise UserError(f"{counted(bad, 'check')} failed.", FAILURE_EXIT_CODE)
+
+
+CONNECT_TIMEOUT_S: Final = 5
+NODE_TIMEOUT_S: Final = 5.0
+NODE_SKEW_LOOK_S: Final = 3.0
+LOOPBACK: Final = "127.0.0.1"
+MISDIRECTED_REQUEST: Final = 421
+
+
+def run_checks(url: str | None, data_dir: Path | None) -> Iterator[CheckResult]:
+    """Make every check, one after the other; nothing is changed."""
+    try:
+        settings = load_settings(data_dir=data_dir)
+    except UserError as failure:
+        yield error("settings", failure.sentence, "put the variable right; docs/settings.md has them all")
+        return
+    yield ok("settings", f"all can be read; the data directory is {settings.data_dir}")
+    yield _disk(settings)
+    yield from _ports(settings)
+    yield from _database(settings)
+    yield from _node(url)
+    yield _tokens(settings)
+    yield _java(settings)
+    yield _jdbc_driver()
+    yield _airflow(settings)
+
+
+# -- this machine -----------------------------------------------------------------------------------------
+
+
+def _disk(settings: Settings) -> CheckResult:
+    place = next(each for each in (settings.data_dir, *settings.data_dir.parents) if each.exists())
+    free_mb = shutil.disk_usage(place).free // 2**20
+    message = f"{free_mb:,} MB free at {place}"
+    if free_mb < settings.min_free_disk_mb:
+        return error("disk", message, f"make room: muster up wants {settings.min_free_disk_mb} MB")
+    return ok("disk", message)
+
+
+class Port(NamedTuple):
+    """A port that Muster wants on this machine."""
+
+    name: str
+    host: str
+    number: int
+    option: str
+
+
+def _ports(settings: Settings) -> Iterator[CheckResult]:
+    """Look at the ports; while a run uses the data directory, they are its own."""
+    holder = DataDir(settings.data_dir).holder()
+    node = Port("node's port", settings.http_host, settings.http_port, "--port")
+    airflow = Port("Airflow's port", LOOPBACK, settings.airflow_port, "--airflow-port")
+    for name, host, number, option in (node, airflow):
+        if is_free_port(host, number):
+            yield ok(name, f"{number} is free")
+        elif holder is not None:
+            yield ok(name, f"{number} is taken, and {holder} runs")
+        else:
+            owner = listener_on(number) or "a process of another user"
+            yield warning(name, f"{number} is taken by {owner}", f"stop it, or choose another with {option}")
+
+
+# -- the database -----------------------------------------------------------------------------------------
+
+
+DATABASE_CHECKS = (
+    check_postgres,
+    check_schema,
+    check_roles,
+    check_jobs_role,
+    check_incarnation,
+    check_leases,
+    check_offset_log,
+    check_constraints,
+    check_offsets,
+    check_clocks,
+)
+
+
+def _database(settings: Settings) -> Iterator[CheckResult]:
+    try:
+        url = psql_url(urls_in_use(settings).owner)
+    except UserError as failure:
+        yield error("Postgres", failure.sentence, "start muster up, or set MUSTER_DATABASE_URL")
+        return
+    try:
+        connection = psycopg2.connect(url, connect_timeout=CONNECT_TIMEOUT_S, application_name="muster-doctor")
+    except psycopg2.OperationalError as failure:
+        reason = str(failure).strip().partition("\n")[0]
+        yield error("Postgres", reason, "start it, or put MUSTER_DATABASE_URL right")
+        return
+    with closing(connection):
+        connection.set_session(readonly=True, autocommit=True)
+        for check in DATABASE_CHECKS:
+            yield _run_check(check, connection)
+        yield check_groups(url.replace("postgresql://", "postgresql+psycopg2://", 1))
+
+
+def _run_check(
+    check: Callable[[psycopg2.extensions.connection], CheckResult], connection: psycopg2.extensions.connection
+) -> CheckResult:
+    """Run a check on the database; a refused query is a result too."""
+    try:
+        return check(connection)
+    except psycopg2.Error as failure:
+        name = check.__name__.removeprefix("check_")
+        return error(name, str(failure).strip().partition("\n")[0], "run muster migrate if a table is missing")
+
+
+# -- nodes and tokens -------------------------------------------------------------------------------------
+
+
+def _node(url: str | None) -> Iterator[CheckResult]:
+    try:
+        node = NodeClient(url)
+    except UserError as failure:
+        yield error("node", failure.sentence, "put --url, MUSTER_URL or MUSTER_TOKEN right")
+        return
+    try:
+        reply = urllib3.request("GET", f"{node.url}/readyz", timeout=NODE_TIMEOUT_S, retries=False)
+        answer = reply.json()
+        if reply.status == MISDIRECTED_REQUEST:
+            yield error("node", answer["detail"], "name the host in MUSTER_ALLOWED_HOSTS of the node")
+            return
+        is_ready, reasons = bool(answer["is_ready"]), "; ".join(answer["reasons"])
+    except urllib3.exceptions.HTTPError:
+        yield error("node", f"no node answers at {node.url}", "start muster up or muster serve, or name one with --url")
+    except (ValueError, KeyError, TypeError):
+        yield error("node", f"what answers at {node.url} is not a Muster node", "name one with --url")
+    else:
+        yield _readiness(node.url, reasons, is_ready=is_ready)
+        yield _nodes_clock(reply.headers.get("Date"))
+
+
+def _readiness(url: str, reasons: str, *, is_ready: bool) -> CheckResult:
+    if not is_ready:
+        return error("node", f"{url} is not ready: {reasons}", "see its log and docs/logs.md")
+    if reasons:
+        return warning("node", f"{url} is ready, and warns: {reasons}", "docs/logs.md says what to do")
+    return ok("node", f"{url} is ready")
+
+
+def _nodes_clock(date: str | None) -> CheckResult:
+    """Compare the node's clock with this machine's, in seconds, the resolution of the Date header."""
+    try:
+        skew_s = parsedate_to_datetime(date or "").timestamp() - time.time()
+    except ValueError:
+        return warning(
+            "node's clock", "the response has no Date header", "check whether a proxy removes the Date header"
+        )
+    message = f"it is within {max(1, ceil(abs(skew_s)))} s of this machine's"
+    if abs(skew_s) > NODE_SKEW_LOOK_S:
+        return warning("node's clock", message, "set them by NTP")
+    return ok("node's clock", message)
+
+
+def _tokens(settings: Settings) -> CheckResult:
+    if settings.tokens_file is None:
+        return ok("tokens", "none: nodes are open, on this machine only")
+    try:
+        tokens = read_tokens_file(settings.tokens_file)
+    except TokensFileError as refusal:
+        return error("tokens", str(refusal), "put the file right; docs/security.md has its form")
+    if settings.cluster_secret is None:
+        return error("tokens", "MUSTER_CLUSTER_SECRET is not set", "set it, to the same on every node")
+    over = sorted(each.expires_at for each in tokens.values() if each.expires_at and each.expires_soon(time.time()))
+    if over:
+        message = (
+            f"{counted(len(over), 'token')} of {len(tokens)} expired or will within a week, the first at {over[0]}"
+        )
+        return warning("tokens", message, "make new ones with muster token new, and take these out of the file")
+    return ok("tokens", f"{settings.tokens_file} holds {counted(len(tokens), 'token')}")
+
+
+# -- maintenance ------------------------------------------------------------------------------------------
+
+
+def _java(settings: Settings) -> CheckResult:
+    if find_spec("pyspark") is None:
+        return warning("Java", "Spark is not installed here", "install muster[platform] where jobs are to run")
+    try:
+        return ok("Java", f"Spark would use {find_java(settings.data_dir)}")
+    except UserError as failure:
+        return error("Java", failure.sentence, "install Java 17 or newer, or set JAVA_HOME")
+
+
+def _jdbc_driver() -> CheckResult:
+    try:
+        return ok("JDBC driver", f"Spark would use {submit.find_jdbc_jar()}")
+    except JobError as failure:
+        return error("JDBC driver", str(failure), "set MUSTER_JDBC_JAR to the PostgreSQL driver's jar")
+
+
+def _airflow(settings: Settings) -> CheckResult:
+    try:
+        installed = f"Airflow {version('apache-airflow')}"
+    except PackageNotFoundError:
+        return warning(
+            "Airflow", "it is not installed here", "install muster[platform], or schedule the jobs otherwise"
+        )
+    holder = DataDir(settings.data_dir).holder()
+    url = (holder and holder.airflow_url) or f"http://{LOOPBACK}:{settings.airflow_port}"
+    try:
+        health = urllib3.request("GET", f"{url}/api/v2/monitor/health", timeout=NODE_TIMEOUT_S, retries=False).json()
+        parts = {
+            name: (health.get(name) or {}).get("status") for name in ("metadatabase", "scheduler", "dag_processor")
+        }
+    except (urllib3.exceptions.HTTPError, ValueError, AttributeError):
+        message = f"{installed} does not answer at {url}"
+        return warning("Airflow", message, "muster up starts it; without it nothing expires")
+    ill = [name for name, status in parts.items() if status != "healthy"]
+    if ill:
+        return error(
+            "Airflow", f"{installed}: not healthy: {', '.join(ill)}", f"look into {settings.data_dir / 'logs'}"
+        )
+    return ok("Airflow", f"{installed} is healthy at {url}")

@@ -1,0 +1,147 @@
+"""Selects the groups of a command: by position, option or filter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from muster.display import counted, print_undo
+from muster.errors import FAILURE_EXIT_CODE, USAGE_EXIT_CODE, UserError
+from muster.node_client import ApiError, Json, NodeClient
+from muster.output import Table, print_json
+
+DEAD: Final = "Dead"
+DRY_RUN_NOTE: Final = "Dry run; use --execute to apply."
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSelection:
+    """What a command line says of groups."""
+
+    named: tuple[str, ...]
+    is_all: bool = False
+    states: tuple[str, ...] = ()
+    prefix: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        arguments: Iterable[str] | None,
+        options: Iterable[str] | None,
+        *,
+        is_all: bool = False,
+        states: Iterable[str] | None = None,
+        prefix: str = "",
+    ) -> GroupSelection:
+        """Read the flags.
+
+        Raises:
+            UserError: nothing is chosen, or the flags contradict each other.
+        """
+        named = tuple(dict.fromkeys([*(arguments or ()), *(options or ())]))
+        if is_all and named:
+            raise UserError("Name groups or use --all-groups, not both.", USAGE_EXIT_CODE)
+        if not is_all and not named:
+            raise UserError("Name a group or use --all-groups.", USAGE_EXIT_CODE)
+        if named and (states or prefix):
+            raise UserError("--state and --prefix require --all-groups.", USAGE_EXIT_CODE)
+        return cls(named, is_all, split(states), prefix)
+
+    def groups(self, node: NodeClient) -> list[str]:
+        """Return the ids of the groups, in order."""
+        if not self.is_all:
+            return list(self.named)
+        found = node.pages("/v1/groups", "groups", state=list(self.states), prefix=self.prefix)
+        return [each["group_id"] for each in found]
+
+
+def one_group(argument: str | None, option: str | None) -> str:
+    """Return the one group that is named.
+
+    Raises:
+        UserError: there is none, or there are two.
+    """
+    return one_named("group", argument, option)
+
+
+def optional_group(argument: str | None, option: str | None) -> str | None:
+    """Return the one group that is named, or None."""
+    return None if argument is None and option is None else one_group(argument, option)
+
+
+def one_named(noun: str, argument: str | None, option: str | None) -> str:
+    """Return what is named, such as a member.
+
+    Raises:
+        UserError: there is none, or there are two.
+    """
+    if argument is not None and option is not None and argument != option:
+        raise UserError(f"Two {noun}s are named, {argument} and {option}; one is wanted.", USAGE_EXIT_CODE)
+    named = option if argument is None else argument
+    if named is None:
+        raise UserError(f"Name a {noun}.", USAGE_EXIT_CODE)
+    return named
+
+
+def split(values: Iterable[str] | None) -> tuple[str, ...]:
+    """Return what repeated flags name, be it several in one with commas between them."""
+    return tuple(part.strip() for value in values or () for part in value.split(",") if part.strip())
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one group of several, or would."""
+
+    group_id: str
+    outcome: str
+    detail: str | None = None
+    change_id: str | None = None
+    can_undo: bool = False
+    """Whether undoing the change restores anything."""
+
+
+def for_each(groups: list[str], act: Callable[[str], Outcome]) -> list[Outcome]:
+    """Do something to each group, whatever the node says to another."""
+    return [_one(group_id, act) for group_id in groups]
+
+
+def _one(group_id: str, act: Callable[[str], Outcome]) -> Outcome:
+    try:
+        return act(group_id)
+    except ApiError as refusal:
+        return Outcome(group_id, "refused", f"{refusal.detail} ({refusal.code})")
+
+
+def report(outcomes: list[Outcome], *, as_json: bool, is_dry_run: bool) -> None:
+    """Print what became of each group, and a summary.
+
+    Raises:
+        UserError: something was refused; the sentence is the summary.
+    """
+    summary = outcome_summary(outcomes)
+    if as_json:
+        shown: Json = [
+            {"group_id": one.group_id, "outcome": one.outcome, "detail": one.detail, "change_id": one.change_id}
+            for one in outcomes
+        ]
+        print_json({"dry_run": is_dry_run, "groups": shown})
+    else:
+        table = Table("GROUP", "OUTCOME", "DETAIL")
+        for one in outcomes:
+            table.add(one.group_id, one.outcome, one.detail)
+        if outcomes:
+            table.print()
+        print(f"{summary}{f' {DRY_RUN_NOTE}' if is_dry_run else ''}")
+        print_undo(one.change_id for one in outcomes if one.change_id and one.can_undo)
+    if any(one.outcome == "refused" for one in outcomes):
+        raise UserError(summary if as_json or len(outcomes) > 1 else "", FAILURE_EXIT_CODE)
+
+
+def outcome_summary(outcomes: list[Outcome]) -> str:
+    """Say how many groups there are of each outcome."""
+    counts: dict[str, int] = {}
+    for one in outcomes:
+        counts[one.outcome] = counts.get(one.outcome, 0) + 1
+    summary = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.items())
+    return f"{counted(len(outcomes), 'group')}: {summary}." if summary else "No group is chosen."

@@ -1,0 +1,97 @@
+"""`muster offset-log`: shows the commits that are in the offset log and not in the table `offsets` yet."""
+
+# ruff: noqa: PLC0415 - a command loads only what it needs, and has a parameter for each of its flags
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final
+
+import msgspec
+import psycopg2
+import typer
+
+from coordinator_core.protocol.records import OffsetsCommitted
+from coordinator_core.protocol.requests import OffsetToCommit
+from coordinator_core.state_store.dirty_offsets import LoggedCommits
+from coordinator_core.state_store.offset_log import decode
+from muster.cli.command_tree import command_group
+from muster.cli.options import DataDirOption, GroupOption
+from muster.cli.sql import CONNECT_TIMEOUT_S
+from muster.errors import DATABASE_ADVICE, UNREACHABLE_EXIT_CODE, UserError
+
+app = command_group("Show the commits that wait for a checkpoint.")
+
+
+_LOG: Final = "SELECT seq, written_at, NULL AS reason, data FROM offset_log ORDER BY seq"
+_QUARANTINED: Final = "SELECT seq, quarantined_at, reason, data FROM quarantined_offsets ORDER BY quarantine_id"
+
+
+@app.command()
+def dump(
+    group: GroupOption = None,
+    shard: Annotated[int | None, typer.Option("--shard", help="Only this shard.", metavar="SHARD")] = None,
+    quarantined: Annotated[
+        bool, typer.Option("--quarantined", help="Show quarantined_offsets instead, which no checkpoint stores.")
+    ] = False,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Print the offset log as lines of JSON.
+
+    The oldest commit comes first. A row that cannot be decoded is printed with its error.
+    """
+    from muster.local.database import urls_in_use
+    from muster.settings import load_settings, psql_url
+
+    url = psql_url(urls_in_use(load_settings(data_dir=data_dir)).reader)
+    print_log(url, group, shard, is_quarantined=quarantined)
+
+
+def print_log(url: str, group_id: str | None, shard_id: int | None, *, is_quarantined: bool) -> None:
+    """Print each committed offset in the log, or each quarantined one, as a line of JSON.
+
+    Raises:
+        UserError: the database does not answer, or refuses.
+    """
+    try:
+        connection = psycopg2.connect(url, connect_timeout=CONNECT_TIMEOUT_S, application_name="muster-offset-log")
+    except psycopg2.OperationalError as failure:
+        raise UserError(f"The database does not answer; {DATABASE_ADVICE}.", UNREACHABLE_EXIT_CODE) from failure
+    with closing(connection), connection, connection.cursor("offset_log") as cursor:
+        try:
+            cursor.execute(_QUARANTINED if is_quarantined else _LOG)
+            for seq, written_at, reason, data in cursor:
+                row = {"seq": seq, "written_at": written_at.isoformat(), **({"reason": reason} if reason else {})}
+                for line in _lines(bytes(data), group_id, shard_id):
+                    print(json.dumps({**row, **line}, ensure_ascii=False))
+        except psycopg2.Error as failure:
+            raise UserError(f"The database refuses: {str(failure).splitlines()[0]}.") from failure
+
+
+def _lines(data: bytes, group_id: str | None, shard_id: int | None) -> Iterator[dict[str, Any]]:
+    try:
+        commits = decode(data)
+    except msgspec.DecodeError as failure:
+        yield {"error": f"it cannot be decoded: {failure}"}
+        return
+    for commit in commits:
+        if group_id in {None, commit.group_id} and shard_id in {None, commit.shard_id}:
+            yield from (_line(commit, record, offset) for record in commit.records for offset in record.offsets)
+
+
+def _line(commit: LoggedCommits, record: OffsetsCommitted, offset: OffsetToCommit) -> dict[str, Any]:
+    return {
+        "group_id": commit.group_id,
+        "shard_id": commit.shard_id,
+        **offset._asdict(),
+        "member_id": record.member_id,
+        "committed_at": _instant(record.at_ms),
+        "expires_at": None if record.expires_at_ms is None else _instant(record.expires_at_ms),
+    }
+
+
+def _instant(instant_ms: int) -> str:
+    return datetime.fromtimestamp(instant_ms / 1000, UTC).isoformat(timespec="milliseconds")

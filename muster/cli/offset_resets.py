@@ -1,0 +1,296 @@
+"""Resets offsets of groups: prints the plan, and applies it with --execute.
+
+One call a group (several where a file names more partitions than a request may hold). An unknown group
+is refused, since its name is probably a typing error.
+"""
+
+# ruff: noqa: PLR0913, PLR0917 - a command loads only what it needs, and has a parameter for each of its flags
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Annotated, Final
+
+import typer
+
+from muster import display
+from muster.cli.argument_parsing import duration_ago, instant, topic_and_partitions
+from muster.cli.group_selection import GroupSelection
+from muster.cli.offset_files import Line, csv_of, read_lines
+from muster.cli.options import (
+    REASON,
+    ActorOption,
+    AllGroupsOption,
+    AllTopicsOption,
+    ByDurationOption,
+    CreateOption,
+    DryRunOption,
+    ExecuteOption,
+    FromFileOption,
+    GroupsArgument,
+    GroupsOption,
+    JsonOption,
+    PartitionsOption,
+    PrefixOption,
+    ReasonOption,
+    ShiftByOption,
+    StatesOption,
+    ToCurrentOption,
+    ToDatetimeOption,
+    ToEarliestOption,
+    ToLatestOption,
+    ToOffsetOption,
+    UrlOption,
+)
+from muster.display import counted
+from muster.errors import FAILURE_EXIT_CODE, USAGE_EXIT_CODE, UserError
+from muster.node_client import ApiError, Json, NodeClient, group_path
+from muster.output import Table, print_json
+
+PARTITIONS_A_REQUEST: Final = 10_000
+FLAGS: Final = {
+    "earliest": "--to-earliest",
+    "latest": "--to-latest",
+    "current": "--to-current",
+    "offset": "--to-offset",
+    "shift": "--shift-by",
+    "datetime": "--to-datetime",
+    "duration": "--by-duration",
+    "file": "--from-file",
+}
+
+
+def reset_offsets(
+    groups: GroupsArgument = None,
+    group: GroupsOption = None,
+    all_groups: AllGroupsOption = False,
+    state: StatesOption = None,
+    prefix: PrefixOption = "",
+    topic: PartitionsOption = None,
+    all_topics: AllTopicsOption = False,
+    to_earliest: ToEarliestOption = False,
+    to_latest: ToLatestOption = False,
+    to_current: ToCurrentOption = False,
+    to_offset: ToOffsetOption = None,
+    shift_by: ShiftByOption = None,
+    to_datetime: ToDatetimeOption = None,
+    by_duration: ByDurationOption = None,
+    from_file: FromFileOption = None,
+    export: Annotated[bool, typer.Option("--export", help="Print the plan as CSV, for --from-file.")] = False,
+    create: CreateOption = False,
+    execute: ExecuteOption = False,
+    dry_run: DryRunOption = False,
+    reason: ReasonOption = REASON,
+    url: UrlOption = None,
+    actor: ActorOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Reset committed offsets; a dry run without --execute.
+
+    The group must have no members. The old offsets are archived, and muster changes undo restores them.
+    """
+    target = Target.of(
+        earliest=to_earliest,
+        latest=to_latest,
+        current=to_current,
+        offset=to_offset,
+        shift=shift_by,
+        datetime=to_datetime,
+        duration=by_duration,
+        file=from_file,
+    )
+    topics = topics_of(topic, all_topics=all_topics, is_from_file=from_file is not None)
+    node = NodeClient(url, actor)
+    is_dry_run = dry_run or export or not execute
+    if from_file is None:
+        chosen = GroupSelection.of(groups, group, is_all=all_groups, states=state, prefix=prefix).groups(node)
+    else:
+        chosen = target.groups_in_file([*(groups or ()), *(group or ())])
+    plans = reset_groups(node, chosen, target, topics, reason, is_dry_run=is_dry_run, may_create=create)
+    print_plans(plans, as_csv=export, as_json=as_json, is_dry_run=is_dry_run)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where to; the body of a reset but for its topics, or the lines of a file."""
+
+    body: Json
+    lines: tuple[Line, ...] = ()
+
+    @classmethod
+    def of(cls, **flags: str | int | bool | None) -> Target:
+        """Read the flags.
+
+        Raises:
+            UserError: there is not exactly one, or its value cannot be read.
+        """
+        given = [(name, value) for name, value in flags.items() if value is not None and value is not False]
+        if len(given) != 1:
+            raise UserError(f"Use exactly one of {', '.join(FLAGS.values())}.", USAGE_EXIT_CODE)
+        name, value = given[0]
+        match name:
+            case "offset":
+                return cls({"to": "offset", "offset": value})
+            case "shift":
+                return cls({"to": "shift", "shift_by": value})
+            case "datetime":
+                return cls({"to": "datetime", "datetime": instant(str(value), "--to-datetime").isoformat()})
+            case "duration":
+                return cls({"to": "datetime", "datetime": duration_ago(str(value)).isoformat()})
+            case "file":
+                return cls({"to": "given"}, tuple(read_lines(str(value))))
+            case _:
+                return cls({"to": name})
+
+    def groups_in_file(self, named: list[str]) -> list[str]:
+        """Return the groups that the file is about: those it names, or the one that is named beside it.
+
+        Raises:
+            UserError: it names none and neither does the command line, or it lacks one that was named.
+        """
+        in_file = list(dict.fromkeys(line.group_id for line in self.lines if line.group_id is not None))
+        if not in_file:
+            if len(set(named)) != 1:
+                raise UserError("The file names no group, so name exactly one.", USAGE_EXIT_CODE)
+            return list(set(named))
+        missing = [display.printable(group_id) for group_id in named if group_id not in in_file]
+        if missing:
+            raise UserError(f"The file has no offsets of {', '.join(missing)}.", USAGE_EXIT_CODE)
+        return [group_id for group_id in in_file if not named or group_id in named]
+
+    def bodies(self, group_id: str, topics: Json) -> Iterator[Json]:
+        """Return what to ask for a group, request by request."""
+        if not self.lines:
+            yield self.body | {"topics": topics}
+            return
+        lines = [line for line in self.lines if line.group_id in (None, group_id) and _is_wanted(line, topics)]
+        for start in range(0, len(lines), PARTITIONS_A_REQUEST):
+            part = lines[start : start + PARTITIONS_A_REQUEST]
+            offsets = [{"topic": one.topic, "partition": one.partition, "offset": one.offset} for one in part]
+            yield self.body | {"offsets": offsets}
+
+
+@dataclass(slots=True)
+class Plan:
+    """What a reset comes to for one group, or came to."""
+
+    group_id: str
+    offsets: list[Json] = field(default_factory=list)
+    change_ids: list[str] = field(default_factory=list)
+    refusal: str | None = None
+
+
+def topics_of(named: list[str] | None, *, all_topics: bool, is_from_file: bool) -> Json:
+    """Return the topics of a reset as the API takes them; none stands for all with committed offsets.
+
+    Raises:
+        UserError: neither topics are named nor --all-topics said, or both.
+    """
+    if named and all_topics:
+        raise UserError("Name topics or use --all-topics, not both.", USAGE_EXIT_CODE)
+    if not named and not all_topics and not is_from_file:
+        raise UserError("Name topics with --topic or use --all-topics.", USAGE_EXIT_CODE)
+    return [topic_and_partitions(each) for each in named or ()]
+
+
+def reset_groups(
+    node: NodeClient,
+    groups: list[str],
+    target: Target,
+    topics: Json,
+    reason: str,
+    *,
+    is_dry_run: bool,
+    may_create: bool,
+) -> list[Plan]:
+    """Reset each group, or report what would change; one refusal does not stop the others."""
+    plans = []
+    for group_id in groups:
+        plan = Plan(group_id)
+        plans.append(plan)
+        try:
+            if not may_create:
+                _refuse_unknown(node, group_id)
+            for body in target.bodies(group_id, topics):
+                answer = node.post(
+                    group_path(group_id, "/offsets/reset"), body | {"dry_run": is_dry_run, "reason": reason}
+                )
+                plan.offsets += answer["offsets"]
+                plan.change_ids += [answer["change_id"]] if answer["change_id"] else []
+        except ApiError as refusal:
+            plan.refusal = f"{refusal.detail} ({refusal.code})"
+    return plans
+
+
+def print_plans(plans: list[Plan], *, as_csv: bool, as_json: bool, is_dry_run: bool) -> None:
+    """Print what became of each group's partitions, or would.
+
+    Raises:
+        UserError: a group was refused; the sentence says which and why.
+    """
+    if as_json:
+        print_json({"dry_run": is_dry_run, "groups": [_json(plan) for plan in plans]})
+    elif as_csv:
+        sys.stdout.write(_csv(plans))
+    else:
+        _print_table(plans, is_dry_run=is_dry_run)
+    refused = [
+        f"{display.printable(plan.group_id)}: {display.printable(plan.refusal)}." for plan in plans if plan.refusal
+    ]
+    if refused:
+        sys.stdout.flush()
+        raise UserError("\nmuster: ".join(refused), FAILURE_EXIT_CODE)
+
+
+def _print_table(plans: list[Plan], *, is_dry_run: bool) -> None:
+    has_notes = any(each["note"] for plan in plans for each in plan.offsets)
+    table = Table("GROUP", "TOPIC", "PARTITION", "OLD-OFFSET", "NEW-OFFSET", *(["NOTE"] if has_notes else []))
+    for plan in plans:
+        for each in plan.offsets:
+            notes = [each["note"]] if has_notes else []
+            table.add(plan.group_id, each["topic"], each["partition"], each["old_offset"], each["new_offset"], *notes)
+    if len(table):
+        table.print()
+    moved = [plan for plan in plans if not plan.refusal]
+    summary = f"{counted(len(table), 'partition')} of {counted(len(moved), 'group')}"
+    if is_dry_run:
+        print(f"{summary} would be moved. Dry run; use --execute to apply.")
+    else:
+        print(f"{summary} moved.")
+        display.print_undo(change_id for plan in plans if plan.offsets for change_id in plan.change_ids)
+
+
+def _json(plan: Plan) -> Json:
+    return {
+        "group_id": plan.group_id,
+        "offsets": plan.offsets,
+        "change_ids": plan.change_ids,
+        "refusal": plan.refusal,
+    }
+
+
+def _csv(plans: list[Plan]) -> str:
+    """Write the plan so that --from-file reads it: the group stands first where there are several."""
+    has_groups = len(plans) > 1
+    return csv_of(
+        Line(plan.group_id if has_groups else None, each["topic"], each["partition"], each["new_offset"])
+        for plan in plans
+        for each in plan.offsets
+    )
+
+
+def _refuse_unknown(node: NodeClient, group_id: str) -> None:
+    try:
+        node.get(group_path(group_id))
+    except ApiError as refusal:
+        if refusal.status != 404:
+            raise
+        raise ApiError("the group does not exist; --create creates it", refusal.code, 404, FAILURE_EXIT_CODE) from None
+
+
+def _is_wanted(line: Line, topics: Json) -> bool:
+    return not topics or any(
+        each["topic"] == line.topic and line.partition in each.get("partitions", [line.partition]) for each in topics
+    )

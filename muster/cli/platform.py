@@ -1,0 +1,88 @@
+"""Commands that run Muster: up and serve; and its version."""
+
+# ruff: noqa: PLC0415 - a command loads only what it needs, so that each answers at once
+
+import importlib.metadata
+import signal
+import sys
+from types import FrameType
+from typing import Annotated, NoReturn
+
+import typer
+
+from muster.cli.command_tree import command_group
+from muster.cli.crash import command_settings
+from muster.cli.options import DataDirOption
+
+NODES_MAX = 16
+"""How many nodes the local platform may be asked for."""
+
+app = command_group("Run Muster.")
+
+PortOption = Annotated[
+    int | None, typer.Option("--port", min=1, max=65_535, help="The node's port.", show_default="8080")
+]
+
+
+@app.command()
+def up(
+    port: PortOption = None,
+    airflow_port: Annotated[
+        int | None,
+        typer.Option("--airflow-port", min=1, max=65_535, help="Airflow's port.", show_default="8081"),
+    ] = None,
+    data_dir: DataDirOption = None,
+    nodes: Annotated[
+        int, typer.Option("--nodes", min=1, max=NODES_MAX, help="Number of nodes, on consecutive ports.")
+    ] = 1,
+    airflow: Annotated[bool, typer.Option(help="Run Airflow with the maintenance DAGs.")] = True,
+    demo: Annotated[bool, typer.Option(help="Run demo consumers.")] = True,
+) -> None:
+    """Run the local platform with demo consumers.
+
+    Starts Postgres, a node, Airflow and some consumers, and shows each step, then the groups as they change.
+    Ctrl-C stops everything; the data is kept.
+    """
+    from muster.local.up import run_up
+
+    settings = command_settings(http_port=port, airflow_port=airflow_port, data_dir=data_dir)
+    run_up(settings, node_count=nodes, with_airflow=airflow, with_demo=demo)
+
+
+@app.command()
+def serve(
+    port: PortOption = None,
+    host: Annotated[str | None, typer.Option(help="The address to listen on.", show_default="127.0.0.1")] = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Run one node.
+
+    Uses the database of MUSTER_DATABASE_URL, or else an embedded Postgres. Creates the tables in an empty database;
+    refuses an older schema until muster migrate has run.
+    """
+    from muster.local.database import command_database
+    from muster.local.ports import require_free_port
+    from muster.node.schema import require_schema
+    from muster.node.serve import run_node
+
+    settings = command_settings(http_port=port, http_host=host, data_dir=data_dir)
+    signal.signal(signal.SIGTERM, _leave)
+    with command_database(
+        settings,
+        "serve",
+        lambda: require_free_port(settings.http_host, settings.http_port, "--port"),
+        settings.node_url,
+    ) as urls:
+        require_schema(urls.owner, settings.shards)
+        run_node(command_settings(http_port=port, http_host=host, data_dir=data_dir, database_url=urls.owner))
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    print(importlib.metadata.version("muster"))
+
+
+def _leave(number: int, frame: FrameType | None) -> NoReturn:
+    """Stop what was started, and exit normally."""
+    sys.exit(0)

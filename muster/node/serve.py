@@ -1,0 +1,361 @@
+"""One node: store, coordinator and HTTP server, from a bound socket to a graceful stop.
+
+The socket is bound first, since the address is the node's identity: no two nodes can have one, and a node that
+starts again takes its own leases back at once.
+"""
+
+import asyncio
+import contextlib
+import gc
+import importlib.metadata
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Final, NoReturn
+from urllib.parse import urlsplit
+
+import structlog
+import uvloop
+
+from api.http import LISTENER
+from api.http.app import make_app
+from api.http.asgi import AsgiApp
+from api.http.hosts import AllowedHosts
+from api.http.limits import HttpLimits
+from api.http.server import BACKLOG, HttpServer
+from api.shared.node_context import NodeContext
+from api.shared.tokens import Tokens, TokensFileError
+from coordinator_core.queries.limits import QueryLimits
+from coordinator_core.queries.runner import Queries, QueryRunner
+from coordinator_core.runtime.config import NodeConfig
+from coordinator_core.runtime.coordinator import Coordinator
+from coordinator_core.state_store.interface import Store, StoreError
+from coordinator_core.state_store.postgres import PostgresStore
+from muster.errors import DATABASE_ADVICE, UserError
+from muster.node.file_descriptors import connection_limit, raise_descriptor_limit
+from muster.node.schema import newest
+from muster.settings import Settings
+
+SHARD_RELEASE_TIMEOUT_S: Final = 2.5
+"""How long handing the shards over may take; what is left of them is free when its leases run out."""
+QUERY_CLOSE_TIMEOUT_S: Final = 1.0
+"""How long a node that stops waits for its running queries."""
+STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+GC_THRESHOLDS: Final = (50_000, 20, 100)
+"""How much the garbage collector lets come together: more than the rows of a batch, so that it finds little to do."""
+
+log = structlog.get_logger("muster.node")
+
+
+def run_node(settings: Settings) -> None:
+    """Serve one node until SIGTERM or SIGINT; then hand everything over, within five seconds.
+
+    Where the database hangs, or a query runs on, the process ends here, with code 0: threads wait for it that nothing
+    could call back.
+
+    Raises:
+        UserError: the address is taken, or the database cannot be reached.
+    """
+    with bound_listener(settings.http_host, settings.http_port) as listener:
+        write_log()
+        raise_descriptor_limit(settings)
+        with (
+            contextlib.closing(open_store(settings)) as store,
+            contextlib.closing(open_queries(settings)) as queries,
+            asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+        ):
+            is_handed_over = runner.run(_serve_until_signalled(settings, store, queries, listener))
+            if not is_handed_over:
+                _exit_without_threads()
+
+
+async def serve_node(
+    settings: Settings,
+    store: Store,
+    queries: QueryRunner,
+    listener: socket.socket,
+    stopping: asyncio.Event,
+    on_serving: Callable[[], None],
+) -> bool:
+    """Serve until `stopping` is set.
+
+    Args:
+        settings: the node's, with the address that the listener is bound to.
+        store: where groups are stored; the caller closes it.
+        queries: what runs queries; it is closed at the end.
+        listener: bound, and closed at the end.
+        stopping: set to end; before the node serves too.
+        on_serving: called once, when requests are answered.
+
+    Returns:
+        Whether everything was handed over. If not, threads may still wait for the database, and a caller that joins
+        them waits with them; no answer contained anything that is not stored.
+
+    Raises:
+        UserError: the database cannot be reached, the tokens file will not do, or too few files may be open.
+    """
+    tokens = read_tokens(settings)
+    limits = _limits(settings)
+    version = importlib.metadata.version("muster")
+    coordinator = Coordinator(store, _node_config(settings, version))
+    try:
+        is_started = await _wait_until_stopping(stopping, coordinator.start())
+    except StoreError as failure:
+        raise UserError(f"The database cannot be reached ({_first_line(failure)}); {DATABASE_ADVICE}.") from failure
+    if not is_started:
+        return await _release_shards(coordinator)
+    app = _make_app(coordinator, queries, settings, limits, version, tokens)
+    server = HttpServer(app, listener, limits, app.connections)
+    await server.start()
+    log.info("node_started", node=coordinator.node_id, url=settings.node_url, version=version)
+    on_serving()
+    await stopping.wait()
+    log.info("node_stopping", node=coordinator.node_id)
+    server.reject_requests()
+    is_handed_over = await _release_shards(coordinator)
+    await server.stop()
+    is_handed_over = await _close_queries(queries) and is_handed_over
+    log.info("node_stopped", node=coordinator.node_id)
+    return is_handed_over
+
+
+@contextlib.contextmanager
+def bound_listener(host: str, port: int) -> Iterator[socket.socket]:
+    """Return a bound listening socket; connections wait in its backlog. Port 0 takes a free port.
+
+    Raises:
+        UserError: it cannot be bound.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, port))
+            listener.listen(BACKLOG)  # An address that is bound and does not listen, two processes can have.
+        except OSError as failure:
+            reason = failure.strerror or failure
+            raise UserError(f"The node cannot listen on {host}:{port} ({reason}); choose another --port.") from failure
+        yield listener
+
+
+def open_store(settings: Settings) -> PostgresStore:
+    """Return the store of the database that the settings name; nothing is connected before the first call."""
+    assert settings.database_url is not None
+    return PostgresStore(
+        settings.database_url.get_secret_value(),
+        lease_ttl_ms=settings.lease_ttl_ms,
+        read_timeout_ms=settings.read_timeout_ms,
+        readers=settings.max_reads,
+    )
+
+
+def open_queries(settings: Settings) -> Queries:
+    """Return what runs queries of the database that the settings name; nothing is connected before the first one."""
+    assert settings.database_url is not None
+    return Queries(
+        settings.database_url.get_secret_value(),
+        QueryLimits(
+            max_queries=settings.max_queries,
+            query_timeout_ms=settings.query_timeout_ms,
+            lag_lookback_ms=settings.lag_lookback_ms,
+            max_lag_points=settings.max_lag_points,
+            max_lag_positions=settings.max_lag_positions,
+            tuning_window_days=settings.tuning_window_days,
+            tuning_max_rows=settings.tuning_max_rows,
+            tuning_max_evictions=settings.tuning_max_evictions,
+            tuning_advice_max_age_hours=settings.tuning_advice_max_age_hours,
+        ),
+    )
+
+
+def read_tokens(settings: Settings) -> Tokens | None:
+    """Return who may ask what, or None where the node is open.
+
+    Raises:
+        UserError: the file will not do, or the nodes have no secret to vouch for callers with.
+    """
+    if settings.tokens_file is None:
+        return None
+    secret = settings.cluster_secret
+    if secret is None or not secret.get_secret_value():
+        raise UserError("MUSTER_TOKENS_FILE needs MUSTER_CLUSTER_SECRET too, by which nodes vouch for callers.")
+    try:
+        return Tokens(settings.tokens_file)
+    except TokensFileError as refusal:
+        raise UserError(f"MUSTER_TOKENS_FILE: {refusal}.") from None
+
+
+def write_log() -> None:
+    """Let every event be one line on stderr, the libraries' own warnings included; JSON, except at a terminal."""
+    shared: list[structlog.typing.Processor] = [
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    renderer: structlog.typing.Processor
+    if sys.stderr.isatty():
+        renderer = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    else:
+        renderer = structlog.processors.JSONRenderer()
+        shared.append(structlog.processors.format_exc_info)
+    structlog.configure(
+        processors=[*shared, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=shared,
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter)
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
+
+
+# -- the node's own ------------------------------------------------------------------------------------
+
+
+async def _serve_until_signalled(
+    settings: Settings, store: Store, queries: QueryRunner, listener: socket.socket
+) -> bool:
+    def announce() -> None:
+        _configure_gc()
+        print(f"Muster serves on {settings.node_url}", flush=True)
+
+    stopping = asyncio.Event()
+    with _set_by_signals(stopping):
+        return await serve_node(settings, store, queries, listener, stopping, announce)
+
+
+def _configure_gc() -> None:
+    """Freeze the objects of the start, so that the garbage collector scans newer ones only (DECISIONS.md, 22)."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+
+
+@contextlib.contextmanager
+def _set_by_signals(event: asyncio.Event) -> Iterator[None]:
+    """Let the stop signals set the event; afterwards they mean what they meant before."""
+    loop = asyncio.get_running_loop()
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    for number in STOP_SIGNALS:
+        loop.add_signal_handler(number, event.set)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            loop.remove_signal_handler(number)
+            signal.signal(number, handler)
+
+
+async def _wait_until_stopping(stopping: asyncio.Event, work: Coroutine[None, None, None]) -> bool:
+    """Return whether work finished before the stop was requested; otherwise it is cancelled."""
+    working, asked = asyncio.ensure_future(work), asyncio.ensure_future(stopping.wait())
+    await asyncio.wait({working, asked}, return_when=asyncio.FIRST_COMPLETED)
+    asked.cancel()
+    if working.done():
+        await working
+        return True
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
+    return False
+
+
+async def _release_shards(coordinator: Coordinator) -> bool:
+    try:
+        async with asyncio.timeout(SHARD_RELEASE_TIMEOUT_S):
+            await coordinator.stop()
+    except TimeoutError:
+        log.warning("shard_release_timed_out", after_s=SHARD_RELEASE_TIMEOUT_S)
+        return False
+    return True
+
+
+async def _close_queries(queries: QueryRunner) -> bool:
+    """Return whether every running query has ended; new ones are not begun."""
+    try:
+        async with asyncio.timeout(QUERY_CLOSE_TIMEOUT_S):
+            await asyncio.to_thread(queries.close)
+    except TimeoutError:
+        log.warning("query_close_timed_out", after_s=QUERY_CLOSE_TIMEOUT_S)
+        return False
+    return True
+
+
+def _exit_without_threads() -> NoReturn:
+    """End the process without waiting for its threads, once what was said is written."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            stream.flush()
+    os._exit(0)
+
+
+def _node_config(settings: Settings, version: str) -> NodeConfig:
+    return NodeConfig(
+        node_id=urlsplit(settings.node_url).netloc,
+        listeners={LISTENER: settings.node_url},
+        version=version,
+        schema=newest() or "",
+        lease_ttl_ms=settings.lease_ttl_ms,
+        defaults=settings.group_settings(),
+        environment_keys=settings.group_settings_from_environment(),
+        max_queued_rows=settings.max_queued_rows,
+        max_waiting_requests=settings.max_waiting_requests,
+        max_batch_rows=settings.max_batch_rows,
+        offsets_checkpoint_interval_ms=settings.offsets_checkpoint_interval_ms,
+        max_dirty_offsets=settings.max_dirty_offsets,
+        max_checkpoint_offsets=settings.max_checkpoint_offsets,
+        pause_ms=settings.pause_ms,
+        awaited_members_after_ms=settings.awaited_members_after_ms,
+        history_days_ahead=settings.history_days_ahead,
+        lost_nodes_kept_hours=settings.lost_nodes_kept_hours,
+        archive_uri=settings.archive_uri or (settings.data_dir / "archive").as_uri(),
+        archive_check=settings.archive_check,
+        maintenance_chunk=settings.maintenance_chunk,
+        maintenance_groups=settings.maintenance_groups,
+        max_reads=settings.max_reads,
+    )
+
+
+def _make_app(
+    coordinator: Coordinator,
+    queries: QueryRunner,
+    settings: Settings,
+    limits: HttpLimits,
+    version: str,
+    tokens: Tokens | None,
+) -> AsgiApp:
+    secret = settings.cluster_secret
+    return make_app(
+        NodeContext(coordinator, queries, limits, tokens),
+        limits,
+        version,
+        forward=settings.forward,
+        cluster_secret="" if secret is None else secret.get_secret_value(),
+        hosts=AllowedHosts(settings.http_host, settings.node_url, settings.allowed_hosts),
+    )
+
+
+def _limits(settings: Settings) -> HttpLimits:
+    return HttpLimits(
+        max_body_bytes=settings.max_body_bytes,
+        max_large_bodies_bytes=settings.max_large_bodies_bytes,
+        max_partitions_per_request=settings.max_partitions_per_request,
+        request_timeout_ms=settings.request_timeout_ms,
+        head_timeout_ms=settings.head_timeout_ms,
+        body_timeout_ms=settings.body_timeout_ms,
+        send_timeout_ms=settings.send_timeout_ms,
+        keep_alive_s=settings.keep_alive_s,
+        max_connections=connection_limit(settings),
+        max_connections_per_ip=settings.max_connections_per_ip,
+        max_forward_connections=settings.max_forward_connections,
+        forward_max_age_ms=settings.forward_max_age_ms,
+    )
+
+
+def _first_line(failure: Exception) -> str:
+    return str(failure).strip().partition("\n")[0]

@@ -1,0 +1,114 @@
+"""Output of commands: JSON for programs, tables for a terminal, plain columns for a pipe.
+
+In a terminal some columns are printed only on request, and a long id is folded, never cut; a pipe has all columns, and
+every row is one line. No name that a client chose can control the terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Collection, Sequence
+from typing import Any, Final
+
+from muster import display
+
+Cell = str | int | None
+
+STYLES: Final = {
+    "Stable": "green",
+    "Empty": "dim",
+    "Dead": "dim",
+    "PreparingRebalance": "yellow",
+    "CompletingRebalance": "yellow",
+    "refused": "red",
+    "failed": "red",
+    "error": "bold red",
+    "warning": "yellow",
+    "ok": "green",
+}
+"""Words that are coloured on a terminal."""
+GAP: Final = "  "
+
+
+def print_json(value: object) -> None:
+    """Print a value for programs."""
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+class Table:
+    """Rows under headings; a number stands at the right of its column, and what is missing is a dash."""
+
+    def __init__(self, *headings: str, wide_only: Collection[str] = ()) -> None:
+        """Begin a table.
+
+        Args:
+            headings: its columns.
+            wide_only: the columns that a terminal gets on request only.
+        """
+        assert set(wide_only) <= set(headings), wide_only
+        self._headings = headings
+        self._wide_only = wide_only
+        self._rows: list[Sequence[Cell]] = []
+
+    def add(self, *cells: Cell) -> None:
+        """Add a row."""
+        assert len(cells) == len(self._headings), cells
+        self._rows.append(cells)
+
+    def __len__(self) -> int:
+        """Return how many rows it has."""
+        return len(self._rows)
+
+    def print(self, *, is_wide: bool = False) -> None:
+        """Print it for a pipe, or for a terminal, with all columns or without those that are wide only."""
+        if sys.stdout.isatty():
+            from rich.console import Console  # noqa: PLC0415 - a pipe needs none of it
+
+            Console(highlight=False).print(self.rich(is_wide=is_wide))
+        else:
+            print("\n".join(self.lines()))
+
+    def lines(self) -> list[str]:
+        """Return it as plain columns."""
+        rows = [self._headings, *([_text(cell) for cell in row] for row in self._rows)]
+        widths = [max(len(row[index]) for row in rows) for index in range(len(self._headings))]
+        return [GAP.join(self._padded(row, widths)).rstrip() for row in rows]
+
+    def rich(self, *, is_wide: bool = False) -> Any:  # noqa: ANN401 - a table of a library that is loaded for terminals only
+        """Return it as the terminal's library has tables."""
+        from rich import box, table, text  # noqa: PLC0415 - likewise
+
+        drawn = table.Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
+        shown = [
+            (index, heading)
+            for index, heading in enumerate(self._headings)
+            if is_wide or heading not in self._wide_only
+        ]
+        for index, heading in shown:
+            is_number = self._is_number(index)
+            drawn.add_column(heading, justify="right" if is_number else "left", overflow="fold", no_wrap=is_number)
+        for row in self._rows:
+            cells = [_text(row[index]) for index, _ in shown]
+            drawn.add_row(*(text.Text(cell, style=STYLES.get(cell, "")) for cell in cells))
+        return drawn
+
+    def _padded(self, row: Sequence[str], widths: list[int]) -> list[str]:
+        return [
+            cell.rjust(width) if self._is_number(index) else cell.ljust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+
+    def _is_number(self, index: int) -> bool:
+        cells = [row[index] for row in self._rows if row[index] is not None]
+        return bool(cells) and all(isinstance(cell, int) for cell in cells)
+
+
+def _text(cell: Cell) -> str:
+    match cell:
+        case None:
+            return "-"
+        case int():
+            return str(cell)
+        case _:
+            return display.printable(cell)

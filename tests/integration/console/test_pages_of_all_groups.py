@@ -1,0 +1,55 @@
+"""The pages about all groups: reports show the worst groups first, the overview counts, and both link to groups."""
+
+from playwright.sync_api import Page, expect
+
+from tests.integration.console.sample_groups import SampleGroups
+from tests.support.nodes import Node
+from tests.support.report_rows import AUDIT, FREQUENCY, complete_row, insert_reports, report
+
+
+def test_reports_show_the_worst_groups_first(page: Page, node: Node, samples: SampleGroups) -> None:
+    page.goto(f"{node.url}/#/reports")
+    expect(page.get_by_role("main")).to_contain_text(
+        "No report yet: the DAG rebalance_frequency_report writes one a day"
+    )
+
+    calm = {**FREQUENCY, "rebalances": 0, "rebalancing_share": 0.0}
+    frequency = [
+        report("calm", of=calm),
+        report("busy", of={**FREQUENCY, "rebalances": 40, "rebalancing_share": 0.25}),
+        report("churning", of={**FREQUENCY, "rebalancing_share": 0.9, "is_churning": True}),
+    ]
+    insert_reports(samples.rows, "rebalances", frequency)
+    even = {"has_better": False, "idle_members": 0, "unassigned": 0, "score": 100}
+    audits = [report("even", of={**AUDIT, **even}), report("uneven", of={**AUDIT, "score": 40, "has_better": True})]
+    insert_reports(samples.rows, "assignments", audits)
+    kept = dict.fromkeys(("rebalance_verdict", "initial_delay_verdict"), "keep")
+    advice = complete_row("timeout_advice", "flaps", session_verdict="change", session_advised_ms=20_000)
+    insert_reports(samples.rows, "timeouts", [{**advice, **kept}])
+    page.reload()
+
+    groups = page.get_by_role("table", name="Rebalance frequency").locator("tbody tr")
+    expect(groups).to_have_count(2)
+    expect(groups.nth(0)).to_contain_text("churning")
+    expect(groups.nth(0)).to_contain_text("still rebalancing")
+    expect(groups.nth(1)).to_contain_text("25 %")
+    audited = page.get_by_role("table", name="Assignment balance").locator("tbody tr")
+    expect(audited).to_have_count(1)
+    expect(audited).to_contain_text("uneven")
+    advised = page.get_by_role("table", name="Timeout advice").locator("tbody tr")
+    expect(advised).to_contain_text("session_timeout_ms")
+    expect(advised).to_contain_text("→ 20 s")
+    expect(advised).not_to_contain_text("rebalance_timeout_ms")
+    expect(groups.nth(1).get_by_role("link", name="busy")).to_have_attribute("href", "#/groups/busy")
+
+
+def test_overview_counts_and_links_to_groups(page: Page, node: Node, samples: SampleGroups) -> None:
+    flapping = samples.flapping()
+    page.goto(f"{node.url}/#/overview")
+    card = page.locator("section.card")
+    expect(card.filter(has_text="Need attention").get_by_role("link", name=flapping.group_id)).to_be_visible()
+    expect(page.get_by_role("img", name="23 rebalances in 24 hours")).to_be_visible()
+    expect(page.get_by_role("img", name="0 evictions in 24 hours")).to_be_visible()
+    expect(card.filter(has_text="Groups").first).to_contain_text("1 Stable")
+    page.get_by_role("link", name="1 Stable").click()
+    expect(page.get_by_role("table", name="Groups").locator("tbody tr")).to_have_count(1)

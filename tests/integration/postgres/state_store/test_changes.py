@@ -1,0 +1,262 @@
+"""Changes: recorded with their effects, listed, and undone once; archived offsets can be read."""
+
+from dataclasses import replace
+
+import pytest
+
+from coordinator_core.queries.changes import ChangeFilter, read_changes
+from coordinator_core.queries.runs import read_runs
+from coordinator_core.state_store.interface import NotUndoable, Store
+from coordinator_core.state_store.rows import RecordedChange, TopicRow, UndoneChange, Versions
+from tests.support.store_rows import (
+    NOW_MS,
+    SHARD,
+    candidate,
+    change_row,
+    committed,
+    outcome,
+    removed,
+    run_row,
+    uuid_of,
+    write,
+)
+from tests.support.store_worlds import Owner, Query, World
+
+UNDO = change_row("undo", action="undo", at_ms=NOW_MS + 5)
+
+
+def ids(found: list[RecordedChange]) -> list[str]:
+    return [one.change.change_id for one in found]
+
+
+# -- noted and listed -------------------------------------------------------------------------------------
+
+
+def test_a_change_is_stored_with_what_it_changes(owner: Owner, store: Store) -> None:
+    change = change_row(group_id="orders", before={"offsets": [1]}, after={"a": None})
+    owner.write(write(committed=(committed(),), changes=(change,)))
+    assert store.change(uuid_of("change")) == RecordedChange(change, None, None)
+
+
+def test_write_with_a_change_only_is_stored(owner: Owner, store: Store) -> None:
+    owner.write(write(changes=(change_row(),)))
+    assert store.change(uuid_of("change")) is not None
+
+
+def test_a_refused_group_s_change_is_not_stored(owner: Owner, store: Store) -> None:
+    written = owner.write(write(committed=(committed(metadata="\0"),), changes=(change_row(),)))
+    assert written.refused_groups.keys() == {"orders"}
+    assert store.change(uuid_of("change")) is None
+
+
+@pytest.mark.parametrize("change_id", [uuid_of("nothing"), "no uuid", "", "\0"])
+def test_unknown_change_is_not_found(store: Store, change_id: str) -> None:
+    assert store.change(change_id) is None
+
+
+def test_changes_are_listed_newest_first_page_by_page(owner: Owner, query: Query) -> None:
+    names = ["b", "a", "c"]
+    rows = [change_row(name, at_ms=NOW_MS + (0 if name == "c" else 7)) for name in names]
+    owner.write(*(write(changes=(row,)) for row in rows))
+    first, second = sorted([uuid_of("a"), uuid_of("b")], reverse=True)
+    everything = query(read_changes, ChangeFilter())
+    assert ids(everything) == [first, second, uuid_of("c")]
+    assert ids(query(read_changes, ChangeFilter(limit=2))) == [first, second]
+    for place, found in enumerate(everything):
+        after = (found.change.at_ms, found.change.change_id)
+        assert query(read_changes, ChangeFilter(after=after)) == everything[place + 1 :]
+
+
+def test_changes_of_one_group_are_listed(owner: Owner, query: Query) -> None:
+    owner.write(write(changes=(change_row("ours", group_id="orders"), change_row("theirs", group_id="views"))))
+    owner.write(write(changes=(change_row("nobody's"),)))
+    assert ids(query(read_changes, ChangeFilter(group_id="orders"))) == [uuid_of("ours")]
+
+
+def test_undo_is_stored_with_its_offsets(owner: Owner, store: Store) -> None:
+    owner.write(write(changes=(change_row(),)))
+    undone = UndoneChange(uuid_of("change"), NOW_MS + 5, uuid_of("undo"))
+    owner.write(write(changes=(UNDO,), undone=(undone,)))
+    found = store.change(uuid_of("change"))
+    assert found is not None
+    assert (found.undone_at_ms, found.undone_by_change_id) == (NOW_MS + 5, uuid_of("undo"))
+    assert store.change(uuid_of("undo")) == RecordedChange(UNDO, None, None)
+
+
+# -- what was taken ---------------------------------------------------------------------------------------
+
+
+def take(owner: Owner, change: str, *partitions: int, group_id: str = "orders") -> None:
+    """Commit and take away some partitions under a change."""
+    records = tuple(committed(partition=number, offset=10 + number) for number in partitions)
+    owner.write(write(group_id, committed=records))
+    seen = owner.store.stored_offsets(group_id)
+    owner.write(write(group_id, removed=tuple(removed(one, change) for one in seen)))
+
+
+def test_archived_offsets_of_a_change_are_returned(owner: Owner, store: Store) -> None:
+    take(owner, "change", 2, 0, 1)
+    take(owner, "change", 0, group_id="views")
+    take(owner, "other", 0)
+    taken = store.archived_offsets(uuid_of("change"), "orders")
+    assert [(row.partition, row.offset, row.cause) for row in taken] == [
+        (0, 10, "deleted"),
+        (1, 11, "deleted"),
+        (2, 12, "deleted"),
+    ]
+    some = store.archived_offsets(uuid_of("change"), "orders", [("clicks", 1), ("views", 0)])
+    assert [row.partition for row in some] == [1]
+
+
+def test_reset_archives_and_commits_in_one_write(owner: Owner, store: Store, world: World) -> None:
+    owner.write(write(committed=(committed(offset=5),)))
+    (seen,) = store.stored_offsets("orders")
+    owner.write(write(removed=(removed(seen, cause="reset"),), committed=(committed(offset=2),)))
+    assert [one.offset for one in store.fetch_offsets("orders")] == [2]
+    assert [(row.offset, row.cause) for row in world.history().archived] == [(5, "reset")]
+    assert world.history().offset_history == []
+
+
+# -- topics that go and come back ---------------------------------------------------------------------------
+
+
+def test_a_deleted_topic_leaves_the_topic_metadata_and_a_run_over_its_offsets(
+    owner: Owner, store: Store, world: World
+) -> None:
+    store.put_topic("clicks", 3, 4, change_row("put"))
+    owner.write(write(committed=(committed(), committed("views"))), write("b", committed=(committed(partition=2),)))
+    noted = store.delete_topic("clicks", change_row("delete"))
+    assert noted is not None
+    assert noted.before == {"topic": "clicks", "partitions": 3, "log_start_offset": 4}
+    assert noted.after == {"topic": "clicks", "run_id": uuid_of("delete"), "candidates": 2}
+    assert (store.topics(), store.versions()) == ([], Versions(0, 0, 2, 1))
+    found = store.next_candidates([SHARD], 10)
+    versions = {row.partition: row.commit_version for group in ("orders", "b") for row in store.stored_offsets(group)}
+    assert [(row.group_id, row.topic, row.partition, row.kind, row.undoes) for row in found] == [
+        ("b", "clicks", 2, "topic_deletion", None),
+        ("orders", "clicks", 0, "topic_deletion", None),
+    ]
+    assert found[0].commit_version == versions[2]
+    assert {row.change_id for row in found} == {uuid_of("delete")}
+    assert world.run(uuid_of("delete")).counts == {"candidates": 2, "undecided": 2}
+
+
+def test_unknown_topic_is_not_deleted(store: Store, query: Query) -> None:
+    assert store.delete_topic("clicks", change_row()) is None
+    assert (store.change(uuid_of("change")), query(read_runs)) == (None, [])
+
+
+def test_a_topic_is_deleted_once_under_one_change(store: Store) -> None:
+    store.put_topic("clicks", 3, None, change_row("put"))
+    first = store.delete_topic("clicks", change_row("delete"))
+    store.put_topic("clicks", 1, None, change_row("again"))
+    assert store.delete_topic("clicks", change_row("delete")) == first
+    assert [row.partitions for row in store.topics()] == [1]
+
+
+def test_deleted_topic_is_restored_with_a_run_over_archived_offsets(owner: Owner, store: Store) -> None:
+    store.put_topic("clicks", 3, 4, change_row("put"))
+    owner.write(write(committed=(committed(),)))
+    store.delete_topic("clicks", change_row("delete", action="delete_topic"))
+    assert store.finish_runs() == []
+    (seen,) = store.stored_offsets("orders")
+    decided = outcome(0, "removed", run="delete")
+    owner.write(write(removed=(removed(seen, "delete"),), outcomes=(decided,)))
+    assert store.finish_runs() == [uuid_of("delete")]
+
+    noted = store.begin_undo(uuid_of("delete"), UNDO)
+    assert noted.after == {
+        "undoes": uuid_of("delete"),
+        "action": "delete_topic",
+        "run_id": uuid_of("undo"),
+        "topic": {"topic": "clicks", "outcome": "restored"},
+        "candidates": 1,
+    }
+    assert store.topics() == [TopicRow("clicks", 3, 4, 3)]
+    (row,) = store.next_candidates([SHARD], 10)
+    assert (row.run_id, row.group_id, row.topic, row.partition) == (uuid_of("undo"), "orders", "clicks", 0)
+    assert (row.kind, row.undoes) == ("undo", uuid_of("delete"))
+
+
+def test_recreated_topic_is_kept(store: Store) -> None:
+    store.put_topic("clicks", 3, 4, change_row("put"))
+    store.delete_topic("clicks", change_row("delete", action="delete_topic"))
+    store.finish_runs()
+    store.put_topic("clicks", 1, None, change_row("again"))
+    assert store.begin_undo(uuid_of("delete"), UNDO).after["topic"] == {"topic": "clicks", "outcome": "newer_there"}
+    assert [row.partitions for row in store.topics()] == [1]
+
+
+# -- the undo of a run --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def applied(world: World, owner: Owner, store: Store) -> None:
+    """Give a run that is applied under the change `apply`, and took one offset."""
+    world.propose(run_row(), [candidate(0)])
+    store.begin_apply(uuid_of("run"), change_row("apply", action="apply_run"))
+    owner.write(write(committed=(committed(),)))
+    (seen,) = store.stored_offsets("orders")
+    owner.write(write(removed=(removed(seen, "apply"),), outcomes=(outcome(0),)))
+
+
+def test_a_run_that_is_under_way_is_not_undone(applied: None, store: Store) -> None:
+    with pytest.raises(NotUndoable, match="still"):
+        store.begin_undo(uuid_of("apply"), UNDO)
+    assert store.change(uuid_of("undo")) is None
+
+
+def test_a_run_is_undone_once(applied: None, store: Store, query: Query) -> None:
+    store.finish_runs()
+    noted = store.begin_undo(uuid_of("apply"), UNDO)
+    assert (noted.after["run_id"], noted.after["candidates"]) == (uuid_of("undo"), 1)
+    assert store.begin_undo(uuid_of("apply"), UNDO) == noted
+    with pytest.raises(NotUndoable, match="already"):
+        store.begin_undo(uuid_of("apply"), change_row("again"))
+    undone = store.change(uuid_of("apply"))
+    assert undone is not None
+    assert (undone.undone_at_ms, undone.undone_by_change_id) == (UNDO.at_ms, uuid_of("undo"))
+    assert [run.kind for run in query(read_runs)] == ["undo", "offset_retention"]
+
+
+# -- settings -------------------------------------------------------------------------------------------------
+
+
+def settings_undone(store: Store, change: str) -> list[tuple[str, str, str | None]]:
+    noted = store.undo_settings(uuid_of(change), UNDO)
+    return [(one["key"], one["outcome"], one["value"]) for one in noted.after["settings"]]
+
+
+@pytest.mark.parametrize("group_id", [None, "orders"])
+def test_settings_are_restored_by_key_unless_changed_since(store: Store, group_id: str | None) -> None:
+    put = change_row("put", action="put_settings", group_id=group_id, at_ms=NOW_MS + 1)
+    store.put_settings(group_id, {"a": "1", "b": "1", "d": "1"}, change_row("first", group_id=group_id))
+    store.put_settings(group_id, {"a": "2", "b": "2", "c": "2", "d": None}, put)
+    store.put_settings(group_id, {"b": "3"}, change_row("since", group_id=group_id, at_ms=NOW_MS + 2))
+    store.put_settings(group_id, {"b": "2"}, change_row("back", group_id=group_id, at_ms=NOW_MS + 3))
+    before = store.versions()
+    assert settings_undone(store, "put") == [
+        ("a", "restored", "1"),
+        ("b", "newer_there", "2"),
+        ("c", "restored", None),
+        ("d", "restored", "1"),
+    ]
+    stored = store.settings()
+    assert (stored.cluster if group_id is None else stored.groups[group_id]) == {"a": "1", "b": "2", "d": "1"}
+    assert sum(store.versions()) == sum(before) + 1
+
+
+def test_key_unset_and_set_again_is_kept(store: Store) -> None:
+    store.put_settings(None, {"a": "1"}, change_row("first"))
+    store.put_settings(None, {"a": None}, change_row("unset", at_ms=NOW_MS + 1))
+    store.put_settings(None, {"a": "9"}, change_row("since", at_ms=NOW_MS + 2))
+    assert settings_undone(store, "unset") == [("a", "newer_there", "9")]
+
+
+def test_settings_are_undone_once(store: Store) -> None:
+    store.put_settings(None, {"a": "1"}, change_row("put"))
+    noted = store.undo_settings(uuid_of("put"), UNDO)
+    assert store.undo_settings(uuid_of("put"), UNDO) == noted
+    with pytest.raises(NotUndoable, match="already"):
+        store.undo_settings(uuid_of("put"), change_row("again"))
+    assert store.change(uuid_of("undo")) == RecordedChange(replace(noted), None, None)

@@ -1,0 +1,35 @@
+"""Port checks before a start name the process that uses a port."""
+
+import os
+import socket
+
+import pytest
+
+from muster.errors import UserError
+from muster.local.ports import is_free_port, require_free_port
+
+
+def test_free_port_is_reported_as_free() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    require_free_port("127.0.0.1", port, "--port")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0"])
+def test_process_that_uses_the_port_is_named(address: str) -> None:
+    with socket.create_server((address, 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(UserError) as refused:
+            require_free_port("127.0.0.1", port, "--port")
+    assert f"(pid {os.getpid()})" in refused.value.sentence
+    assert refused.value.sentence.endswith("or choose another port with --port.")
+
+
+def test_old_connections_do_not_hold_a_port() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        client = socket.create_connection(("127.0.0.1", port))
+        accepted, _ = server.accept()
+    accepted.close()  # The server's side closes first, so its half of the connection lingers.
+    client.close()
+    assert is_free_port("127.0.0.1", port)

@@ -1,0 +1,24 @@
+"""A stop signal ends the next wait."""
+
+import os
+import signal
+
+import pytest
+
+from muster.local.stop_request import StopRequest, StopRequested
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_a_wait(number: signal.Signals) -> None:
+    with StopRequest() as stop:
+        stop.wait(0)
+        os.kill(os.getpid(), number)
+        with pytest.raises(StopRequested):
+            stop.wait(1000)
+
+
+def test_signal_handlers_are_restored_after_the_block() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with StopRequest():
+        assert signal.getsignal(signal.SIGTERM) != before
+    assert signal.getsignal(signal.SIGTERM) == before

@@ -1,0 +1,45 @@
+"""Tests of results: lines that jobs print, links to the console, and the text of an approval."""
+
+import pytest
+
+from spark_jobs import submit
+
+RUN = submit.MaintenanceRun("r-1", "proposed", {"candidates": 7, "of": 100, "groups": 3})
+
+
+def test_result_of_a_job_is_read_from_its_output() -> None:
+    values = {"counts": {"candidates": 2}, "largest_groups": [["a", 2]]}
+    lines = ["WARN", submit.result_line("group_cleanup", values), submit.result_line("other", {}), "done"]
+    assert submit.read_result("group_cleanup", lines) == values
+    assert submit.read_result("history_archive", lines) == {}
+
+
+def test_result_of_a_run_has_its_counts_and_a_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_URL", "http://node:8080/")
+    result = submit.result_of_run(RUN)
+    assert (result["status"], result["counts"]) == ("proposed", RUN.counts)
+    line = "Counts: candidates 7, of 100, groups 3. See http://node:8080/#/maintenance/r-1"
+    assert submit.describe_result(result) == line
+    monkeypatch.setenv("MUSTER_CONSOLE_URL", "https://muster.example.org")
+    assert submit.console_url() == "https://muster.example.org/#/reports"
+
+
+def test_approval_says_what_would_be_removed_from_whom_and_beyond_which_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_CONSOLE_URL", "https://muster.example.org")
+    job = submit.JOBS["offset_retention"]
+    exceeded = submit.Limits(max_candidates=5).exceeded_by(RUN.counts, job.name)
+    assert "more than 5 (max_candidates, MUSTER_OFFSET_RETENTION_MAX_CANDIDATES)" in exceeded[0]
+    assert submit.approval_text(job, RUN, exceeded, [("nightly", 5), ("a`[b](c)\n# d", 2)]).split("\n\n") == [
+        "This run would expire 7 of 100 committed offsets, of 3 groups.",
+        "Groups with most of them: `nightly` (5), `a'[b](c) # d` (2).",
+        f"It waits for approval because: {exceeded[0]}",
+        "[Run r-1 in the console](https://muster.example.org/#/maintenance/r-1) lists every candidate.",
+    ]
+
+
+@pytest.mark.parametrize("job", submit.PROPOSALS)
+def test_approval_without_counts_says_so(job: str) -> None:
+    run = submit.MaintenanceRun("r-1", "proposed", {})
+    text = submit.approval_text(submit.JOBS[job], run, ["The proposal has no counts."], [])
+    assert "an unknown number of all" in text
+    assert "Groups with most" not in text
