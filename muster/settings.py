@@ -230,6 +230,9 @@ class NodeSettings(BaseSettings):
     maintenance_groups: int = Field(default=NODE.maintenance_groups, ge=1, le=1_000)
     """How many groups of a maintenance run are evaluated concurrently. More of them end a run sooner and slow
     heartbeats down meanwhile."""
+    proposal_ttl_hours: int = Field(default=NODE.proposal_ttl_hours, ge=1, le=8_760)
+    """How long a maintenance run may wait for a decision. Then it is rejected as expired, and can no longer be applied.
+    It should be longer than `MUSTER_APPROVAL_TIMEOUT_MINUTES`."""
 
 
 class Settings(PlatformSettings, NodeSettings, GroupDefaults):

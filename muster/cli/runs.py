@@ -126,11 +126,20 @@ def print_run(run: Json, *, as_json: bool) -> None:
         return
     print(f"{run['run_id']}: {run['kind']} as of {moment(run['as_of'])} UTC, {run['status']}", end="")
     print(" (dry run)" if run["dry_run"] else "")
+    if decision := run.get("decision"):
+        print(f"Decided by {_describe_decision(decision)}")
+    if held_by := run.get("held_by"):
+        print(f"Has the candidates of run {held_by['run_id']}, rejected by {_describe_decision(held_by)}")
     table = Table("WHAT", "COUNT")
     for name, count in sorted(run["counts"].items()):
         table.add(name, count)
     if len(table):
         table.print()
+
+
+def _describe_decision(decision: Json) -> str:
+    reason = f": {decision['reason']}" if decision["reason"] else ""
+    return f"{decision['actor']} at {moment(decision['at'])} UTC{reason}"
 
 
 def print_candidates(node: NodeClient, run_id: str, limit: int, *, is_wide: bool, as_json: bool) -> None:
@@ -145,7 +154,7 @@ def print_candidates(node: NodeClient, run_id: str, limit: int, *, is_wide: bool
         _print_days(days)
         return
     if not found:
-        print("The run has no candidates.")
+        print("No candidates of the run are stored.")
         return
     headings = ("GROUP", "TOPIC", "PARTITION", "COMMITTED", "EMPTY SINCE", "REASON", "OUTCOME")
     table = Table(*headings, wide_only={"EMPTY SINCE"})
