@@ -47,6 +47,7 @@ def list_runs(
             metavar="STATUSES",
         ),
     ] = None,
+    wide: WideOption = False,
     url: UrlOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -59,10 +60,12 @@ def list_runs(
     if not found:
         print("No matching runs.")
         return
-    table = Table("RUN", "KIND", "AS OF", "STATUS", "CANDIDATES BY OUTCOME")
+    headings = ("RUN", "KIND", "AS OF", "STATUS", "CANDIDATES BY OUTCOME", "DECIDED BY")
+    table = Table(*headings, wide_only={"DECIDED BY"})
     for each in found:
-        table.add(each["run_id"], each["kind"], moment(each["as_of"]), each["status"], display.run_counts(each))
-    table.print()
+        run = (each["run_id"], each["kind"], moment(each["as_of"]), each["status"], display.run_counts(each))
+        table.add(*run, _describe_decision(each["decision"]) if each.get("decision") else None)
+    table.print(is_wide=wide)
 
 
 @app.command()

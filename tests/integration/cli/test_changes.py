@@ -216,7 +216,9 @@ def test_run_is_a_dry_run_unless_executed(muster: Muster, run_id: str) -> None:
 def test_run_shows_who_rejected_it_and_why(muster: Muster, run_id: str) -> None:
     muster.ok("runs", "reject", run_id, "--reason", "still used")
     output = muster.ok("runs", "show", run_id).out
-    assert re.search(r"\nDecided by \S+ at \S+ \S+ UTC: still used\n", output), output
+    (decided,) = re.findall(r"\nDecided by (\S+ at \S+ \S+ UTC: still used)\n", output)
+    listed = muster.ok("runs", "list", "--status", "rejected", "--wide").out
+    assert any(line.startswith(run_id) and decided in line for line in listed.splitlines())
 
 
 def test_run_shows_the_rejection_that_holds_for_it(capsys: pytest.CaptureFixture[str]) -> None:
