@@ -13,7 +13,8 @@ is counted again under a lock, and dropped if the count is unchanged; `archived_
 set for one run.
 
 **When it waits for approval.** Review the proposal and answer under "Required actions". Without an answer nothing is
-dropped, and the next run proposes again, without copying anything twice.
+dropped, and the next run proposes again, without copying anything twice. A rejection holds for runs with the same days:
+`gate` continues with `reject`.
 
 **When it fails.** Clear the failed task: tasks may run twice with the same outcome, and verified copies are reused.
 `propose`: its log ends with the reason, usually that a Spark worker cannot write to the archive's directory; nothing

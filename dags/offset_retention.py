@@ -12,11 +12,12 @@ again, removed offsets move to `archived_offsets`, and offsets committed since, 
 **By hand.** Trigger it with `dry_run` to review a proposal: nothing is expired. Limits can be set for one run.
 
 **When it waits for approval.** Review the proposal and answer under "Required actions". Without an answer nothing is
-expired, and the next run proposes again. `changes` records the actor.
+expired, and the next run proposes again. A rejection holds for runs with the same candidates: `gate` continues with
+`reject`. `changes` records the actor.
 
 **When it fails.** Clear the failed task: tasks may run twice with the same outcome. `propose`: its log ends with
 Spark's reason, usually that Postgres is unreachable; nothing was changed. `apply`, `wait_until_applied`: the last line
-is the coordinator's response. A rejected run remains rejected, and the next one proposes again.
+is the coordinator's response. A rejected run remains rejected.
 
 **Catching up.** Missed intervals are not run later: a proposal reads the current state.
 

@@ -98,6 +98,12 @@ class PlatformSettings(BaseSettings):
 
     airflow_port: Port = 8_081
     """The port of Airflow's UI and API."""
+    spark_slots: int = Field(default=1, ge=1, le=1_000)
+    """How many Spark jobs that propose, such as `offset_retention`, run at once under `muster up`. Each takes all cores
+    and half a gigabyte."""
+    spark_report_slots: int = Field(default=1, ge=1, le=1_000)
+    """How many Spark jobs that report run at once under `muster up`, beside those that propose. A backfill of reports
+    fills these slots only."""
     postgres_port: Port | None = None
     """The port of the embedded Postgres. None: a free one, which is kept for the next start."""
     postgres_max_connections: int = Field(default=200, ge=20, le=10_000)
@@ -230,6 +236,9 @@ class NodeSettings(BaseSettings):
     maintenance_groups: int = Field(default=NODE.maintenance_groups, ge=1, le=1_000)
     """How many groups of a maintenance run are evaluated concurrently. More of them end a run sooner and slow
     heartbeats down meanwhile."""
+    proposal_ttl_hours: int = Field(default=NODE.proposal_ttl_hours, ge=1, le=8_760)
+    """How long a maintenance run may wait for a decision. Then it is rejected as expired, and can no longer be applied.
+    It should be longer than `MUSTER_APPROVAL_TIMEOUT_MINUTES`."""
 
 
 class Settings(PlatformSettings, NodeSettings, GroupDefaults):

@@ -3,19 +3,27 @@
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from sqlalchemy import select
-
 from coordinator_core.state_store.postgres.arrays import array_literal
 from coordinator_core.state_store.postgres.connections import Transaction
-from coordinator_core.state_store.postgres.maintenance import RUN_COLUMNS, read_run, with_outcomes
-from coordinator_core.state_store.runs import RunRow
+from coordinator_core.state_store.postgres.maintenance import RUNS, read_run, runs_of
+from coordinator_core.state_store.postgres.rejections import find_rejection
+from coordinator_core.state_store.runs import Rejection, RunRow
 from coordinator_core.state_store.tables import maintenance_runs
 
 
 def read_runs(transaction: Transaction, limit: int = 100) -> list[RunRow]:
     """Return at most `limit` runs, the newest first."""
-    newest = select(*RUN_COLUMNS).order_by(maintenance_runs.c.created_at.desc(), maintenance_runs.c.run_id).limit(limit)
-    return with_outcomes(transaction, [RunRow(*row) for row in transaction.execute(newest)])
+    newest = RUNS.order_by(maintenance_runs.c.created_at.desc(), maintenance_runs.c.run_id).limit(limit)
+    return runs_of(transaction, transaction.execute(newest))
+
+
+def describe_run(transaction: Transaction, run_id: str) -> tuple[RunRow, Rejection | None]:
+    """Return a run, and the rejection that holds for it, if it is proposed.
+
+    Raises:
+        RunNotFound: the run does not exist.
+    """
+    return read_run(transaction, run_id), find_rejection(transaction, run_id)
 
 
 # -- candidates -------------------------------------------------------------------------------------------

@@ -51,5 +51,7 @@ class NodeConfig:
     maintenance_groups: int = 4
     """Groups of a run that are decided concurrently: one transaction stores their decisions, and heartbeats wait for it
     meanwhile (DECISIONS.md, 48)."""
+    proposal_ttl_hours: int = 168
+    """How long a run may wait for a decision before it is rejected as expired."""
     max_reads: int = 4
     """Concurrent reads of the store."""

@@ -112,6 +112,7 @@ class Coordinator:
             self.shard_id_of,
             chunk=config.maintenance_chunk,
             max_concurrent_groups=config.maintenance_groups,
+            expire_proposals=partial(store.expire_proposals, config.proposal_ttl_hours, f"node:{config.node_id}"),
             archiver=archiver,
             quarantine=self.quarantine,
         )

@@ -7,6 +7,7 @@ Rules:
 * A run that fails is set aside, and the work on other runs goes on. After an unexpected error it is retried after
   `RETRY_AFTER_MS`, after a refusal (the shard is moving, say) with the next renewal.
 * An unreachable database pauses all runs until the next renewal.
+* Every `EXPIRY_CHECK_MS`, proposals that waited for a decision for too long are rejected. Every node does this.
 
 Source: ARCHITECTURE.md "Maintenance".
 """
@@ -46,6 +47,9 @@ log = structlog.get_logger("muster.runtime")
 RETRY_AFTER_MS: Final = 30_000
 """How long a run is set aside after an unexpected error."""
 
+EXPIRY_CHECK_MS: Final = 60_000
+"""How often expired proposals are looked for, which reads every run."""
+
 
 class Maintenance:
     """Applies maintenance runs to the groups of this node's shards."""
@@ -61,6 +65,7 @@ class Maintenance:
         *,
         chunk: int,
         max_concurrent_groups: int,
+        expire_proposals: Callable[[], list[str]],
         archiver: HistoryArchiver,
         quarantine: Quarantine,
     ) -> None:
@@ -72,10 +77,12 @@ class Maintenance:
         self._shard_id_of = shard_id_of
         self._chunk = chunk
         self._max_concurrent_groups = max_concurrent_groups
+        self._expire_proposals = expire_proposals
         self._archiver = archiver
         self._quarantine = quarantine
         self._retry_at_ms: dict[str, int] = {}
         """Run that failed → when it is retried, in node time."""
+        self._next_expiry_check_ms = 0
 
     async def process_pending(self) -> None:
         """Decide every undecided candidate of our shards and every day of history, and finish completed runs."""
@@ -86,12 +93,21 @@ class Maintenance:
                 pass
             await self._archiver.process_pending()
             await self._finish_runs()
+            await self._expire()
         except StoreError as error:
             log.warning("maintenance_run_paused", reason=str(error))
 
     async def _finish_runs(self) -> None:
         for run_id in await self._threads.read(self._store.finish_runs):
             log.info("maintenance_run_applied", run=run_id)
+
+    async def _expire(self) -> None:
+        now_ms = self._node_ms()
+        if now_ms < self._next_expiry_check_ms:
+            return
+        self._next_expiry_check_ms = now_ms + EXPIRY_CHECK_MS
+        for run_id in await self._threads.read(self._expire_proposals):
+            log.info("maintenance_run_expired", run=run_id)
 
     async def _decide_chunk(self) -> bool:
         """Decide some candidates; those of quarantined groups remain undecided until the group is reloaded."""

@@ -18,6 +18,7 @@ class ChangeAction(StrEnum):
     DELETE_LOG_ENDS = "delete_log_ends"
     APPLY_RUN = "apply_run"
     REJECT_RUN = "reject_run"
+    EXPIRE_RUN = "expire_run"
     DROP_PARTITION = "drop_history_partition"
     RESTORE_PARTITION = "restore_history_partition"
     START_INCARNATION = "start_incarnation"

@@ -350,6 +350,10 @@ class Store(Protocol):
         """
         ...
 
+    def expire_proposals(self, ttl_hours: int, actor: str) -> list[str]:
+        """Reject runs that were proposed longer ago than this, and record the changes; return their ids, sorted."""
+        ...
+
     def finish_runs(self) -> list[str]:
         """Mark every applying run without undecided candidates as applied; return their ids."""
         ...

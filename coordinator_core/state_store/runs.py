@@ -1,6 +1,7 @@
 """Maintenance runs: what a job or an operator proposes to delete or to restore, as candidates with an outcome each.
 
-The status of a run changes from proposed to applying to applied, or from proposed to rejected.
+The status of a run changes from proposed to applying to applied, or from proposed to rejected: by an operator, by
+a DAG, or because it has expired.
 """
 
 from collections.abc import Mapping
@@ -10,6 +11,8 @@ from typing import Final, NamedTuple
 
 from coordinator_core.protocol.requests import GroupSnapshot
 
+OFFSET_RETENTION = "offset_retention"
+"""The kind of a run that archives offsets that are due."""
 TOPIC_DELETION = "topic_deletion"
 """The kind of a run that archives the offsets of a deleted topic."""
 UNDO = "undo"
@@ -37,6 +40,22 @@ UNDECIDED: Final = "undecided"
 
 
 @dataclass(frozen=True, slots=True)
+class RunDecision:
+    """The change that applied or rejected a run."""
+
+    actor: str
+    at_ms: int
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection(RunDecision):
+    """An operator's rejection of a run."""
+
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class RunRow:
     """A row of `maintenance_runs`."""
 
@@ -49,6 +68,8 @@ class RunRow:
     dry_run: bool
     counts: dict[str, int]
     """The number of candidates by outcome (`undecided` without one), and the job's own counts."""
+    decision: RunDecision | None = None
+    """None: the run is proposed, or release 0.1.0 rejected it."""
 
 
 def decided(status: str, wanted: RunStatus) -> str | None:
@@ -61,6 +82,11 @@ def decided(status: str, wanted: RunStatus) -> str | None:
     if status == RunStatus.PROPOSED:
         return wanted
     return status if (status == RunStatus.REJECTED) == (wanted == RunStatus.REJECTED) else None
+
+
+def expiry_reason(ttl_hours: int) -> str:
+    """Return the reason of the change that rejects a proposal which waited for a decision for too long."""
+    return f"expired: no decision within {ttl_hours} hours"
 
 
 def has_candidate_count(counts: Mapping[str, int], candidates: int | None) -> bool:
@@ -82,7 +108,7 @@ class CandidateRow(NamedTuple):
     topic: str
     partition: int
     commit_version: int
-    kind: str = "offset_retention"
+    kind: str = OFFSET_RETENTION
     """The kind of the run."""
     undoes: str | None = None
     """The change that a run of kind `undo` undoes."""

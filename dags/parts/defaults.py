@@ -42,6 +42,8 @@ APPLY_TIMEOUT = submit.apply_timeout()
 APPROVAL_TIMEOUT = submit.minutes("MUSTER_APPROVAL_TIMEOUT_MINUTES", 240)
 DEADLINE = submit.minutes("MUSTER_RUN_DEADLINE_MINUTES", 60)
 SPARK_POOL = os.environ.get("MUSTER_SPARK_POOL") or "default_pool"
+REPORT_POOL = os.environ.get("MUSTER_SPARK_REPORT_POOL") or SPARK_POOL
+"""The pool of reports: their backfill fills no slot of the proposals."""
 
 FAIL_ON_REFUSAL = ExceptionRetryPolicy(
     rules=[

@@ -1,8 +1,9 @@
 """Tasks of the proposing DAGs: propose, check limits, request approval, apply or reject.
 
     propose ── gate ──┬───────────────────────────────────────── apply ── wait_until_applied
-                      └── request_approval ── decision ──┬──── ┘
-                                                         └──── reject
+                      ├── request_approval ── decision ──┬──── ┘
+                      │                                  └──── reject
+                      └─────────────────────────────────────── ┘
 
 Each may run twice with the same outcome. The maintenance run's id is derived from the DAG run.
 """
@@ -22,7 +23,7 @@ log = structlog.get_logger("airflow.task")
 """Of structlog, as Airflow's own: where its `logging_level` is WARNING, Python's loggers would log no counts."""
 
 APPROVE, REJECT = "Approve", "Reject"
-EXCEEDED, DECIDED, JUDGED, QUESTION = "exceeded", "decided", "judged", "question"
+EXCEEDED, DECIDED, HELD, JUDGED, QUESTION = "exceeded", "decided", "held", "judged", "question"
 APPLYING_OR_APPLIED = frozenset({"applying", "applied"})
 ACTOR_MAX_CHARS = 200
 POKE_INTERVAL_S = 5.0
@@ -39,7 +40,7 @@ def tasks(job: submit.JobSpec, **arguments: str) -> None:
     passed, approval, decided = gate(), request_approval(), decision()
     applying, rejected = apply(), reject()
 
-    propose >> passed >> [applying, approval]
+    propose >> passed >> [applying, approval, rejected]
     approval >> decided >> [applying, rejected]
     applying >> wait_until_applied.override(outlets=[asset(job)])()
 
@@ -48,7 +49,8 @@ def tasks(job: submit.JobSpec, **arguments: str) -> None:
 def gate() -> str | list[str]:
     """Pass a proposal within the limits, request approval for others, and end dry runs.
 
-    A run that was decided already needs no approval.
+    A run that was decided already needs no approval. One with the candidates of a run that an operator has rejected is
+    rejected, whatever the limits.
     """
     context = get_current_context()
     params = context["params"]
@@ -60,6 +62,11 @@ def gate() -> str | list[str]:
         return "apply"
     if run.is_over:
         raise AirflowFailException(f"Run {run.run_id} was {run.status} and is not applied.")
+    if run.held_by:
+        held = submit.rejection_text(run.held_by)
+        context["ti"].xcom_push(HELD, held)
+        _log_result(run, f"It is to be rejected: {held}")
+        return "reject"
     job = submit.JOBS[context["dag"].dag_id]
     limits = submit.Limits(**{name: params[name] for name in job.limits})
     exceeded = limits.exceeded_by(run.counts, job.name)
@@ -92,7 +99,8 @@ def request_approval() -> HITLOperator:
         subject="Apply this proposal of {{ dag.dag_id }}?",
         body=(
             "{{ ti.xcom_pull(task_ids='gate', key='" + QUESTION + "') }}\n\n"
-            "If rejected, nothing is removed, and the next run proposes again."
+            "If rejected, nothing is removed, and later runs with the same candidates are rejected too. Without an "
+            "answer only this run is rejected."
         ),
         options=[APPROVE, REJECT],
         defaults=REJECT,
@@ -123,11 +131,14 @@ def apply() -> dict[str, Any]:
     return _log_result(run)
 
 
-@task
+@task(trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS)
 def reject() -> dict[str, Any]:
     """Ask a node to reject the proposal."""
     context = get_current_context()
-    actor, reason = _actor_and_reason(context, _approval_response(context), "rejected")
+    held = context["ti"].xcom_pull(task_ids="gate", key=HELD)
+    actor, reason = (
+        (_dag(context), held) if held else _actor_and_reason(context, _approval_response(context), "rejected")
+    )
     run = submit.reject_run(_run_id(context), actor=actor, reason=reason)
     return _log_result(run)
 

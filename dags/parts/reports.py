@@ -26,7 +26,7 @@ def tasks(job: submit.JobSpec) -> None:
 
 
 def _report(job: submit.JobSpec) -> SparkJobOperator:
-    """Return the task that runs a report; proposals have priority for Spark's slots."""
+    """Return the task that runs a report; in a pool for both, proposals have priority."""
     return spark_task(
         "report",
         job,

@@ -6,7 +6,7 @@ from typing import Any
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Context
 
-from dags.parts.defaults import INSTANTS, RUN_ID, SPARK_POOL
+from dags.parts.defaults import INSTANTS, REPORT_POOL, RUN_ID, SPARK_POOL
 from spark_jobs import submit
 
 
@@ -39,7 +39,7 @@ def spark_task(
         conf=submit.SPARK_CONF,
         jars="{{ submit.find_jdbc_jar() }}",
         py_files="{{ submit.py_files() }}",
-        pool=SPARK_POOL,
+        pool=REPORT_POOL if job.is_report else SPARK_POOL,
         **task,
     )
 

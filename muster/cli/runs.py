@@ -47,6 +47,7 @@ def list_runs(
             metavar="STATUSES",
         ),
     ] = None,
+    wide: WideOption = False,
     url: UrlOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -59,10 +60,12 @@ def list_runs(
     if not found:
         print("No matching runs.")
         return
-    table = Table("RUN", "KIND", "AS OF", "STATUS", "CANDIDATES BY OUTCOME")
+    headings = ("RUN", "KIND", "AS OF", "STATUS", "CANDIDATES BY OUTCOME", "DECIDED BY")
+    table = Table(*headings, wide_only={"DECIDED BY"})
     for each in found:
-        table.add(each["run_id"], each["kind"], moment(each["as_of"]), each["status"], display.run_counts(each))
-    table.print()
+        run = (each["run_id"], each["kind"], moment(each["as_of"]), each["status"], display.run_counts(each))
+        table.add(*run, _describe_decision(each["decision"]) if each.get("decision") else None)
+    table.print(is_wide=wide)
 
 
 @app.command()
@@ -126,11 +129,20 @@ def print_run(run: Json, *, as_json: bool) -> None:
         return
     print(f"{run['run_id']}: {run['kind']} as of {moment(run['as_of'])} UTC, {run['status']}", end="")
     print(" (dry run)" if run["dry_run"] else "")
+    if decision := run.get("decision"):
+        print(f"Decided by {_describe_decision(decision)}")
+    if held_by := run.get("held_by"):
+        print(f"Has the candidates of run {held_by['run_id']}, rejected by {_describe_decision(held_by)}")
     table = Table("WHAT", "COUNT")
     for name, count in sorted(run["counts"].items()):
         table.add(name, count)
     if len(table):
         table.print()
+
+
+def _describe_decision(decision: Json) -> str:
+    reason = f": {decision['reason']}" if decision["reason"] else ""
+    return f"{decision['actor']} at {moment(decision['at'])} UTC{reason}"
 
 
 def print_candidates(node: NodeClient, run_id: str, limit: int, *, is_wide: bool, as_json: bool) -> None:
@@ -145,7 +157,7 @@ def print_candidates(node: NodeClient, run_id: str, limit: int, *, is_wide: bool
         _print_days(days)
         return
     if not found:
-        print("The run has no candidates.")
+        print("No candidates of the run are stored.")
         return
     headings = ("GROUP", "TOPIC", "PARTITION", "COMMITTED", "EMPTY SINCE", "REASON", "OUTCOME")
     table = Table(*headings, wide_only={"EMPTY SINCE"})

@@ -32,11 +32,11 @@ from spark_jobs.submit import archive_uri
 LOOPBACK = "127.0.0.1"
 USERNAME = "admin"
 SPARK_MASTER = "local[2]"
-PARALLELISM = 4
 SPARK_POOL = "muster_spark"
-SPARK_SLOTS = 1
-"""One Spark at a time: each takes all cores, and half a gigabyte."""
-SPARK_POOL_DESCRIPTION = "Spark jobs, one at a time on one machine"
+REPORT_POOL = "muster_spark_reports"
+POOL_DESCRIPTIONS: Mapping[str, str] = {SPARK_POOL: "Spark jobs that propose", REPORT_POOL: "Spark jobs that report"}
+OTHER_TASKS = 2
+"""How many tasks run at once beside those of Spark."""
 ORPHANS_CHECK_INTERVAL_S = 10
 """How often a scheduler looks for tasks of one that is gone; it counts as gone after half a minute."""
 TASK_HEARTBEAT_TIMEOUT_S = 60
@@ -70,7 +70,13 @@ class AirflowServices:
     """One Airflow for one data directory."""
 
     def __init__(
-        self, data_dir: Path, jobs_database_url: str, airflow_database_url: str, node_url: str, port: int
+        self,
+        data_dir: Path,
+        jobs_database_url: str,
+        airflow_database_url: str,
+        node_url: str,
+        port: int,
+        pool_slots: Mapping[str, int],
     ) -> None:
         """Name what it works with; nothing is made or started yet.
 
@@ -80,10 +86,12 @@ class AirflowServices:
             airflow_database_url: Airflow's own database, which exists.
             node_url: the node that DAGs ask to apply what a job proposed.
             port: of Airflow's pages and API.
+            pool_slots: pool of Spark tasks → how many of them run at once.
         """
         self.url = f"http://{LOOPBACK}:{port}"
         self.username = USERNAME
         self._port = port
+        self._pool_slots = pool_slots
         self._home = data_dir / "airflow"
         self._logs = data_dir / "logs"
         self._data_dir = data_dir
@@ -100,7 +108,7 @@ class AirflowServices:
     # -- starting --------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Make secrets, and Airflow's tables and pool unless this version has; blocking, some seconds the first time.
+        """Make secrets, and Airflow's tables and pools unless this version has; blocking, some seconds the first time.
 
         Raises:
             UserError: Airflow cannot use its database; the sentence names the log.
@@ -111,15 +119,13 @@ class AirflowServices:
             return
         log = self._logs / "airflow-migrate.log"
         with log.open("wb") as output:
-            for arguments in (
-                ("db", "migrate"),
-                ("pools", "set", SPARK_POOL, str(SPARK_SLOTS), SPARK_POOL_DESCRIPTION),
-            ):
+            pools = [("pools", "set", pool, str(n), POOL_DESCRIPTIONS[pool]) for pool, n in self._pool_slots.items()]
+            for arguments in (("db", "migrate"), *pools):
                 command = [_airflow(), *arguments]
                 done = subprocess.run(command, env=self.environment, stdout=output, stderr=output, check=False)
                 if done.returncode != 0:
                     raise UserError(f"Airflow could not prepare its database; see {log}.")
-        write_private(self._home_file(MIGRATED), _prepared())
+        write_private(self._home_file(MIGRATED), self._prepared())
 
     def children(self) -> list[ChildSpec]:
         """Return the services, each to be started again when it dies."""
@@ -156,7 +162,7 @@ class AirflowServices:
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": self._airflow_database_url,
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
-            "AIRFLOW__CORE__PARALLELISM": str(PARALLELISM),
+            "AIRFLOW__CORE__PARALLELISM": str(sum(self._pool_slots.values()) + OTHER_TASKS),
             "AIRFLOW__CORE__DAGS_FOLDER": str(Path(dags.__file__).parent),
             "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
             "AIRFLOW__CORE__FERNET_KEY": self._fernet_key(),
@@ -186,6 +192,7 @@ class AirflowServices:
             "MUSTER_JOBS_DATABASE_URL": self._jobs_database_url,
             "MUSTER_URL": self._node_url,
             "MUSTER_SPARK_POOL": os.environ.get("MUSTER_SPARK_POOL") or SPARK_POOL,
+            "MUSTER_SPARK_REPORT_POOL": os.environ.get("MUSTER_SPARK_REPORT_POOL") or REPORT_POOL,
             "MUSTER_ARCHIVE_URI": archive_uri(self._data_dir),
             "MUSTER_REPORTS_SINCE": os.environ.get("MUSTER_REPORTS_SINCE") or self._reports_since(),
             "PYTHONPATH": os.pathsep.join(filter(None, [str(_project_root()), os.environ.get("PYTHONPATH", "")])),
@@ -201,7 +208,7 @@ class AirflowServices:
     def _has_tables(self) -> bool:
         """Return whether this version of Airflow has created its tables; a query is faster than Airflow's command."""
         migrated = self._home_file(MIGRATED)
-        if not migrated.exists() or migrated.read_text() != _prepared():
+        if not migrated.exists() or migrated.read_text() != self._prepared():
             return False
         try:
             connection = psycopg2.connect(psql_url(self._airflow_database_url))
@@ -210,6 +217,11 @@ class AirflowServices:
         with closing(connection), connection.cursor() as cursor:
             cursor.execute("SELECT to_regclass('alembic_version') IS NOT NULL")
             return cursor.fetchone() == (True,)
+
+    def _prepared(self) -> str:
+        """Return what is noted when this version's tables and pools are there."""
+        pools = (f"{pool}={slots}" for pool, slots in self._pool_slots.items())
+        return " ".join((version("apache-airflow"), *pools))
 
     def _home_file(self, name: str) -> Path:
         self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -278,6 +290,11 @@ class AirflowServices:
         return str(self._call("POST", "/auth/token", credentials, is_signed_in=False)["access_token"])
 
 
+def pool_slots(settings: Settings) -> dict[str, int]:
+    """Return the pools of Spark tasks and their slots."""
+    return {SPARK_POOL: settings.spark_slots, REPORT_POOL: settings.spark_report_slots}
+
+
 def airflow_in_use(settings: Settings) -> tuple[str, dict[str, str]]:
     """Return Airflow's program, and the environment in which it works on the Airflow of the running platform.
 
@@ -294,15 +311,9 @@ def airflow_in_use(settings: Settings) -> tuple[str, dict[str, str]]:
         raise UserError(f"Airflow is not installed: there is no {_airflow()}; make setup installs it.")
     port = urllib3.util.parse_url(holder.airflow_url).port
     assert port is not None, "muster up publishes its port"
-    airflow = AirflowServices(
-        settings.data_dir, holder.database_urls.jobs, holder.airflow_database_url, holder.node_url, port
-    )
+    jobs_url, airflow_url = holder.database_urls.jobs, holder.airflow_database_url
+    airflow = AirflowServices(settings.data_dir, jobs_url, airflow_url, holder.node_url, port, pool_slots(settings))
     return _airflow(), airflow.environment
-
-
-def _prepared() -> str:
-    """Return what is noted when this version's tables and pool are there."""
-    return f"{version('apache-airflow')} {SPARK_POOL}={SPARK_SLOTS}"
 
 
 def _airflow() -> str:

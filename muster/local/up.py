@@ -210,7 +210,7 @@ class LocalPlatform:
 
     def _start_airflow(self) -> AirflowServices:
         # Without Airflow its packages need not be there.
-        from muster.local.airflow import AirflowServices  # noqa: PLC0415
+        from muster.local.airflow import AirflowServices, pool_slots  # noqa: PLC0415
 
         airflow = AirflowServices(
             self._data_dir.path,
@@ -218,6 +218,7 @@ class LocalPlatform:
             self._postgres.airflow_url(),
             self._settings.node_url,
             self._settings.airflow_port,
+            pool_slots(self._settings),
         )
         self._lock.publish_airflow(airflow.url, self._postgres.airflow_url())
         with self._view.step("Airflow's database"):

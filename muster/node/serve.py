@@ -317,6 +317,7 @@ def _node_config(settings: Settings, version: str) -> NodeConfig:
         archive_check=settings.archive_check,
         maintenance_chunk=settings.maintenance_chunk,
         maintenance_groups=settings.maintenance_groups,
+        proposal_ttl_hours=settings.proposal_ttl_hours,
         max_reads=settings.max_reads,
     )
 

@@ -44,6 +44,7 @@ from spark_jobs.submit.results import (
     console_url,
     describe_result,
     read_result,
+    rejection_text,
     result_line,
     result_of_run,
 )
@@ -84,6 +85,7 @@ __all__ = [
     "read_result",
     "read_run",
     "reject_run",
+    "rejection_text",
     "reportable_from",
     "result_line",
     "result_of_run",

@@ -36,6 +36,8 @@ class MaintenanceRun:
     run_id: str
     status: str
     counts: dict[str, int]
+    held_by: Mapping[str, str | None] | None = None
+    """The rejection that holds for it (`run_id`, `actor`, `at`, `reason`), if it is proposed."""
 
     @property
     def is_over(self) -> bool:
@@ -93,7 +95,8 @@ def _call(
         raise CoordinatorRefused(_sentence(reply.status, answer))
     if reply.status >= REFUSALS.start:
         raise CoordinatorUnreachable(_sentence(reply.status, answer))
-    return MaintenanceRun(answer["run_id"], answer["status"], answer["counts"])
+    # Nodes of release 0.1.0 answer without `held_by`, and so does a decision.
+    return MaintenanceRun(answer["run_id"], answer["status"], answer["counts"], answer.get("held_by"))
 
 
 def _headers(actor: str | None) -> dict[str, str]:

@@ -8,6 +8,9 @@ from typing import Any
 from coordinator_core.jobs import JobSpec
 from spark_jobs.submit.coordinator import DEFAULT_URL, MaintenanceRun
 
+REASON_MAX_CHARS = 1_000
+"""Copied from the API, which DAGs must not import; a test compares them."""
+
 
 def result_line(kind: str, values: Mapping[str, Any]) -> str:
     """Return the line in which a job prints its result for programs."""
@@ -39,6 +42,13 @@ def describe_result(result: Mapping[str, Any]) -> str:
     """Return a result in one line, which ends with the link."""
     counts = ", ".join(f"{name} {count}" for name, count in result.get("counts", {}).items())
     return f"Counts: {counts or 'unknown'}. See {result['console']}"
+
+
+def rejection_text(rejection: Mapping[str, str | None]) -> str:
+    """Return the reason for rejecting a run for which another run's rejection holds."""
+    reason = rejection["reason"] or "no reason was given"
+    text = f"the candidates are those of run {rejection['run_id']}, which {rejection['actor']} rejected at"
+    return f"{text} {rejection['at']}: {reason}"[:REASON_MAX_CHARS]
 
 
 def approval_text(

@@ -27,6 +27,7 @@ class FakeNode:
     statuses: list[str] = field(default_factory=lambda: ["applied"])
     refusals: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=lambda: {"candidates": 1, "of": 2})
+    held_by: dict[str, str] | None = None
     seen: list[Seen] = field(default_factory=list)
     url: str = ""
 
@@ -37,7 +38,9 @@ class FakeNode:
         _, _, _, _, run_id, *asked = request.path.split("/")
         if asked == ["apply"]:
             return HTTPStatus.ACCEPTED, _run(run_id, "applying", self.counts)
-        return HTTPStatus.OK, _run(run_id, "rejected" if asked else self._next_status(), self.counts)
+        if asked:
+            return HTTPStatus.OK, _run(run_id, "rejected", self.counts)
+        return HTTPStatus.OK, {**_run(run_id, self._next_status(), self.counts), "held_by": self.held_by}
 
     def calls(self) -> list[str]:
         """Return the requests, each as its method and the last part of its path."""

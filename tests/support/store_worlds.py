@@ -172,6 +172,7 @@ class PostgresWorld:
         earlier = "SET expires_at = expires_at - %s * interval '1 ms' RETURNING 1"
         for table in ("shard_leases", "nodes"):
             self._fetch(f"UPDATE {table} {earlier}", length_ms)
+        self._fetch("UPDATE maintenance_runs SET created_at = created_at - %s * interval '1 ms' RETURNING 1", length_ms)
         self._fetch("UPDATE incarnation SET started_at = started_at - %s * interval '1 ms' RETURNING 1", length_ms)
 
     def fail_over(self) -> None:

@@ -46,7 +46,7 @@ const ENDS = {
 const ACTIONS = {
   put_group_config: "settings changed", put_settings: "settings changed", reset_offsets: "offsets reset", delete_group: "group deleted",
   delete_offsets: "offsets deleted", delete_topic: "topic deleted", delete_log_ends: "log ends deleted", put_topic: "topic set", undo: "undo",
-  force_rebalance: "rebalance forced", reload_group: "group reloaded", remove_member: "member removed", apply_run: "run applied", reject_run: "run rejected",
+  force_rebalance: "rebalance forced", reload_group: "group reloaded", remove_member: "member removed", apply_run: "run applied", reject_run: "run rejected", expire_run: "run expired",
   start_incarnation: "database restored",
 };
 

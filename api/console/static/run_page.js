@@ -53,7 +53,7 @@ export function runPage(main, [runId]) {
       title: isApply ? "Apply this run?" : "Reject this run?",
       text: isApply
         ? `${run.counts.candidates === undefined ? "All candidates are" : `${plural(run.counts.candidates, "candidate")} ${run.counts.candidates === 1 ? "is" : "are"}`} checked again first. Rows that are still due are archived and removed; the change can be undone.`
-        : "Rejection is final. A job can propose the same candidates again.",
+        : "Rejection is final. Later runs with the same candidates are rejected too.",
       verb: isApply ? "Apply" : "Reject", danger: isApply,
       act: ({ reason }) => change("POST", `${path}/${verb}`, { body: { reason } }),
     });
@@ -79,10 +79,14 @@ function heading(run, decide) {
     h("dl", { class: "facts" },
       fact("Status", STATUSES[run.status]?.[2] ?? run.status), fact("As of", clock(run.as_of)),
       run.interval_start && fact("Interval", `${clock(run.interval_start)} – ${clock(run.interval_end)}`),
-      fact("Run", run.run_id)),
+      fact("Run", run.run_id),
+      run.decision && fact("Decided by", decided(run.decision)),
+      run.held_by && fact("Same candidates as", [h("a", { href: `#/maintenance/${run.held_by.run_id}` }, run.held_by.run_id.slice(0, 8)), ", rejected by ", decided(run.held_by)])),
     countsTable(countsOf(run.counts)),
   ];
 }
+
+const decided = ({ actor, at, reason }) => `${actor} at ${clock(at)}${reason ? `: ${reason}` : ""}`;
 
 const fact = (term, what) => h("div", {}, h("dt", {}, term), h("dd", {}, what));
 
@@ -104,7 +108,7 @@ function days(found) {
 const outcome = (each) => h("td", {}, each.outcome ? plain(each.outcome) : h("span", { class: "muted" }, "undecided"));
 
 function list(candidates) {
-  if (!candidates.length) return h("p", { class: "empty-state" }, "This run has no candidates.");
+  if (!candidates.length) return h("p", { class: "empty-state" }, "No candidates of this run are stored.");
   const isOffsets = candidates.some((each) => each.topic !== null);
   const titles = ["Group", ...(isOffsets ? ["Topic", "Partition", "Committed"] : ["Generation", "Empty since"]), "Reason", "Outcome"];
   return h("table", { class: "list", "aria-label": "Candidates" },

@@ -12,7 +12,7 @@ export const STATUSES = {
   proposed: ["◇", "warn", "waiting for a decision"],
   applying: ["◐", "warn", "being applied"],
   applied: ["●", "good", "completed"],
-  rejected: ["✕", "idle", "rejected by an operator"],
+  rejected: ["✕", "idle", "rejected"],
   failed: ["!", "bad", "failed"],
 };
 

@@ -19,6 +19,7 @@ from coordinator_core.state_store.postgres.arrays import array_literal
 from coordinator_core.state_store.postgres.changes import change_exists, record_change
 from coordinator_core.state_store.postgres.connections import Transaction
 from coordinator_core.state_store.postgres.offset_log import read_offset_log
+from coordinator_core.state_store.postgres.rejections import delete_repeated_candidates
 from coordinator_core.state_store.postgres.timestamps import as_ms, from_ms
 from coordinator_core.state_store.rows import ChangeRow
 from coordinator_core.state_store.runs import (
@@ -26,14 +27,15 @@ from coordinator_core.state_store.runs import (
     UNDECIDED,
     UNDO,
     CandidateRow,
+    RunDecision,
     RunRow,
     RunStatus,
     decided,
     has_candidate_count,
 )
-from coordinator_core.state_store.tables import cleanup_candidates, expiry_candidates, maintenance_runs
+from coordinator_core.state_store.tables import changes, cleanup_candidates, expiry_candidates, maintenance_runs
 
-RUN_COLUMNS = (
+RUNS = select(
     maintenance_runs.c.run_id,
     maintenance_runs.c.kind,
     as_ms(maintenance_runs.c.as_of),
@@ -42,7 +44,11 @@ RUN_COLUMNS = (
     maintenance_runs.c.status,
     maintenance_runs.c.dry_run,
     maintenance_runs.c.counts,
-)
+    changes.c.actor,
+    as_ms(changes.c.at),
+    changes.c.reason,
+).join_from(maintenance_runs, changes, changes.c.change_id == maintenance_runs.c.change_id, isouter=True)
+"""Selects every run with its decision; `runs_of` reads its rows."""
 
 
 def read_run(transaction: Transaction, run_id: str) -> RunRow:
@@ -51,11 +57,11 @@ def read_run(transaction: Transaction, run_id: str) -> RunRow:
     Raises:
         RunNotFound: it does not exist.
     """
-    found = select(*RUN_COLUMNS).where(maintenance_runs.c.run_id == run_id)
+    found = RUNS.where(maintenance_runs.c.run_id == run_id)
     row = transaction.execute(found).first() if _is_uuid(run_id) else None
     if row is None:
         raise RunNotFound(run_id)
-    return with_outcomes(transaction, [RunRow(*row)])[0]
+    return runs_of(transaction, [row])[0]
 
 
 def begin_apply(transaction: Transaction, run_id: str, change: ChangeRow, candidates: int | None) -> RunRow:
@@ -68,8 +74,11 @@ def begin_apply(transaction: Transaction, run_id: str, change: ChangeRow, candid
 
 
 def reject(transaction: Transaction, run_id: str, change: ChangeRow) -> RunRow:
-    """Mark a proposed run as rejected."""
-    return _decide(transaction, run_id, change, RunStatus.REJECTED, finished_at=func.clock_timestamp())
+    """Mark a proposed run as rejected; delete its candidates if a DAG repeats the rejection of the same ones."""
+    if _lock_run(transaction, run_id) == RunStatus.PROPOSED:
+        delete_repeated_candidates(transaction, run_id, change.actor)
+    decision = {"change_id": change.change_id, "finished_at": func.clock_timestamp()}
+    return _decide(transaction, run_id, change, RunStatus.REJECTED, **decision)
 
 
 def _decide(transaction: Transaction, run_id: str, change: ChangeRow, status: RunStatus, **columns: Any) -> RunRow:  # noqa: ANN401 - whatever the columns take
@@ -256,7 +265,17 @@ def _is_uuid(text: str) -> bool:
     return True
 
 
-def with_outcomes(transaction: Transaction, runs: Sequence[RunRow]) -> list[RunRow]:
+def runs_of(transaction: Transaction, rows: Iterable[Sequence[Any]]) -> list[RunRow]:
+    """Return the runs in rows of `RUNS`; the counts of applying ones have their candidates by outcome."""
+    return _with_outcomes(transaction, [_run(*row) for row in rows])
+
+
+def _run(*row: Any) -> RunRow:  # noqa: ANN401 - columns of a row
+    *columns, actor, at_ms, reason = row
+    return replace(RunRow(*columns), decision=None if actor is None else RunDecision(actor, at_ms, reason))
+
+
+def _with_outcomes(transaction: Transaction, runs: Sequence[RunRow]) -> list[RunRow]:
     """Add the number of candidates by outcome to the counts of applying runs."""
     under_way = [run.run_id for run in runs if run.status == RunStatus.APPLYING]
     if not under_way:

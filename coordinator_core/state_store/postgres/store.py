@@ -19,6 +19,7 @@ from coordinator_core.state_store.postgres import (
     offset_log,
     partitions,
     reads,
+    rejections,
     revision,
     settings_and_topics,
     writes,
@@ -310,6 +311,10 @@ class PostgresStore:
             without_runs=without_runs,
         )
         return self._readers.read(read)
+
+    def expire_proposals(self, ttl_hours: int, actor: str) -> list[str]:
+        """Reject runs that were proposed longer ago than this, and record the changes; return their ids."""
+        return self._changes.transact(partial(rejections.expire_proposals, ttl_hours=ttl_hours, actor=actor))
 
     def finish_runs(self) -> list[str]:
         """Mark every applying run without undecided candidates as applied; return their ids."""

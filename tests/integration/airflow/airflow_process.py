@@ -1,14 +1,14 @@
 """Run Airflow in a separate process, because importing it changes logging and warnings.
 
 Run as a program it reads one JSON command per line and writes one JSON line for each: `describe` lists what the DAG
-files hold, `run` tests a DAG for real and returns the state of every task.
+files hold, `run` tests a DAG for real and returns the state of every task, `queue` has the scheduler queue tasks.
 """
 
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +18,7 @@ from tests.integration.airflow.answering import PASSWORD, USER, Answering
 from tests.support.repository import ROOT
 
 DAGS = ROOT / "dags"
+PROPOSAL_POOL, REPORT_POOL = "proposals_under_test", "reports_under_test"
 
 
 class AirflowProcess:
@@ -56,6 +57,22 @@ class AirflowProcess:
         command = {"do": "run", "dag_id": dag_id, "conf": dict(conf), "env": dict(env), "answer": answer}
         return self._ask({**command, "has_logical_date": as_the_form})
 
+    def queue(
+        self, pools: Mapping[str, int], running: Sequence[tuple[str, str]], scheduled: Sequence[tuple[str, str]]
+    ) -> list[tuple[str, str]]:
+        """Have the scheduler queue tasks, each of a run of its own.
+
+        Args:
+            pools: pool → its slots.
+            running: DAG and task of those that run already.
+            scheduled: DAG and task of those that wait.
+
+        Returns:
+            DAG and task of those that it queued.
+        """
+        tasks = [(*task, "running") for task in running] + [(*task, "scheduled") for task in scheduled]
+        return [(dag, task) for dag, task in self._ask({"do": "queue", "pools": dict(pools), "tasks": tasks})["queued"]]
+
     def log(self) -> str:
         """Return everything that tasks have printed so far."""
         return self._log.read_text(errors="replace")
@@ -85,7 +102,8 @@ def started(home: Path, env: Mapping[str, str]) -> Iterator[AirflowProcess]:
         "MUSTER_RETENTION_SCHEDULE": "",
         "MUSTER_REPORTS_SINCE": "2026-11-20",
         "MUSTER_TOKEN": "",
-        "MUSTER_SPARK_POOL": "spark_under_test",
+        "MUSTER_SPARK_POOL": PROPOSAL_POOL,
+        "MUSTER_SPARK_REPORT_POOL": REPORT_POOL,
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(home / "passwords.json"),
         "AIRFLOW__API_AUTH__JWT_SECRET": "no secret, and long enough for those who count its characters, as some do",
@@ -121,7 +139,13 @@ def main() -> None:
             command = json.loads(line)
             # Parsed again each time: a test run leaves its configuration in the DAG.
             bag = DagBag(DAGS, bundle_path=DAGS)
-            answer = _describe(bag) if command["do"] == "describe" else _run(bag, command)
+            match command["do"]:
+                case "describe":
+                    answer = _describe(bag)
+                case "run":
+                    answer = _run(bag, command)
+                case _:
+                    answer = _queue(bag, command)
             print(json.dumps(answer), file=answers)
 
 
@@ -210,6 +234,52 @@ def _run(bag: Any, command: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401 -
         "question": _question(run) if approver is not None else None,
         "answered": None if approver is None else approver.status,
     }
+
+
+def _queue(bag: Any, command: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401 - likewise
+    """Set the states of tasks, have the scheduler queue those that find a slot in their pool, and undo all of it."""
+    from airflow.dag_processing.bundles.manager import DagBundlesManager  # noqa: PLC0415 - this process may have it
+    from airflow.dag_processing.dagbag import sync_bag_to_db  # noqa: PLC0415 - likewise
+    from airflow.jobs.job import Job  # noqa: PLC0415 - likewise
+    from airflow.jobs.scheduler_job_runner import SchedulerJobRunner  # noqa: PLC0415 - likewise
+    from airflow.models.dag import DagModel  # noqa: PLC0415 - likewise
+    from airflow.models.pool import Pool  # noqa: PLC0415 - likewise
+    from airflow.utils.session import create_session  # noqa: PLC0415 - likewise
+    from sqlalchemy import update  # noqa: PLC0415 - likewise
+
+    DagBundlesManager().sync_bundles_to_db()  # type: ignore[no-untyped-call]  # Airflow's own
+    sync_bag_to_db(bag, "dags-folder", None)
+    with create_session() as session:
+        session.execute(update(DagModel).values(is_paused=False))
+        for pool, slots in command["pools"].items():
+            Pool.create_or_update_pool(pool, slots, "", include_deferred=False, session=session)
+        for number, (dag_id, task_id, state) in enumerate(command["tasks"]):
+            run = _create_run(dag_id, f"queue-{number}", session)
+            run.get_task_instance(task_id, session=session).state = state
+        session.flush()
+        scheduler = SchedulerJobRunner(job=Job())  # type: ignore[no-untyped-call]  # Airflow's own
+        found = scheduler._executable_task_instances_to_queued(max_tis=32, session=session)
+        queued = [[instance.dag_id, instance.task_id] for instance in found]
+        session.rollback()
+    return {"queued": queued}
+
+
+def _create_run(dag_id: str, run_id: str, session: Any) -> Any:  # noqa: ANN401 - likewise
+    """Return a new run of a DAG, which is running."""
+    from airflow.models.dagbag import DBDagBag  # noqa: PLC0415 - this process may have it
+    from airflow.utils.state import DagRunState  # noqa: PLC0415 - likewise
+    from airflow.utils.types import DagRunTriggeredByType, DagRunType  # noqa: PLC0415 - likewise
+
+    dag = DBDagBag().get_latest_version_of_dag(dag_id, session=session)
+    assert dag is not None, "the DAGs were stored"
+    return dag.create_dagrun(
+        run_id=run_id,
+        run_after=datetime.now(UTC),
+        run_type=DagRunType.MANUAL,
+        triggered_by=DagRunTriggeredByType.TEST,
+        state=DagRunState.RUNNING,
+        session=session,
+    )
 
 
 def _result(run: Any, task_id: str) -> Any:  # noqa: ANN401 - likewise

@@ -3,16 +3,18 @@
 import base64
 import json
 import stat
+from collections.abc import Mapping
 from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 
 import psycopg2
 import pytest
 
 from muster.errors import UserError
-from muster.local.airflow import AirflowServices
-from muster.settings import psql_url
+from muster.local.airflow import AirflowServices, pool_slots
+from muster.settings import Settings, psql_url
 
 pytestmark = pytest.mark.airflow
 
@@ -21,8 +23,17 @@ AIRFLOW_DATABASE = "postgresql+psycopg2://muster:pw@127.0.0.1:5432/airflow"
 NODE_URL = "http://127.0.0.1:8080"
 
 
-def services(data_dir: Path, port: int = 8081, airflow_database: str = AIRFLOW_DATABASE) -> AirflowServices:
-    return AirflowServices(data_dir, JOBS_DATABASE, airflow_database, NODE_URL, port)
+SLOTS = {"muster_spark": 1, "muster_spark_reports": 2}
+PREPARED = f"{version('apache-airflow')} muster_spark=1 muster_spark_reports=2"
+
+
+def services(
+    data_dir: Path,
+    port: int = 8081,
+    airflow_database: str = AIRFLOW_DATABASE,
+    slots: Mapping[str, int] = MappingProxyType(SLOTS),
+) -> AirflowServices:
+    return AirflowServices(data_dir, JOBS_DATABASE, airflow_database, NODE_URL, port, slots)
 
 
 def test_every_service_is_a_child_process_that_is_restarted(tmp_path: Path) -> None:
@@ -60,6 +71,7 @@ def test_configuration_of_another_airflow_is_ignored(tmp_path: Path, monkeypatch
     assert environment["MUSTER_JOBS_DATABASE_URL"] == JOBS_DATABASE
     assert environment["MUSTER_URL"] == NODE_URL
     assert environment["MUSTER_SPARK_POOL"] == "muster_spark"
+    assert environment["MUSTER_SPARK_REPORT_POOL"] == "muster_spark_reports"
     assert environment["MUSTER_OFFSETS_RETENTION_MINUTES"] == "60"
 
 
@@ -88,6 +100,12 @@ def test_tasks_of_a_killed_scheduler_are_retried_within_a_minute(tmp_path: Path)
     assert "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD" not in environment
 
 
+def test_slots_of_both_pools_are_settings_and_leave_tasks_to_others(tmp_path: Path) -> None:
+    slots = pool_slots(Settings(spark_slots=2, spark_report_slots=3))
+    assert slots == {"muster_spark": 2, "muster_spark_reports": 3}
+    assert services(tmp_path, slots=slots).environment["AIRFLOW__CORE__PARALLELISM"] == "7"
+
+
 def test_secrets_are_created_once_with_owner_only_permissions(tmp_path: Path) -> None:
     first, again = services(tmp_path), services(tmp_path)
     secrets = {key: value for key, value in first.environment.items() if key.endswith(("_KEY", "JWT_SECRET"))}
@@ -109,7 +127,9 @@ def test_secrets_have_the_length_that_airflow_requires(tmp_path: Path) -> None:
 def test_unusable_airflow_database_is_reported_in_one_sentence(tmp_path: Path) -> None:
     lost = services(tmp_path, airflow_database="postgresql+psycopg2://muster:secret@127.0.0.1:1/airflow")
     (tmp_path / "airflow").mkdir()
-    (tmp_path / "airflow" / "migrated-to").write_text(f"{version('apache-airflow')} muster_spark=1")
+    (tmp_path / "airflow" / "migrated-to").write_text(
+        f"{version('apache-airflow')} muster_spark=1 muster_spark_reports=2"
+    )
     with pytest.raises(UserError) as failure:
         lost.prepare()
     log = tmp_path / "logs" / "airflow-migrate.log"
@@ -123,18 +143,25 @@ def test_unusable_airflow_database_is_reported_in_one_sentence(tmp_path: Path) -
 @pytest.mark.slow
 def test_airflow_tables_are_created_in_a_new_database(tmp_path: Path, empty_database_url: str) -> None:
     (tmp_path / "airflow").mkdir()
-    (tmp_path / "airflow" / "migrated-to").write_text(f"{version('apache-airflow')} muster_spark=1")
+    (tmp_path / "airflow" / "migrated-to").write_text(
+        f"{version('apache-airflow')} muster_spark=1 muster_spark_reports=2"
+    )
     services(tmp_path, airflow_database=empty_database_url).prepare()
     tables = "SELECT count(*) FROM information_schema.tables WHERE table_name IN ('dag_run', 'alembic_version')"
     with closing(psycopg2.connect(psql_url(empty_database_url))) as connection, connection.cursor() as cursor:
         cursor.execute(tables)
         assert cursor.fetchone() == (2,)
-        cursor.execute("SELECT slots FROM slot_pool WHERE pool = 'muster_spark'")
-        assert cursor.fetchone() == (1,)
+        cursor.execute("SELECT pool, slots FROM slot_pool WHERE pool LIKE 'muster%'")
+        assert dict(cursor.fetchall()) == SLOTS
     log = tmp_path / "logs" / "airflow-migrate.log"
     log.unlink()
     services(tmp_path, airflow_database=empty_database_url).prepare()
     assert not log.exists(), "the tables that are there need no second migration"
+    more = {**SLOTS, "muster_spark": 3}
+    services(tmp_path, airflow_database=empty_database_url, slots=more).prepare()
+    with closing(psycopg2.connect(psql_url(empty_database_url))) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT slots FROM slot_pool WHERE pool = 'muster_spark'")
+        assert cursor.fetchone() == (3,)
 
 
 def test_unreachable_airflow_is_reported_as_unhealthy(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from spark_jobs.submit import JOBS, PROPOSALS, REPORTS
-from tests.integration.airflow.airflow_process import DAGS, AirflowProcess
+from tests.integration.airflow.airflow_process import DAGS, PROPOSAL_POOL, REPORT_POOL, AirflowProcess
 
 PROPOSING = frozenset({"offset_retention", "group_cleanup", "history_archive"})
 """DAGs that change live groups."""
@@ -144,10 +144,18 @@ def test_waiting_tasks_release_their_slot(dags: list[dict[str, Any]]) -> None:
     assert "reschedule" in {task["mode"] for _, task in tasks_of(dags)}
 
 
-def test_spark_pool_can_be_configured(dags: list[dict[str, Any]]) -> None:
+def test_spark_pools_can_be_configured(dags: list[dict[str, Any]]) -> None:
     spark = [(name, task["pool"]) for name, task in tasks_of(dags) if task["operator"] == "SparkJobOperator"]
     assert len(spark) >= len(JOBS)
-    assert [name for name, pool in spark if pool != "spark_under_test"] == []
+    assert {name for name, pool in spark if pool == REPORT_POOL} == {f"{job}.report" for job in REPORTS}
+    assert {name for name, pool in spark if pool == PROPOSAL_POOL} == {f"{job}.propose" for job in PROPOSALS}
+
+
+def test_backfill_of_a_report_that_fills_its_slots_does_not_hold_up_retention(airflow: AirflowProcess) -> None:
+    backfill, retention = ("rebalance_frequency_report", "report"), ("offset_retention", "propose")
+    slots = {PROPOSAL_POOL: 1, REPORT_POOL: 2}
+    assert airflow.queue(slots, running=[backfill] * 2, scheduled=[*[backfill] * 3, retention]) == [retention]
+    assert airflow.queue(slots, running=[backfill], scheduled=[backfill] * 3) == [backfill]
 
 
 def test_group_cleanup_starts_after_offset_retention(dags: list[dict[str, Any]]) -> None:

@@ -49,6 +49,7 @@ WITHIN = {
 }
 DRY = {**dict.fromkeys(WITHIN, "skipped"), "propose": "success", "gate": "success"}
 APPROVED = {**dict.fromkeys(WITHIN, "success"), "reject": "skipped"}
+HELD = {**dict.fromkeys(WITHIN, "skipped"), "propose": "success", "gate": "success", "reject": "success"}
 REJECTED = {**dict.fromkeys(WITHIN, "success"), "apply": "skipped", "wait_until_applied": "skipped"}
 
 
@@ -167,6 +168,21 @@ def test_rejected_proposal_is_not_applied(airflow: AirflowProcess, node: FakeNod
     assert f"because: {EXCEEDED}" in run["question"]
     link = f"{node.url}/#/maintenance/{maintenance_run_id(DAG, run['run_id'])}"
     assert f"]({link}) lists every candidate." in run["question"]
+
+
+@pytest.mark.parametrize("limit", [5, 100], ids=["beyond the limits", "within the limits"])
+def test_rejection_that_holds_is_repeated_without_approval(
+    airflow: AirflowProcess, node: FakeNode, beyond: dict[str, str], webhook: Webhook, limit: int
+) -> None:
+    node.held_by = {"run_id": "r-1", "actor": "airflow:ada", "at": "2026-11-20T10:00:00Z", "reason": "too many"}
+    run = airflow.run(DAG, {"max_candidates": limit}, {**beyond, "MUSTER_ALERT_WEBHOOK_URL": webhook.url})
+    assert (run["state"], run["tasks"]) == ("success", HELD)
+    assert node.calls()[1:] == ["POST reject"]
+    assert node.seen[1].headers["X-Muster-Actor"] == "dag:offset_retention"
+    held = "the candidates are those of run r-1, which airflow:ada rejected at 2026-11-20T10:00:00Z: too many"
+    assert node.seen[1].body == {"reason": held}
+    assert f"It is to be rejected: {held}" in airflow.log()
+    assert webhook.alerts == []
 
 
 def test_unreachable_node_may_be_retried(airflow: AirflowProcess, node: FakeNode, beyond: dict[str, str]) -> None:

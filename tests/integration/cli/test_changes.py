@@ -1,6 +1,7 @@
 """Settings, changes and maintenance runs on the command line: actor, reason and undo."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import cast
 from uuid import uuid4
@@ -210,6 +211,22 @@ def test_run_is_a_dry_run_unless_executed(muster: Muster, run_id: str) -> None:
     assert applied["status"] == "applied"
     assert f"{run_id}: offset_retention as of " in muster.ok("runs", "show", run_id).out
     assert "there is nothing to decide" in muster.ok("runs", "apply", run_id).out
+
+
+def test_run_shows_who_rejected_it_and_why(muster: Muster, run_id: str) -> None:
+    muster.ok("runs", "reject", run_id, "--reason", "still used")
+    output = muster.ok("runs", "show", run_id).out
+    (decided,) = re.findall(r"\nDecided by (\S+ at \S+ \S+ UTC: still used)\n", output)
+    listed = muster.ok("runs", "list", "--status", "rejected", "--wide").out
+    assert any(line.startswith(run_id) and decided in line for line in listed.splitlines())
+
+
+def test_run_shows_the_rejection_that_holds_for_it(capsys: pytest.CaptureFixture[str]) -> None:
+    held_by = {"run_id": "r0", "actor": "ada", "at": "2026-11-20T10:00:00Z", "reason": None}
+    run = {"run_id": "r1", "kind": "group_cleanup", "as_of": "2026-11-21T10:00:00Z", "status": "proposed"}
+    runs.print_run({**run, "dry_run": False, "counts": {}, "decision": None, "held_by": held_by}, as_json=False)
+    said = "Has the candidates of run r0, rejected by ada at 2026-11-20 10:00:00 UTC"
+    assert capsys.readouterr().out.splitlines()[1] == said
 
 
 def test_applied_run_prints_its_undo_command_once(muster: Muster, run_id: str) -> None:

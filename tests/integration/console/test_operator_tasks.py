@@ -531,6 +531,7 @@ def test_maintenance_run_is_rejected(shows: Callable[[str], Page], samples: Samp
 
     expect(page.get_by_role("heading", level=1)).to_contain_text("rejected")
     expect(page.get_by_role("button", name=re.compile("Apply"))).to_have_count(0)
+    expect(page.get_by_role("definition").filter(has_text="not on a Friday")).to_be_visible()
 
 
 def test_pages_of_candidates_follow_each_other(shows: Callable[[str], Page], samples: SampleGroups) -> None:

@@ -325,6 +325,18 @@ def test_changes_are_visible_and_undoable_with_permission(by_token: TokenClients
     assert by_token["my-operators"].send("POST", f"/v1/changes/{ids[mine]}/undo", {"reason": "a test"}).status == 200
 
 
+def test_decision_about_a_run_is_visible_to_tokens_for_all_groups_only(by_token: TokenClients) -> None:
+    topic = fresh_id("topic")
+    put = by_token["operators"].send("PUT", f"/v1/topics/{topic}", {"partitions": 1, "reason": "a test"})
+    assert put.status == 200
+    deleted = by_token["operators"].send("DELETE", f"/v1/topics/{topic}?reason=unused")
+    path = f"/v1/maintenance/runs/{deleted.json['run_id']}"
+    assert by_token["viewers"].send("GET", path).json["decision"]["reason"] == "unused"
+    assert by_token["my-viewers"].send("GET", path).json["decision"] is None
+    runs = by_token["my-viewers"].send("GET", "/v1/maintenance/runs").json["runs"]
+    assert {each["decision"] for each in runs} == {None}
+
+
 # -- actors -------------------------------------------------------------------------------------------------
 
 

@@ -1,5 +1,6 @@
 """Maintenance runs over HTTP: list, describe, apply and reject."""
 
+from datetime import datetime
 from uuid import uuid4
 
 import pytest
@@ -23,7 +24,10 @@ def test_run_shows_its_proposal(client: Client, run_id: str) -> None:
         "status": "proposed",
         "dry_run": False,
         "counts": {"groups": 1},
+        "decision": None,
+        "held_by": None,
     }
+    del run["held_by"]
     assert run in client.ok("GET", "/v1/maintenance/runs")["runs"]
 
 
@@ -66,7 +70,34 @@ def test_a_rejected_run_cannot_be_applied(client: Client, run_id: str) -> None:
     assert (rejected.status, rejected.json["status"]) == (200, "rejected")
     assert client.call("POST", f"/v1/maintenance/runs/{run_id}/reject", REASON).status == 200
     assert (applied.status, applied.json["action"]) == (409, "fix")
-    assert client.ok("GET", f"/v1/maintenance/runs/{run_id}")["status"] == "rejected"
+    run = client.ok("GET", f"/v1/maintenance/runs/{run_id}")
+    assert run["status"] == "rejected"
+    decided_at = datetime.fromisoformat(run["decision"].pop("at"))
+    assert run["decision"] == {"actor": "ada", "reason": "reviewed"}
+    said = f"the run was rejected by ada at {decided_at.isoformat(timespec='seconds')}: reviewed; none of it"
+    assert applied.json["detail"].startswith(said)
+
+
+def test_run_names_the_rejection_that_holds_for_it(client: Client, run_id: str, rows: PsycopgConnection) -> None:
+    again = str(uuid4())
+    with rows.cursor() as cursor:
+        cursor.execute("UPDATE maintenance_runs SET counts = '{\"candidates\": 1}' WHERE run_id = %s", (run_id,))
+        cursor.execute(
+            "INSERT INTO maintenance_runs (run_id, kind, as_of, status, counts)"
+            " SELECT %s, kind, as_of, status, counts FROM maintenance_runs WHERE run_id = %s",
+            (again, run_id),
+        )
+        cursor.execute(
+            "INSERT INTO expiry_candidates"
+            " (run_id, group_id, shard_id, topic, partition, commit_version, committed_at, reason)"
+            " SELECT %s, group_id, shard_id, topic, partition, commit_version, committed_at, reason"
+            " FROM expiry_candidates WHERE run_id = %s",
+            (again, run_id),
+        )
+    decision = client.ok("POST", f"/v1/maintenance/runs/{run_id}/reject", REASON)["decision"]
+    run = client.ok("GET", f"/v1/maintenance/runs/{again}")
+    assert (run["status"], run["held_by"]) == ("proposed", {"run_id": run_id, **decision})
+    assert client.call("POST", f"/v1/maintenance/runs/{again}/apply", REASON).status == 202
 
 
 def test_run_with_another_number_of_candidates_is_not_applied(

@@ -11,6 +11,7 @@ from coordinator_core.state_store.runs import (
     UNDECIDED,
     CandidateRow,
     OutcomeRow,
+    RunDecision,
     RunRow,
     RunStatus,
 )
@@ -69,7 +70,7 @@ class Maintenance:
         counts = {"candidates": len(rows)}
         run = RunRow(change.change_id, kind, change.at_ms, None, None, RunStatus.APPLYING, dry_run=False, counts=counts)
         self.propose(run, rows, change.at_ms)
-        self._runs[run.run_id].change_id = change.change_id
+        self.set_status(run.run_id, RunStatus.APPLYING, change)
         self._runs[run.run_id].undoes = undoes
         return len(rows)
 
@@ -81,11 +82,17 @@ class Maintenance:
         """Return a run."""
         return _counted(self._run(run_id))
 
-    def set_status(self, run_id: str, status: RunStatus, change_id: str) -> None:
+    def set_status(self, run_id: str, status: RunStatus, change: ChangeRow) -> None:
         """Change the status of a run."""
         run = self._run(run_id)
-        run.row = replace(run.row, status=status)
-        run.change_id = change_id
+        decision = RunDecision(change.actor, change.at_ms, change.reason)
+        run.row = replace(run.row, status=status, decision=decision)
+        run.change_id = change.change_id
+
+    def proposed_before(self, created_at_ms: int) -> list[str]:
+        """Return the ids of proposed runs that were created before this, sorted."""
+        runs = sorted(self._runs.items())
+        return [key for key, run in runs if run.row.status == RunStatus.PROPOSED and run.created_at_ms < created_at_ms]
 
     def decide(self, outcomes: Iterable[OutcomeRow]) -> None:
         """Store the outcomes of undecided candidates."""

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from threading import RLock
 from typing import Any
+from uuid import UUID, uuid5
 
 from coordinator_core.protocol.log_ends import LogEnd
 from coordinator_core.protocol.requests import StoredOffset
+from coordinator_core.state_store.change_actions import ChangeAction
 from coordinator_core.state_store.incarnations import IDENTITY_CHANGED, change_of, jump_over
 from coordinator_core.state_store.log_ends import LogEndReport
 from coordinator_core.state_store.partition_drop import DroppedDay, HasCopy
@@ -35,7 +37,14 @@ from coordinator_core.state_store.rows import (
     Versions,
     WriteResult,
 )
-from coordinator_core.state_store.runs import CandidateRow, RunRow, RunStatus, decided, has_candidate_count
+from coordinator_core.state_store.runs import (
+    CandidateRow,
+    RunRow,
+    RunStatus,
+    decided,
+    expiry_reason,
+    has_candidate_count,
+)
 from coordinator_core.state_store.schema_revision import SchemaRevision
 from tests.support.memory_store.groups import Groups, History, Refused
 from tests.support.memory_store.leases import Leases
@@ -366,7 +375,7 @@ class MemoryStore:
             now = decided(was, status)
             if now is not None and not self._groups.change_exists(change.change_id):
                 if was == RunStatus.PROPOSED:
-                    self._maintenance.set_status(run_id, status, change.change_id)
+                    self._maintenance.set_status(run_id, status, change)
                 before, after = {"run_id": run_id, "status": was}, {"run_id": run_id, "status": now}
                 self._groups.record_change(replace(change, before=before, after=after))
             return self._maintenance.find(run_id)
@@ -383,6 +392,17 @@ class MemoryStore:
             return self._maintenance.next_candidates(
                 frozenset(shard_ids), limit, frozenset(without_groups), frozenset(without_runs)
             )
+
+    def expire_proposals(self, ttl_hours: int, actor: str) -> list[str]:
+        """Reject runs that were proposed longer ago than this, and record the changes; return their ids, sorted."""
+        with self._lock:
+            now_ms = self._clock_ms()
+            expired = self._maintenance.proposed_before(now_ms - ttl_hours * 3_600_000)
+            for run_id in expired:
+                change_id, reason = str(uuid5(UUID(run_id), actor)), expiry_reason(ttl_hours)
+                change_row = ChangeRow(change_id, now_ms, actor, ChangeAction.EXPIRE_RUN, None, None, None, reason)
+                self._decide(run_id, change_row, RunStatus.REJECTED)
+            return expired
 
     def finish_runs(self) -> list[str]:
         """Mark every applying run without undecided candidates as applied; return their ids."""

@@ -1,6 +1,7 @@
 """compose.yaml: ports, variables and secrets of the services agree, and only published ports are reachable."""
 
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -27,7 +28,13 @@ DOCKER = ROOT / "docker"
 COMPOSE = DOCKER / "compose.yaml"
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load(COMPOSE.read_text())["services"]
 # Variables of jobs and their submission besides the settings.
-JOB_VARIABLES = {"MUSTER_JOBS_DATABASE_URL", "MUSTER_REPORTS_SINCE", "MUSTER_URL"}
+JOB_VARIABLES = {
+    "MUSTER_JOBS_DATABASE_URL",
+    "MUSTER_REPORTS_SINCE",
+    "MUSTER_SPARK_POOL",
+    "MUSTER_SPARK_REPORT_POOL",
+    "MUSTER_URL",
+}
 SECRET = re.compile(r"\$\{(\w+):\?run docker/new-secrets\.sh\}")
 LOOPBACK = "127.0.0.1"
 NODES = ("node-1", "node-2", "node-3")
@@ -56,6 +63,7 @@ def test_compose_names_the_whole_platform() -> None:
         "postgres",
         "migrate",
         "airflow-migrate",
+        "airflow-pools",
         "load-balancer",
         *SPARK,
         *NODES,
@@ -148,6 +156,13 @@ def test_a_node_accepts_the_settings_it_is_given(
     assert {settings.http_port} == listening_ports(node)
     assert settings.cluster_secret is not None
     assert settings.cluster_secret.get_secret_value() == secrets["CLUSTER_SECRET"]
+
+
+def test_dags_use_the_pools_that_are_made_and_leave_tasks_to_others() -> None:
+    pools = json.loads((DOCKER / "airflow-pools.json").read_text())
+    given = environment("airflow-scheduler")
+    assert set(pools) == {given["MUSTER_SPARK_POOL"], given["MUSTER_SPARK_REPORT_POOL"]}
+    assert sum(pool["slots"] for pool in pools.values()) + 2 == int(given["AIRFLOW__CORE__PARALLELISM"])
 
 
 def test_requests_are_spread_over_all_nodes_and_no_others() -> None:

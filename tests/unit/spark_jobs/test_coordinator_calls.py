@@ -42,6 +42,12 @@ def test_rejection_is_idempotent_for_any_actor(node: FakeNode) -> None:
     assert request.body == {"reason": "too much"}
 
 
+def test_rejection_that_holds_is_read_if_the_node_names_one(node: FakeNode) -> None:
+    assert reject_run(RUN_ID, actor="me", reason="no").held_by is None
+    node.held_by = {"run_id": "r-1", "actor": "ada", "at": "2026-11-20T10:00:00Z", "reason": "too many"}
+    assert read_run(RUN_ID).held_by == node.held_by
+
+
 def test_a_token_is_sent_where_one_is_set(node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUSTER_TOKEN", "t0ken")
     assert read_run(RUN_ID).is_over

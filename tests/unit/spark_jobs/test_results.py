@@ -2,6 +2,7 @@
 
 import pytest
 
+from api.shared.limits import REASON_MAX_CHARS
 from spark_jobs import submit
 
 RUN = submit.MaintenanceRun("r-1", "proposed", {"candidates": 7, "of": 100, "groups": 3})
@@ -35,6 +36,13 @@ def test_approval_says_what_would_be_removed_from_whom_and_beyond_which_limit(mo
         f"It waits for approval because: {exceeded[0]}",
         "[Run r-1 in the console](https://muster.example.org/#/maintenance/r-1) lists every candidate.",
     ]
+
+
+def test_text_of_a_rejection_fits_the_reason_of_a_change() -> None:
+    rejection = {"run_id": "r-0", "actor": "ada", "at": "2026-11-20T10:00:00Z", "reason": None}
+    text = "the candidates are those of run r-0, which ada rejected at 2026-11-20T10:00:00Z: no reason was given"
+    assert submit.rejection_text(rejection) == text
+    assert len(submit.rejection_text({**rejection, "reason": "x" * REASON_MAX_CHARS})) == REASON_MAX_CHARS
 
 
 @pytest.mark.parametrize("job", submit.PROPOSALS)

@@ -5,7 +5,7 @@ import pytest
 from coordinator_core.queries.changes import ChangeFilter, read_changes
 from coordinator_core.queries.runs import ExpiryForecast, read_forecast, read_newest_runs, read_runs
 from coordinator_core.state_store.interface import RunNotFound, Store
-from coordinator_core.state_store.runs import GROUP_CLEANUP, WHOLE_GROUP, OutcomeRow
+from coordinator_core.state_store.runs import GROUP_CLEANUP, WHOLE_GROUP, OutcomeRow, RunDecision
 from tests.support.store_rows import (
     NOW_MS,
     ForecastRow,
@@ -99,6 +99,49 @@ def test_a_rejected_run_is_not_applied(proposed: None, world: World, store: Stor
     assert store.begin_apply(RUN, APPLY).status == "rejected"
     assert store.next_candidates(range(50), 10) == []
     assert [change.after["status"] for change in world.history().changes] == ["rejected"]
+
+
+def test_decision_has_actor_time_and_reason(proposed: None, world: World, store: Store) -> None:
+    assert world.run(RUN).decision is None
+    store.reject(RUN, change_row("no", actor="ada", reason="too many"))
+    store.reject(RUN, change_row("no, again"))
+    assert world.run(RUN).decision == RunDecision("ada", NOW_MS, "too many")
+
+
+def test_decision_of_an_applied_run_is_the_first(proposed: None, world: World, store: Store) -> None:
+    store.begin_apply(RUN, APPLY)
+    assert store.begin_apply(RUN, change_row("again", actor="ada")).decision == RunDecision(
+        "night shift", NOW_MS, "a drill"
+    )
+
+
+TTL_HOURS = 168
+TTL_MS = TTL_HOURS * 3_600_000
+
+
+def test_proposal_expires_after_its_time_to_live(proposed: None, world: World, store: Store) -> None:
+    world.pass_time(TTL_MS - 60_000)
+    assert store.expire_proposals(TTL_HOURS, "node:a") == []
+    world.pass_time(61_000)
+    assert store.expire_proposals(TTL_HOURS, "node:a") == [RUN]
+    run = store.begin_apply(RUN, APPLY)
+    assert run.status == "rejected"
+    assert run.decision is not None
+    assert (run.decision.actor, run.decision.reason) == ("node:a", "expired: no decision within 168 hours")
+    (change,) = world.history().changes
+    assert (change.action, change.before["status"], change.after["status"]) == ("expire_run", "proposed", "rejected")
+    assert store.expire_proposals(TTL_HOURS, "node:a") == []
+
+
+def test_only_proposals_expire(world: World, store: Store) -> None:
+    for name in ("applying", "rejected"):
+        world.propose(run_row(name), [candidate(0, run=name)])
+    store.begin_apply(uuid_of("applying"), APPLY)
+    store.reject(uuid_of("rejected"), change_row("no"))
+    world.pass_time(2 * TTL_MS)
+    world.propose(run_row("new"), [])
+    assert store.expire_proposals(TTL_HOURS, "node:a") == []
+    assert world.run(uuid_of("applying")).status == "applying"
 
 
 def test_a_run_under_way_is_not_rejected(proposed: None, store: Store) -> None:

@@ -13,9 +13,19 @@ from coordinator_core.state_store.rows import WriteResult
 from coordinator_core.state_store.tables import HISTORY_TABLES
 from muster.settings import psql_url
 from tests.integration.postgres.state_store.commit_gate import Gate
-from tests.support.store_rows import SHARD, change_row, committed, group_row, loaded, write
-from tests.support.store_worlds import NODE, TTL_MS, Owner, has_commits
-from tests.support.waiting import in_background
+from tests.support.store_rows import (
+    SHARD,
+    candidate,
+    change_row,
+    committed,
+    group_row,
+    loaded,
+    run_row,
+    uuid_of,
+    write,
+)
+from tests.support.store_worlds import NODE, TTL_MS, Owner, has_commits, propose
+from tests.support.waiting import in_background, wait_until_blocked
 
 OTHER = "node-2:8080"
 COMMIT = write(committed=(committed(),))
@@ -188,3 +198,20 @@ def test_acquiring_a_lease_times_out_within_half_the_lease(
         with pytest.raises(StoreUnavailable, match="lock timeout"):
             hasty.acquire_leases(OTHER, [SHARD], TTL_MS)
     hasty.close()
+
+
+def test_repeated_rejection_keeps_the_candidates_of_a_run_that_is_being_applied(
+    store: PostgresStore, holder: PsycopgConnection, sql_connection: PsycopgConnection
+) -> None:
+    for name in ("first", "next"):
+        propose(sql_connection, run_row(name), [candidate(0, run=name), candidate(1, run=name)])
+    store.reject(uuid_of("first"), change_row("first", actor="ada", action="reject_run"))
+    repeated = change_row("next", actor="dag:offset_retention", action="reject_run")
+    with holder.cursor() as cursor:
+        cursor.execute("UPDATE maintenance_runs SET status = 'applying' WHERE run_id = %s", (uuid_of("next"),))
+    with in_background(lambda: store.reject(uuid_of("next"), repeated), holder.commit) as rejected:
+        wait_until_blocked(sql_connection, "muster-changes", call=rejected)
+    assert rejected.result().status == "applying"
+    with sql_connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM expiry_candidates WHERE run_id = %s", (uuid_of("next"),))
+        assert cursor.fetchone() == (2,)

@@ -9,7 +9,7 @@ from coordinator_core.admin.maintenance import apply_run
 from coordinator_core.protocol.errors import CoordinatorNotAvailable
 from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.protocol.requests import StoredOffset
-from coordinator_core.runtime.maintenance import RETRY_AFTER_MS
+from coordinator_core.runtime.maintenance import EXPIRY_CHECK_MS, RETRY_AFTER_MS
 from coordinator_core.state_store.partition_drop import DroppedDay, HasCopy
 from tests.support.memory_store import MemoryStore
 from tests.unit.coordinator_core.runtime.nodes import (
@@ -47,6 +47,16 @@ class FailingArchiveStore(MemoryStore):
         raise ValueError("year 20000 is out of range")
 
 
+class CountingStore(MemoryStore):
+    """A store that counts the checks for expired proposals."""
+
+    expiry_checks = 0
+
+    def expire_proposals(self, ttl_hours: int, actor: str) -> list[str]:
+        self.expiry_checks += 1
+        return super().expire_proposals(ttl_hours, actor)
+
+
 @pytest.mark.parametrize(
     "error", [ValueError("year 20000 is out of range"), CoordinatorNotAvailable("the database refused it")], ids=str
 )
@@ -80,6 +90,33 @@ async def test_candidate_under_the_shard_of_other_groups_is_not_decided() -> Non
     assert len(store.stored_offsets("g")) == 2
     assert store.run(run_id).status == "applying"
     assert ("maintenance_run_failed", "g") in {(each["event"], each.get("group")) for each in events}
+
+
+async def test_proposal_without_a_decision_expires() -> None:
+    store_clock = JumpingClock()
+    store = MemoryStore(clock_ms=lambda: store_clock.now().wall_ms)
+    old = propose(store)
+    store_clock.jumped_ms = 24 * 3_600_000 + 1
+    new = propose(store)
+    with capture_logs() as events:
+        async with running(store, config(proposal_ttl_hours=24)):
+            await until(lambda: store.run(old).status == "rejected", "the old proposal expires")
+    decision = store.run(old).decision
+    assert decision is not None
+    assert (decision.actor, decision.reason) == ("node:a", "expired: no decision within 24 hours")
+    assert [each["run"] for each in events if each["event"] == "maintenance_run_expired"] == [old]
+    assert store.run(new).status == "proposed"
+
+
+async def test_expired_proposals_are_looked_for_at_an_interval() -> None:
+    store, clock = CountingStore(), JumpingClock()
+    async with running(store, config(lease_ttl_ms=LEASE_TTL_MS), clock) as node:
+        await until(lambda: store.expiry_checks == 1, "the first check")
+        renewals = node.counts().sums.renewals
+        await until(lambda: node.counts().sums.renewals > renewals + 2, "the node renews several times")
+        assert store.expiry_checks == 1
+        clock.jumped_ms = EXPIRY_CHECK_MS
+        await until(lambda: store.expiry_checks == 2, "the next check")
 
 
 async def test_unexpected_error_of_a_run_is_logged_once_until_the_retry() -> None:
