@@ -7,7 +7,8 @@ import { askReason } from "./identity.js";
 import { pageKeys, rowKeys } from "./keys.js";
 import { paging, pagingKeys } from "./paging.js";
 import { poll } from "./poll.js";
-import { countsOf, STATUSES, statusBadge } from "./runs_page.js";
+import { countsTable, meaning } from "./run_counts.js";
+import { STATUSES, statusBadge } from "./runs_page.js";
 import { toast } from "./toast.js";
 import { groupAddress, groupLink, plain } from "./labels.js";
 
@@ -80,17 +81,11 @@ function heading(run, decide) {
       fact("Status", STATUSES[run.status]?.[2] ?? run.status), fact("As of", clock(run.as_of)),
       run.interval_start && fact("Interval", `${clock(run.interval_start)} – ${clock(run.interval_end)}`),
       fact("Run", run.run_id)),
-    countsTable(countsOf(run.counts)),
+    countsTable(run.counts),
   ];
 }
 
 const fact = (term, what) => h("div", {}, h("dt", {}, term), h("dd", {}, what));
-
-function countsTable(counts) {
-  return counts.length > 0 && h("div", { class: "scroll" }, h("table", { class: "counts", "aria-label": "Counts" },
-    h("thead", {}, h("tr", {}, counts.map(([, title]) => h("th", { scope: "col", class: "number" }, title)))),
-    h("tbody", {}, h("tr", {}, counts.map(([, , number]) => h("td", { class: "number" }, count(number)))))));
-}
 
 function days(found) {
   const titles = ["Table", "Day", "Rows", "Path", "Outcome"];
@@ -101,7 +96,7 @@ function days(found) {
       h("td", { class: "id" }, h("span", { title: each.path }, each.path)), outcome(each)))));
 }
 
-const outcome = (each) => h("td", {}, each.outcome ? plain(each.outcome) : h("span", { class: "muted" }, "undecided"));
+const outcome = (each) => h("td", { title: meaning(each.outcome ?? "undecided") }, each.outcome ? plain(each.outcome) : h("span", { class: "muted" }, "undecided"));
 
 function list(candidates) {
   if (!candidates.length) return h("p", { class: "empty-state" }, "This run has no candidates.");
@@ -118,6 +113,6 @@ function row(each, isOffsets) {
     isOffsets
       ? [h("td", { class: "id" }, each.topic), h("td", { class: "number" }, each.partition), h("td", {}, clock(each.committed_at))]
       : [h("td", { class: "number" }, count(each.generation)), h("td", {}, clock(each.state_since))],
-    h("td", {}, each.reason ? plain(each.reason) : ""),
+    h("td", { title: meaning(each.reason) }, each.reason ? plain(each.reason) : ""),
     outcome(each));
 }

@@ -5,6 +5,7 @@ import { h, redrawOnChange, replaceContent } from "./dom.js";
 import { clock, count, NONE } from "./format.js";
 import { pageKeys, rowKeys } from "./keys.js";
 import { poll } from "./poll.js";
+import { countsLine } from "./run_counts.js";
 import { plain } from "./labels.js";
 
 const EVERY_MS = 5_000;
@@ -32,15 +33,6 @@ export function statusBadge(status) {
   return h("span", { class: `badge ${tone}`, title: hint }, h("span", { "aria-hidden": "true" }, sign), ` ${status}`);
 }
 
-const COUNT_TITLES = { candidates: "Candidates", of: "Examined", groups: "Groups", largest_group: "Largest group", largest_group_permille: "Largest group, ‰" };
-
-/** Return a run's counts as [key, title, number]: candidates and rows examined first, then the largest first. */
-export function countsOf(counts) {
-  const first = ["candidates", "of"].filter((key) => key in counts);
-  const others = Object.keys(counts).filter((key) => !first.includes(key)).sort((one, other) => counts[other] - counts[one]);
-  return [...first, ...others].map((key) => [key, COUNT_TITLES[key] ?? `${plain(key).charAt(0).toUpperCase()}${plain(key).slice(1)}`, counts[key]]);
-}
-
 function list(runs) {
   if (!runs.length) return h("div", { class: "empty-state" }, h("p", {}, "No runs yet."), h("p", {}, "The Airflow DAGs offset_retention, group_cleanup and history_archive propose runs."));
   const waiting = runs.filter((run) => run.status === "proposed");
@@ -55,6 +47,6 @@ function row(run) {
     h("td", {}, statusBadge(run.status), run.dry_run && h("span", { class: "tag" }, "dry run")),
     h("td", {}, plain(run.kind)), h("td", { title: run.as_of }, clock(run.as_of)),
     h("td", { class: "number" }, count(run.counts.candidates)), h("td", { class: "number" }, count(run.counts.of)),
-    h("td", { class: "wide" }, countsOf(run.counts).filter(([key]) => !(key in COUNT_TITLES)).map(([, title, number]) => `${title}: ${count(number)}`).join(", ") || NONE),
+    h("td", { class: "wide" }, countsLine(run.counts) || NONE),
     h("td", { class: "id" }, h("a", { href: to, title: run.run_id }, run.run_id.slice(0, 8))));
 }
