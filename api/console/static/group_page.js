@@ -10,7 +10,7 @@ import { deleteGroup, forceRebalance, removeMember } from "./group_actions.js";
 import { ownershipMap } from "./ownership_section.js";
 import { pageKeys } from "./keys.js";
 import { lagChart } from "./lag_chart.js";
-import { membersTable } from "./members_section.js";
+import { membersSection } from "./members_section.js";
 import { offsetsTable } from "./offsets_section.js";
 import { poll } from "./poll.js";
 import { quarantineNotice } from "./quarantine.js";
@@ -50,7 +50,7 @@ export function groupPage(main, [groupId]) {
     quarantine: redrawOnChange(notice, (reason) => quarantineNotice(groupId, reason)),
     diagnosis: redrawOnChange(diagnosis, (found) => findings(groupId, found, again)),
     sessions: redrawOnChange(bodies.sessions, memberSessionsTable),
-    members: redrawOnChange(bodies.members, (group, lag) => membersTable(group, lag, again)),
+    members: membersSection(bodies.members, again),
     ownership: redrawOnChange(bodies.ownership, ownershipMap),
     rebalances: redrawOnChange(bodies.rebalances, rebalanceBars),
     settings: redrawOnChange(bodies.settings, (values) => settingsTable(groupId, values, again)),
@@ -67,6 +67,7 @@ export function groupPage(main, [groupId]) {
   const pollers = [poll(loadCurrent, CURRENT_MS), poll(loadHistory, HISTORY_MS), poll(loadSlow, SLOW_MS)];
   pageKeys([
     ["u", "back to groups", () => (location.hash = "#/")],
+    ["/", "focus the filter of the members", () => draw.members.focus()],
     ...SECTIONS.map(([name, title], index) => [String(index + 1), `go to ${title}`, () => jump(name)]),
   ]);
 
