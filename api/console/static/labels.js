@@ -76,6 +76,9 @@ export const groupName = (groupId) => (groupId === "" ? "(empty group id)" : gro
 /** Return a link to a group's page. */
 export const groupLink = (groupId) => h("a", { href: groupAddress(groupId), title: groupId }, groupName(groupId));
 
+/** Return a link to a topic's page. */
+export const topicLink = (topic) => h("a", { href: `#/topics/${encodeURIComponent(topic)}`, title: topic }, topic);
+
 const MEMBER = /^(.*?)-([0-9a-f]{4})[0-9a-f]{4}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}$/s;
 
 /** Return a member's label: its client id, and the first digits of the random part of its member id. */

@@ -10,7 +10,7 @@ import { poll } from "./poll.js";
 import { countsTable, meaning } from "./run_counts.js";
 import { STATUSES, statusBadge } from "./runs_page.js";
 import { toast } from "./toast.js";
-import { groupAddress, groupLink, plain } from "./labels.js";
+import { groupAddress, groupLink, plain, topicLink } from "./labels.js";
 
 const EVERY_MS = 2_500;
 const ROWS = 100;
@@ -111,7 +111,7 @@ function row(each, isOffsets) {
   return h("tr", { tabindex: "-1", "data-row": groupAddress(each.group_id) },
     h("td", { class: "id" }, groupLink(each.group_id)),
     isOffsets
-      ? [h("td", { class: "id" }, each.topic), h("td", { class: "number" }, each.partition), h("td", {}, clock(each.committed_at))]
+      ? [h("td", { class: "id" }, topicLink(each.topic)), h("td", { class: "number" }, each.partition), h("td", {}, clock(each.committed_at))]
       : [h("td", { class: "number" }, count(each.generation)), h("td", {}, clock(each.state_since))],
     h("td", { title: meaning(each.reason) }, each.reason ? plain(each.reason) : ""),
     outcome(each));

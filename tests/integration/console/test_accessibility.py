@@ -65,7 +65,17 @@ def places(samples: SampleGroups, healthy: Group) -> list[str]:
     samples.client.ok("PUT", f"{healthy.path}/config", values)
     groups = [f"groups/{each.group_id}" for each in (healthy, stuck, samples.flapping())]
     insert_reports(samples.rows, "rebalances", [report(healthy.group_id, of=FREQUENCY)])
-    return ["", *groups, "overview", "reports", "maintenance", f"maintenance/{run_id}", "changes", "settings"]
+    return [
+        "",
+        *groups,
+        "topics/orders",
+        "overview",
+        "reports",
+        "maintenance",
+        f"maintenance/{run_id}",
+        "changes",
+        "settings",
+    ]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
