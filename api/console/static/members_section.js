@@ -26,7 +26,7 @@ export function membersSection(element, again) {
   const drawBody = redrawOnChange(body, (group, lag, text, order) => table(group, lag, text, order, sort, again));
   let last = null;
   let order = null;
-  replaceContent(element, filter, body);
+  filter.hidden = true;
 
   /** Sort by a column: first in its usual direction, then in the other one, then in the default order. */
   function sort(title, kind) {
@@ -44,7 +44,11 @@ export function membersSection(element, again) {
     drawBody(group, lag, field.value, order);
   }
 
-  const draw = (group, lag) => { last = [group, lag]; redraw(); };
+  const draw = (group, lag) => {
+    last = [group, lag];
+    if (!element.contains(body)) replaceContent(element, filter, body); // it has a notice until the group is loaded, and while it is quarantined
+    redraw();
+  };
   draw.focus = () => { field.focus(); field.select(); };
   return draw;
 }
