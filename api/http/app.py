@@ -78,6 +78,7 @@ LITESTAR_HANDLERS: Final[Sequence[HTTPRouteHandler]] = (
     settings.put_group_settings,
     tuning.describe_tuning,
     topics.list_topics,
+    topics.describe_topic,
     topics.put_topic,
     topics.delete_topic,
     topics.delete_log_ends,

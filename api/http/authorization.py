@@ -44,6 +44,7 @@ ACCESS_RULES: Final = OPERATION_RULES | {
     "Console": PUBLIC,
     "OffsetQuery": OPERATION_RULES["OffsetFetch"],
     "ListTopics": AccessRule(ANY_ROLE, Scope.OWN_GROUPS),
+    "DescribeTopic": AccessRule(VIEWERS, Scope.OWN_GROUPS),
     "ListGroupOverview": OPERATION_RULES["ListGroups"],
     "DescribeActivity": OPERATION_RULES["ListGroups"],
     "ListQuarantinedGroups": OPERATION_RULES["ListGroups"],

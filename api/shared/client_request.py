@@ -105,6 +105,11 @@ class ClientRequest:
         return self.identity.can_access_all if group_id is None else self.identity.can_access(group_id)
 
     @property
+    def own_prefixes(self) -> tuple[str, ...] | None:
+        """Return the prefixes of the groups that the token covers; None: there is no token."""
+        return None if self.identity is None else tuple(self.identity.prefixes_within(""))
+
+    @property
     def trusted_topic_prefixes(self) -> tuple[str, ...]:
         """Return the prefixes of the topics whose log ends the client is trusted to report for every group."""
         return ALL_TOPICS if self.identity is None else self.identity.trusted_topic_prefixes

@@ -40,9 +40,10 @@ class Activity:
     """None: there is no forecast, or no offset expires within a week."""
 
 
-_OWN: Final = """(%(prefixes)s::text[] IS NULL OR EXISTS (
+OWN_GROUPS: Final = """(%(prefixes)s::text[] IS NULL OR EXISTS (
         SELECT FROM unnest(%(prefixes)s::text[]) AS own (prefix) WHERE starts_with(group_id, own.prefix)
     ))"""
+"""The condition that a group id begins with one of `prefixes`; null: with anything."""
 
 _HOURS: Final = f"""
 WITH hours AS (
@@ -50,12 +51,12 @@ WITH hours AS (
     FROM generate_series(0, {HOURS - 1}) AS ago
 ), ended AS (
     SELECT date_trunc('hour', completed_at, 'UTC') AS hour, count(*) AS number FROM rebalances
-    WHERE completed_at >= (SELECT min(hour) FROM hours) AND {_OWN}
+    WHERE completed_at >= (SELECT min(hour) FROM hours) AND {OWN_GROUPS}
     GROUP BY 1
 ), evicted AS (
     SELECT date_trunc('hour', ended_at, 'UTC') AS hour, count(*) AS number FROM member_sessions
     WHERE ended_at >= (SELECT min(hour) FROM hours)
-        AND end_reason IN ('session_expired', 'rebalance_timeout', 'sync_timeout') AND {_OWN}
+        AND end_reason IN ('session_expired', 'rebalance_timeout', 'sync_timeout') AND {OWN_GROUPS}
     GROUP BY 1
 )
 SELECT floor(extract(epoch FROM hour) * 1000)::bigint, coalesce(ended.number, 0), coalesce(evicted.number, 0)
@@ -67,7 +68,7 @@ _FORECAST: Final = f"""
 SELECT floor(extract(epoch FROM max(as_of)) * 1000)::bigint, sum(within_a_day)::bigint, sum(within_a_week)::bigint,
     floor(extract(epoch FROM min(next_expiry_at)) * 1000)::bigint
 FROM dashboards.offsets_expiring
-WHERE {_OWN}
+WHERE {OWN_GROUPS}
 HAVING count(*) > 0
 """  # noqa: S608 - likewise
 

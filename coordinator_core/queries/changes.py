@@ -1,14 +1,18 @@
 """Lists of changes, the newest first."""
 
 from dataclasses import dataclass
+from typing import Final
 
-from sqlalchemy import tuple_
+from sqlalchemy import UUID, case, cast, func, select, tuple_
 
+from coordinator_core.state_store.change_actions import ChangeAction
 from coordinator_core.state_store.postgres.changes import CHANGES, recorded
 from coordinator_core.state_store.postgres.connections import Transaction
 from coordinator_core.state_store.postgres.timestamps import as_ms
 from coordinator_core.state_store.rows import RecordedChange
-from coordinator_core.state_store.tables import changes
+from coordinator_core.state_store.tables import changes, maintenance_runs
+
+RUN_DECISIONS: Final = (ChangeAction.APPLY_RUN, ChangeAction.REJECT_RUN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +24,12 @@ class ChangeFilter:
     after: tuple[int, str] | None = None
     """Time and id of the last change of the previous page."""
     limit: int = 100
+    actor: str = ""
+    """A substring of the actor; ASCII letters match in either case."""
+    actions: frozenset[ChangeAction] = frozenset()
+    """Empty: every action."""
+    has_empty_runs: bool = True
+    """Whether decisions on maintenance runs without candidates are included."""
 
 
 def read_changes(transaction: Transaction, which: ChangeFilter) -> list[RecordedChange]:
@@ -27,6 +37,24 @@ def read_changes(transaction: Transaction, which: ChangeFilter) -> list[Recorded
     page = CHANGES.order_by(changes.c.at.desc(), changes.c.change_id.desc()).limit(which.limit)
     if which.group_id is not None:
         page = page.where(changes.c.group_id == which.group_id)
+    if which.actor:
+        page = page.where(func.strpos(func.lower(changes.c.actor), which.actor.lower()) > 0)
+    if which.actions:
+        page = page.where(changes.c.action.in_(which.actions))
+    if not which.has_empty_runs:
+        page = page.where(~_EMPTY_RUN)
     if which.after is not None:
         page = page.where(tuple_(as_ms(changes.c.at), changes.c.change_id) < which.after)
     return [recorded(row) for row in transaction.execute(page)]
+
+
+_RUN_ID: Final = case(
+    (changes.c.action.in_(RUN_DECISIONS), cast(changes.c.after["run_id"].astext, UUID(as_uuid=False))), else_=None
+)
+_EMPTY_RUN: Final = (
+    select(maintenance_runs.c.run_id)
+    .where(maintenance_runs.c.run_id == _RUN_ID, maintenance_runs.c.counts["candidates"].astext == "0")
+    .correlate(changes)
+    .exists()
+)
+"""The change decides on a run that found nothing."""

@@ -107,16 +107,15 @@ LEFT JOIN (
     WHERE completed_at > now() - %(recent_ms)s * interval '1 ms' GROUP BY group_id
 ) AS recent USING (group_id)
 """
-_LAG: Final = f"""
-    SELECT group_id,
+LAG_COLUMNS: Final = f"""
         CASE WHEN sum(greatest(log_end_offset - committed_offset, 0)) > 0
                 OR min(log_end_at) >= to_timestamp(%(fresh_since_ms)s / 1000.0)
             THEN least(sum(greatest(log_end_offset - committed_offset, 0)), {LAG_MAX_RECORDS})::bigint END AS lag,
         coalesce(min(log_end_at) < to_timestamp(%(fresh_since_ms)s / 1000.0), false) AS is_lag_lower_bound,
         floor(extract(epoch FROM min(log_end_at)) * 1000)::bigint AS log_end_at_ms
-    FROM dashboards.known_log_ends
-"""  # noqa: S608 - all of it is written here
-"""The sum over partitions with a known log end; a lower bound of 0 becomes null."""
+"""
+"""Of `known_log_ends`: the sum over partitions with a known log end; a lower bound of 0 becomes null."""
+_LAG: Final = f"SELECT group_id, {LAG_COLUMNS} FROM dashboards.known_log_ends"  # noqa: S608 - all of it is written here
 _LAG_BY_GROUP: Final = f"""
 LEFT JOIN (
     {_LAG} GROUP BY group_id

@@ -5,7 +5,7 @@ import { h } from "./dom.js";
 import { clock, setting } from "./format.js";
 import { askReason } from "./identity.js";
 import { toast } from "./toast.js";
-import { action, groupLink } from "./labels.js";
+import { action, groupLink, topicLink } from "./labels.js";
 
 const UNDOABLE = new Set(["put_settings", "reset_offsets", "delete_offsets", "delete_group", "apply_run", "delete_topic"]);
 const SHOWN_MAX = 4;
@@ -58,7 +58,7 @@ function difference({ action: name, before, after }) {
   const parts = Object.entries(after ?? before ?? {}).filter(([, value]) => value === null || typeof value !== "object");
   const lists = Object.entries(after ?? before ?? {}).filter(([, value]) => Array.isArray(value)).map(([key, value]) => [key, value.length]);
   return [...parts, ...lists].slice(0, SHOWN_MAX).map(([key, value], index) =>
-    [index > 0 && h("br"), h("span", { class: "key" }, key), ` ${before && key in before && before[key] !== value && !Array.isArray(before[key]) ? `${text(before[key])} → ` : ""}`, h("bdi", {}, text(value))]);
+    [index > 0 && h("br"), h("span", { class: "key" }, key), ` ${before && key in before && before[key] !== value && !Array.isArray(before[key]) ? `${text(before[key])} → ` : ""}`, key === "topic" ? topicLink(value) : h("bdi", {}, text(value))]);
 }
 
 /** Return the number of deleted offsets, with the topic or partition. */

@@ -10,11 +10,11 @@ import { deleteGroup, forceRebalance, removeMember } from "./group_actions.js";
 import { ownershipMap } from "./ownership_section.js";
 import { pageKeys } from "./keys.js";
 import { lagChart } from "./lag_chart.js";
-import { membersTable } from "./members_section.js";
+import { membersSection } from "./members_section.js";
 import { offsetsTable } from "./offsets_section.js";
 import { poll } from "./poll.js";
 import { quarantineNotice } from "./quarantine.js";
-import { membersOf, rebalanceBars } from "./rebalances_section.js";
+import { membersOf, rebalanceBars, within } from "./rebalances_section.js";
 import { resetOffsets } from "./reset_offsets.js";
 import { changeSetting, settingsTable } from "./settings_section.js";
 import { ENDS, memberSessionsTable } from "./member_sessions_section.js";
@@ -50,7 +50,7 @@ export function groupPage(main, [groupId]) {
     quarantine: redrawOnChange(notice, (reason) => quarantineNotice(groupId, reason)),
     diagnosis: redrawOnChange(diagnosis, (found) => findings(groupId, found, again)),
     sessions: redrawOnChange(bodies.sessions, memberSessionsTable),
-    members: redrawOnChange(bodies.members, (group, lag) => membersTable(group, lag, again)),
+    members: membersSection(bodies.members, again),
     ownership: redrawOnChange(bodies.ownership, ownershipMap),
     rebalances: redrawOnChange(bodies.rebalances, rebalanceBars),
     settings: redrawOnChange(bodies.settings, (values) => settingsTable(groupId, values, again)),
@@ -62,11 +62,14 @@ export function groupPage(main, [groupId]) {
   let current = null;
   replaceContent(bodies.offsets, h("div", { class: "buttons" }, h("button", { type: "button", "data-key": "reset", onclick: () => resetOffsets(groupId, current?.members.length ?? 0, again) }, "Reset offsets…")), chart, offsets);
   const drawOffsets = redrawOnChange(offsets, (partitions) => offsetsTable(partitions));
-  const drawTimeline = timeline(bodies.timeline);
+  let range = null;
+  const drawTimeline = timeline(bodies.timeline, (selected) => { range = selected; pollers[1].now(); });
   const drawChart = lagChart(chart);
   const pollers = [poll(loadCurrent, CURRENT_MS), poll(loadHistory, HISTORY_MS), poll(loadSlow, SLOW_MS)];
   pageKeys([
     ["u", "back to groups", () => (location.hash = "#/")],
+    ["/", "focus the filter of the members", () => draw.members.focus()],
+    ["Escape", "clear the time selected on the timeline", () => drawTimeline.clear()],
     ...SECTIONS.map(([name, title], index) => [String(index + 1), `go to ${title}`, () => jump(name)]),
   ]);
 
@@ -107,17 +110,21 @@ export function groupPage(main, [groupId]) {
 
   async function loadHistory() {
     const path = (name) => groupPath(groupId, name);
+    const selected = range;
+    const iso = (ms) => new Date(ms).toISOString();
+    const ended = selected ? { from: iso(selected.from), to: iso(selected.to) } : { from: iso(Date.now() - MEMBER_SESSIONS_MS) };
     const [transitions, rebalances, sessions, found, config, changes] = await Promise.all([
       optional(read(path("transitions"), { limit: TRANSITIONS })), optional(read(path("rebalances"), { limit: REBALANCES })),
-      optional(read(path("member-sessions"), { limit: MEMBER_SESSIONS, end_reason: ENDS, from: new Date(Date.now() - MEMBER_SESSIONS_MS).toISOString() })),
+      optional(read(path("member-sessions"), { limit: MEMBER_SESSIONS, end_reason: ENDS, ...ended })),
       optional(read(path("diagnosis"))), read(path("config")), read("/v1/changes", { group_id: groupId, limit: CHANGES }),
     ]);
     drawTimeline(transitions?.transitions ?? [], rebalances?.rebalances ?? [], { transitions: Boolean(transitions?.next_cursor), rebalances: Boolean(rebalances?.next_cursor) });
     draw.settings(config.values);
     draw.changes(changes.changes);
-    draw.sessions(sessions?.member_sessions ?? []);
+    draw.sessions(sessions?.member_sessions ?? [], selected);
     draw.diagnosis(found?.findings ?? []);
-    draw.rebalances(...await membersOf(groupId, rebalances?.rebalances ?? []));
+    const listed = within(rebalances?.rebalances ?? [], selected);
+    draw.rebalances(...await membersOf(groupId, listed), selected, listed.length);
   }
 
   async function loadSlow() {

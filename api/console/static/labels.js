@@ -43,12 +43,15 @@ const ENDS = {
   admin: "removed by an operator", replaced: "replaced by a new process", hour: "ongoing",
 };
 
-const ACTIONS = {
-  put_group_config: "settings changed", put_settings: "settings changed", reset_offsets: "offsets reset", delete_group: "group deleted",
-  delete_offsets: "offsets deleted", delete_topic: "topic deleted", delete_log_ends: "log ends deleted", put_topic: "topic set", undo: "undo",
-  force_rebalance: "rebalance forced", reload_group: "group reloaded", remove_member: "member removed", apply_run: "run applied", reject_run: "run rejected", expire_run: "run expired",
-  start_incarnation: "database restored",
+const ACTION_NAMES = {
+  put_settings: "settings changed", reset_offsets: "offsets reset", delete_offsets: "offsets deleted", delete_group: "group deleted",
+  remove_member: "member removed", force_rebalance: "rebalance forced", reload_group: "group reloaded", put_topic: "topic set",
+  delete_topic: "topic deleted", delete_log_ends: "log ends deleted", apply_run: "run applied", reject_run: "run rejected",
+  expire_run: "run expired", drop_history_partition: "history archived", restore_history_partition: "history restored",
+  start_incarnation: "database restored", undo: "undo",
 };
+/** The actions of changes. */
+export const ACTIONS = Object.keys(ACTION_NAMES);
 
 /** Return a rebalance's trigger as a sentence. */
 export const trigger = (name) => TRIGGERS[name] ?? name ?? "";
@@ -57,7 +60,7 @@ export const trigger = (name) => TRIGGERS[name] ?? name ?? "";
 export const shortTrigger = (name) => SHORT_TRIGGERS[name] ?? trigger(name);
 
 /** Return the label of a change's action. */
-export const action = (name) => ACTIONS[name] ?? name.replaceAll("_", " ");
+export const action = (name) => ACTION_NAMES[name] ?? name.replaceAll("_", " ");
 
 /** Return a state as a sign, a name and a colour. */
 export function badge(state) {
@@ -73,6 +76,9 @@ export const groupName = (groupId) => (groupId === "" ? "(empty group id)" : gro
 
 /** Return a link to a group's page. */
 export const groupLink = (groupId) => h("a", { href: groupAddress(groupId), title: groupId }, groupName(groupId));
+
+/** Return a link to a topic's page. */
+export const topicLink = (topic) => h("a", { href: `#/topics/${encodeURIComponent(topic)}`, title: topic }, topic);
 
 const MEMBER = /^(.*?)-([0-9a-f]{4})[0-9a-f]{4}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}$/s;
 

@@ -12,10 +12,12 @@ import { runPage } from "./run_page.js";
 import { runsPage } from "./runs_page.js";
 import { settingsPage } from "./settings_page.js";
 import { startTheme, toggleTheme } from "./theme.js";
+import { topicPage } from "./topic_page.js";
 
 const ROUTES = [
   [/^\/$/, "groups", groupsPage],
   [/^\/groups\/(.*)$/, "groups", groupPage],
+  [/^\/topics\/(.*)$/, "groups", topicPage],
   [/^\/overview$/, "overview", overviewPage],
   [/^\/reports$/, "reports", reportsPage],
   [/^\/maintenance$/, "maintenance", runsPage],

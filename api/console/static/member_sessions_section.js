@@ -3,6 +3,7 @@
 import { h } from "./dom.js";
 import { clock, count, NONE, plural, span } from "./format.js";
 import { end, member } from "./labels.js";
+import { timeRange } from "./timeline.js";
 
 /** The end reasons; other rows are hourly intervals of ongoing sessions. */
 export const ENDS = ["left", "session_expired", "new_member_timeout", "rebalance_timeout", "sync_timeout", "admin", "replaced"];
@@ -11,13 +12,13 @@ const FIRST_BOUND = 6, LAST_BOUND = 17;
 const TITLES = [["Ended", ""], ["End reason", ""], ["Member", ""], ["Duration", "number"], ["Since last heartbeat", "number"], ["Session timeout", "number"], ["Heartbeat gaps", ""], ["Longest gap", "number"], ["Rejoined after", "number"]];
 let isExpanded = false;
 
-/** Return the table, the newest end first. */
-export function memberSessionsTable(sessions) {
-  if (!sessions.length) return h("p", { class: "empty-state" }, "No member session has ended within the last day.");
+/** Return the table, the newest end first; `range` is the time that the user selected, or null. */
+export function memberSessionsTable(sessions, range) {
+  if (!sessions.length) return h("p", { class: "empty-state" }, range ? `No member session ended in the selected time, ${timeRange(range)}.` : "No member session has ended within the last day.");
   const shown = isExpanded ? sessions : sessions.slice(0, INITIAL_ROWS);
   const body = h("tbody", {}, shown.map(row));
   const more = sessions.length > shown.length && h("button", { type: "button", class: "quiet", onclick: (event) => { isExpanded = true; body.replaceChildren(...sessions.map(row)); event.target.remove(); } }, `Show the last ${plural(sessions.length, "member session")}`);
-  return [h("div", { class: "scroll" }, h("table", { class: "list", "aria-label": "Ended member sessions" },
+  return [range && h("p", { class: "muted" }, `Ended in the selected time, ${timeRange(range)}:`), h("div", { class: "scroll" }, h("table", { class: "list", "aria-label": "Ended member sessions" },
     h("thead", {}, h("tr", {}, TITLES.map(([title, kind]) => h("th", { scope: "col", class: kind }, title)))), body)), more];
 }
 

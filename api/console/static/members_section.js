@@ -1,29 +1,109 @@
-// Members as a table, awaited ones first, with the time since the last heartbeat and the session timeout.
+// Members as a table with a filter and sortable columns; in the default order awaited members come first.
 
-import { h } from "./dom.js";
-import { compact, count, NONE, span } from "./format.js";
+import { h, redrawOnChange, replaceContent } from "./dom.js";
+import { compact, count, NONE, plural, span } from "./format.js";
 import { removeMember } from "./group_actions.js";
 import { member } from "./labels.js";
 
-const TITLES = [["Member", ""], ["Client host", ""], ["Last heartbeat", "number"], ["Session timeout", "number"], ["Rebalance timeout", "number"], ["Partitions", "number"], ["Lag", "number"], ["", ""]];
+const DENSE_FROM = 20, FILTER_FROM = 6;
+const COLUMNS = [
+  ["Member", "", ({ each }) => each.member_id],
+  ["Client host", "", ({ each }) => each.client_host],
+  ["Last heartbeat", "number", ({ each, heartbeatAge }) => (each.parked_request ? null : heartbeatAge)],
+  ["Session timeout", "number", ({ session }) => session],
+  ["Rebalance timeout", "number", ({ rebalance }) => rebalance],
+  ["Partitions", "number", ({ partitions }) => partitions],
+  ["Lag", "number", ({ behind }) => behind],
+];
+const collator = new Intl.Collator("en", { numeric: true });
 
-/** Return the table of a group's members; `lag` is null where no offsets are committed. */
-export function membersTable(group, lag, again) {
+/** Return a function that draws a group's members into an element; its `focus` moves to the filter. The second argument is null where no offsets are committed. */
+export function membersSection(element, again) {
+  const field = h("input", { type: "search", id: "members-filter", placeholder: "member, instance or host contains", autocomplete: "off", spellcheck: "false", "aria-keyshortcuts": "/", oninput: redraw });
+  const found = h("span", { class: "muted", role: "status" });
+  const filter = h("div", { class: "row" }, h("div", { class: "field inline" }, h("label", { for: field.id }, "Filter ", h("kbd", {}, "/")), field), found);
+  const body = h("div", {});
+  const drawBody = redrawOnChange(body, (group, lag, text, order) => table(group, lag, text, order, sort, again));
+  let last = null;
+  let order = null;
+  filter.hidden = true;
+
+  /** Sort by a column: first in its usual direction, then in the other one, then in the default order. */
+  function sort(title, kind) {
+    const usual = kind === "number" ? "descending" : "ascending";
+    if (order?.title !== title) order = { title, direction: usual };
+    else order = order.direction === usual ? { title, direction: usual === "ascending" ? "descending" : "ascending" } : null;
+    redraw();
+  }
+
+  function redraw() {
+    const [group, lag] = last;
+    const matching = group.members.filter((each) => matches(each, field.value)).length;
+    filter.hidden = group.members.length < FILTER_FROM && !field.value;
+    replaceContent(found, field.value ? `${count(matching)} of ${plural(group.members.length, "member")}` : plural(group.members.length, "member"));
+    drawBody(group, lag, field.value, order);
+  }
+
+  const draw = (group, lag) => {
+    last = [group, lag];
+    if (!element.contains(body)) replaceContent(element, filter, body); // it has a notice until the group is loaded, and while it is quarantined
+    redraw();
+  };
+  draw.focus = () => { field.focus(); field.select(); };
+  return draw;
+}
+
+function matches(each, text) {
+  return [each.member_id, each.group_instance_id ?? "", each.client_host].some((name) => name.toLowerCase().includes(text.toLowerCase()));
+}
+
+function table(group, lag, text, order, sort, again) {
   if (!group.members.length) return h("p", { class: "empty-state" }, "This group has no members.");
-  const place = new Map(group.waiting_for.map((id, index) => [id, index]));
-  const members = [...group.members].sort((one, other) => (place.get(one.member_id) ?? Infinity) - (place.get(other.member_id) ?? Infinity) || 0);
-  return h("div", { class: "scroll" }, h("table", { class: "list", "aria-label": "Members" },
-    h("thead", {}, h("tr", {}, TITLES.map(([title, kind]) => h("th", { scope: "col", class: kind }, title || h("span", { class: "visually-hidden" }, "Remove"))))),
-    h("tbody", {}, members.map((each) => row(group, each, lag, again)))));
+  const behind = Map.groupBy(lag?.partitions ?? [], (partition) => partition.member_id);
+  const rows = group.members.filter((each) => matches(each, text)).map((each) => factsOf(group, each, behind.get(each.member_id)));
+  if (!rows.length) return h("p", { class: "empty-state" }, "No matching members.");
+  return h("div", { class: "scroll" }, h("table", { class: group.members.length >= DENSE_FROM ? "list dense" : "list", "aria-label": "Members" },
+    h("thead", {}, h("tr", {}, COLUMNS.map(([title, kind]) => heading(title, kind, order, sort)), h("th", { scope: "col" }, h("span", { class: "visually-hidden" }, "Remove")))),
+    h("tbody", {}, sorted(rows, group.waiting_for, order).map((facts) => row(group, facts, again)))));
+}
+
+function heading(title, kind, order, sort) {
+  const direction = order?.title === title ? order.direction : null;
+  return h("th", { scope: "col", class: kind, "aria-sort": direction },
+    h("button", { type: "button", class: "sort", "data-key": `members-${title}`, onclick: () => sort(title, kind) }, title, direction && h("span", { "aria-hidden": "true" }, direction === "ascending" ? " ▴" : " ▾")));
+}
+
+function factsOf(group, each, partitions) {
+  const lags = partitions?.map(({ lag }) => lag).filter((records) => records !== null) ?? [];
+  return {
+    each,
+    session: group.config.session_timeout_ms ?? each.session_timeout_ms,
+    rebalance: group.config.rebalance_timeout_ms ?? each.rebalance_timeout_ms,
+    heartbeatAge: each.last_heartbeat_at && Math.max(Date.now() - Date.parse(each.last_heartbeat_at), 0),
+    partitions: each.owned_partitions?.reduce((sum, owned) => sum + owned.partitions.length, 0) ?? null,
+    behind: lags.length ? lags.reduce((sum, records) => sum + records, 0) : null,
+  };
+}
+
+/** Return the rows in an order; unknown values come last in either direction. */
+function sorted(rows, waitingFor, order) {
+  if (!order) {
+    const place = new Map(waitingFor.map((id, index) => [id, index]));
+    return rows.sort(({ each: one }, { each: other }) => (place.get(one.member_id) ?? Infinity) - (place.get(other.member_id) ?? Infinity) || 0);
+  }
+  const [, , value] = COLUMNS.find(([title]) => title === order.title);
+  const sign = order.direction === "ascending" ? 1 : -1;
+  return rows.sort((one, other) => {
+    const [first, second] = [value(one), value(other)];
+    if (first === null || second === null) return (first === null) - (second === null);
+    return sign * (typeof first === "number" ? first - second : collator.compare(first, second));
+  });
 }
 
 const AWAITED = { join: "has not joined", sync: "has not synced" };
 const PARKED = { join: "joined, waiting for others", sync: "synced, waiting for the leader" };
 
-function row(group, each, lag, again) {
-  const session = group.config.session_timeout_ms ?? each.session_timeout_ms;
-  const heartbeatAge = each.last_heartbeat_at && Math.max(Date.now() - Date.parse(each.last_heartbeat_at), 0);
-  const behind = lag?.partitions.filter((partition) => partition.member_id === each.member_id).map((partition) => partition.lag).filter((records) => records !== null);
+function row(group, { each, session, rebalance, heartbeatAge, partitions, behind }, again) {
   const isLate = !each.parked_request && heartbeatAge !== null && heartbeatAge > session / 2;
   const isLeader = each.member_id === group.leader;
   return h("tr", { class: each.missing_request ? "rebalancing" : "" },
@@ -33,9 +113,9 @@ function row(group, each, lag, again) {
     h("td", {}, each.client_host),
     h("td", { class: `number ${isLate ? "critical" : ""}` }, each.parked_request ? PARKED[each.parked_request] : since(heartbeatAge, isLate)),
     h("td", { class: "number", title: session === each.session_timeout_ms ? "requested by the client" : `requested by the client: ${span(each.session_timeout_ms)}` }, span(session)),
-    h("td", { class: "number" }, span(group.config.rebalance_timeout_ms ?? each.rebalance_timeout_ms)),
-    h("td", { class: "number" }, each.owned_partitions ? count(each.owned_partitions.reduce((sum, owned) => sum + owned.partitions.length, 0)) : NONE),
-    h("td", { class: "number" }, behind?.length ? compact(behind.reduce((sum, records) => sum + records, 0)) : NONE),
+    h("td", { class: "number" }, span(rebalance)),
+    h("td", { class: "number" }, count(partitions)),
+    h("td", { class: "number", title: count(behind) }, compact(behind)),
     h("td", {}, h("button", { type: "button", "data-key": `remove-${each.member_id}`, "aria-label": `Remove ${each.member_id}`, onclick: () => removeMember(group, each, again) }, "Remove member…")));
 }
 

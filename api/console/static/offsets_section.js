@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { ago, clock, count, lag, left, NONE, plural, span } from "./format.js";
-import { member } from "./labels.js";
+import { member, topicLink } from "./labels.js";
 
 const DAY_MS = 86_400_000;
 const INITIAL_ROWS = 25;
@@ -22,7 +22,7 @@ export function offsetsTable(partitions) {
 
 function row(each) {
   return h("tr", {},
-    h("td", { class: "id" }, each.topic), h("td", { class: "number" }, each.partition),
+    h("td", { class: "id" }, topicLink(each.topic)), h("td", { class: "number" }, each.partition),
     h("td", { class: "number" }, count(each.current_offset)),
     h("td", { class: `number ${each.is_log_end_stale ? "critical" : ""}`, title: `last reported ${clock(each.log_end_at)}` }, count(each.log_end_offset), each.is_log_end_stale && `, reported ${ago(each.log_end_at)}`),
     h("td", { class: "number" }, lag(each.lag, each.is_log_end_stale, each.log_end_at, count)),

@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { clock, compact, count, lag, plural, span } from "./format.js";
-import { member } from "./labels.js";
+import { member, topicLink } from "./labels.js";
 
 const LEVELS = 5;
 const WITH_TEXT_MAX = 400;
@@ -26,7 +26,7 @@ function map(topic, partitions, members, most, isDense) {
   const byOwner = Map.groupBy(partitions, (each) => each.member_id);
   const owners = [...members.map(([id]) => id), null];
   const total = partitions.reduce((sum, each) => sum + (each.lag ?? 0), 0);
-  return h("div", { class: "map" }, h("h3", {}, h("span", { class: "id" }, topic), " ", h("small", {}, `${plural(partitions.length, "partition")}, lag ${count(total)}`)),
+  return h("div", { class: "map" }, h("h3", {}, h("span", { class: "id" }, topicLink(topic)), " ", h("small", {}, `${plural(partitions.length, "partition")}, lag ${count(total)}`)),
     owners.filter((owner) => byOwner.has(owner) || owner !== null).map((owner) => h("div", { class: "owner" },
       h("div", { class: "name" }, owner === null ? h("em", {}, "unassigned") : member(owner)),
       h("ul", { class: isDense ? "cells dense" : "cells" }, byOwner.get(owner)?.map((each) => cell(each, most)) ?? h("li", { class: "muted" }, "idle: no partitions")))));

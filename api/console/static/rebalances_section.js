@@ -4,11 +4,15 @@ import { groupPath, read } from "./api.js";
 import { h } from "./dom.js";
 import { clock, count, plural, span } from "./format.js";
 import { member, trigger } from "./labels.js";
+import { timeRange } from "./timeline.js";
 
 const SHOWN = 12;
 const WORTH_NAMING_MS = 100;
 const slowestMembers = new Map();
 const CACHE_MAX = 500;
+
+/** Return the rebalances that took place within a time, at least in part; null: any time. */
+export const within = (rebalances, range) => rebalances.filter((each) => !range || (Date.parse(each.started_at) <= range.to && end(each) >= range.from));
 
 /** Return the rebalances to show and the members that each waited for longest; results of ended rebalances are cached. */
 export async function membersOf(groupId, rebalances) {
@@ -20,11 +24,12 @@ export async function membersOf(groupId, rebalances) {
   return [shown, shown.map((each) => slowestMembers.get(each.rebalance_id) ?? [])];
 }
 
-/** Return the rebalances as bars, newest first. */
-export function rebalanceBars(rebalances, members) {
-  if (!rebalances.length) return h("p", { class: "empty-state" }, "No rebalances yet.");
+/** Return the rebalances as bars, newest first; `range` is the time that the user selected, or null, with `total` rebalances. */
+export function rebalanceBars(rebalances, members, range, total) {
+  if (!rebalances.length) return h("p", { class: "empty-state" }, range ? `No rebalance in the selected time, ${timeRange(range)}.` : "No rebalances yet.");
   const longest = Math.max(...rebalances.map(took), 1);
   return [
+    range && h("p", { class: "muted" }, `${plural(total, "rebalance")} in the selected time, ${timeRange(range)}${total > rebalances.length ? `; the last ${rebalances.length}` : ""}:`),
     h("ul", { class: "legend" }, h("li", {}, h("span", { class: "swatch join" }), " join phase: until all members rejoined or timed out"), h("li", {}, h("span", { class: "swatch sync" }), " sync phase: until all members received their assignment")),
     h("ol", { class: "bars" }, rebalances.map((each, index) => bar(each, members[index], longest))),
   ];

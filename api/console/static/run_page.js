@@ -7,9 +7,10 @@ import { askReason } from "./identity.js";
 import { pageKeys, rowKeys } from "./keys.js";
 import { paging, pagingKeys } from "./paging.js";
 import { poll } from "./poll.js";
-import { countsOf, STATUSES, statusBadge } from "./runs_page.js";
+import { countsTable, meaning } from "./run_counts.js";
+import { STATUSES, statusBadge } from "./runs_page.js";
 import { toast } from "./toast.js";
-import { groupAddress, groupLink, plain } from "./labels.js";
+import { groupAddress, groupLink, plain, topicLink } from "./labels.js";
 
 const EVERY_MS = 2_500;
 const ROWS = 100;
@@ -82,19 +83,13 @@ function heading(run, decide) {
       fact("Run", run.run_id),
       run.decision && fact("Decided by", decided(run.decision)),
       run.held_by && fact("Same candidates as", [h("a", { href: `#/maintenance/${run.held_by.run_id}` }, run.held_by.run_id.slice(0, 8)), ", rejected by ", decided(run.held_by)])),
-    countsTable(countsOf(run.counts)),
+    countsTable(run.counts),
   ];
 }
 
 const decided = ({ actor, at, reason }) => `${actor} at ${clock(at)}${reason ? `: ${reason}` : ""}`;
 
 const fact = (term, what) => h("div", {}, h("dt", {}, term), h("dd", {}, what));
-
-function countsTable(counts) {
-  return counts.length > 0 && h("div", { class: "scroll" }, h("table", { class: "counts", "aria-label": "Counts" },
-    h("thead", {}, h("tr", {}, counts.map(([, title]) => h("th", { scope: "col", class: "number" }, title)))),
-    h("tbody", {}, h("tr", {}, counts.map(([, , number]) => h("td", { class: "number" }, count(number)))))));
-}
 
 function days(found) {
   const titles = ["Table", "Day", "Rows", "Path", "Outcome"];
@@ -105,7 +100,7 @@ function days(found) {
       h("td", { class: "id" }, h("span", { title: each.path }, each.path)), outcome(each)))));
 }
 
-const outcome = (each) => h("td", {}, each.outcome ? plain(each.outcome) : h("span", { class: "muted" }, "undecided"));
+const outcome = (each) => h("td", { title: meaning(each.outcome ?? "undecided") }, each.outcome ? plain(each.outcome) : h("span", { class: "muted" }, "undecided"));
 
 function list(candidates) {
   if (!candidates.length) return h("p", { class: "empty-state" }, "No candidates of this run are stored.");
@@ -120,8 +115,8 @@ function row(each, isOffsets) {
   return h("tr", { tabindex: "-1", "data-row": groupAddress(each.group_id) },
     h("td", { class: "id" }, groupLink(each.group_id)),
     isOffsets
-      ? [h("td", { class: "id" }, each.topic), h("td", { class: "number" }, each.partition), h("td", {}, clock(each.committed_at))]
+      ? [h("td", { class: "id" }, topicLink(each.topic)), h("td", { class: "number" }, each.partition), h("td", {}, clock(each.committed_at))]
       : [h("td", { class: "number" }, count(each.generation)), h("td", {}, clock(each.state_since))],
-    h("td", {}, each.reason ? plain(each.reason) : ""),
+    h("td", { title: meaning(each.reason) }, each.reason ? plain(each.reason) : ""),
     outcome(each));
 }

@@ -2,9 +2,10 @@
 
 import { read } from "./api.js";
 import { h, redrawOnChange, replaceContent } from "./dom.js";
-import { clock, count, NONE } from "./format.js";
+import { clock, count, NONE, plural } from "./format.js";
 import { pageKeys, rowKeys } from "./keys.js";
 import { poll } from "./poll.js";
+import { countsLine } from "./run_counts.js";
 import { plain } from "./labels.js";
 
 const EVERY_MS = 5_000;
@@ -16,15 +17,25 @@ export const STATUSES = {
   failed: ["!", "bad", "failed"],
 };
 
-/** Show the newest maintenance runs. */
-export function runsPage(main) {
+/** Show the newest maintenance runs; decided runs without candidates are hidden unless the address or the box includes them. */
+export function runsPage(main, _, query) {
   const table = h("div", { class: "scroll" }, h("p", { class: "empty-state" }, "Loading…"));
-  replaceContent(main, h("div", { class: "row spread" }, h("h1", {}, "Maintenance runs"), h("p", { class: "muted" }, "A job proposes candidates. Nothing is removed until the run is applied; each candidate is then checked again.")), table);
+  const empty = h("input", { type: "checkbox", id: "runs-empty", checked: query.has("empty_runs"), onchange: filter });
+  replaceContent(main, h("div", { class: "row spread" }, h("h1", {}, "Maintenance runs"), h("p", { class: "muted" }, "A job proposes candidates. Nothing is removed until the run is applied; each candidate is then checked again.")),
+    h("div", { class: "row filters" }, h("div", { class: "field inline" }, empty, h("label", { for: empty.id }, "Runs that found nothing"))), table);
   const draw = redrawOnChange(table, list);
-  const poller = poll(async () => draw((await read("/v1/maintenance/runs")).runs), EVERY_MS);
+  const poller = poll(async () => draw((await read("/v1/maintenance/runs")).runs, empty.checked), EVERY_MS);
   pageKeys(rowKeys(() => [...table.querySelectorAll("[data-row]")], (row) => (location.hash = row.dataset.row)));
-  return { stop: poller.stop };
+
+  function filter() {
+    history.replaceState(null, "", `#/maintenance${empty.checked ? "?empty_runs=true" : ""}`);
+    poller.now();
+  }
+
+  return { stop: poller.stop, isSameView: (parts) => parts.has("empty_runs") === empty.checked };
 }
+
+const foundNothing = (run) => run.counts.candidates === 0 && ["applied", "rejected"].includes(run.status);
 
 /** Return a run's status as a sign, a word and a colour. */
 export function statusBadge(status) {
@@ -32,16 +43,9 @@ export function statusBadge(status) {
   return h("span", { class: `badge ${tone}`, title: hint }, h("span", { "aria-hidden": "true" }, sign), ` ${status}`);
 }
 
-const COUNT_TITLES = { candidates: "Candidates", of: "Examined", groups: "Groups", largest_group: "Largest group", largest_group_permille: "Largest group, ‰" };
-
-/** Return a run's counts as [key, title, number]: candidates and rows examined first, then the largest first. */
-export function countsOf(counts) {
-  const first = ["candidates", "of"].filter((key) => key in counts);
-  const others = Object.keys(counts).filter((key) => !first.includes(key)).sort((one, other) => counts[other] - counts[one]);
-  return [...first, ...others].map((key) => [key, COUNT_TITLES[key] ?? `${plain(key).charAt(0).toUpperCase()}${plain(key).slice(1)}`, counts[key]]);
-}
-
-function list(runs) {
+function list(all, isWithEmpty) {
+  const runs = isWithEmpty ? all : all.filter((run) => !foundNothing(run));
+  if (!runs.length && all.length) return h("p", { class: "empty-state" }, `The last ${plural(all.length, "run")} found nothing.`);
   if (!runs.length) return h("div", { class: "empty-state" }, h("p", {}, "No runs yet."), h("p", {}, "The Airflow DAGs offset_retention, group_cleanup and history_archive propose runs."));
   const waiting = runs.filter((run) => run.status === "proposed");
   return h("table", { class: "list", "aria-label": "Maintenance runs" },
@@ -55,6 +59,6 @@ function row(run) {
     h("td", {}, statusBadge(run.status), run.dry_run && h("span", { class: "tag" }, "dry run")),
     h("td", {}, plain(run.kind)), h("td", { title: run.as_of }, clock(run.as_of)),
     h("td", { class: "number" }, count(run.counts.candidates)), h("td", { class: "number" }, count(run.counts.of)),
-    h("td", { class: "wide" }, countsOf(run.counts).filter(([key]) => !(key in COUNT_TITLES)).map(([, title, number]) => `${title}: ${count(number)}`).join(", ") || NONE),
+    h("td", { class: "wide" }, countsLine(run.counts) || NONE),
     h("td", { class: "id" }, h("a", { href: to, title: run.run_id }, run.run_id.slice(0, 8))));
 }

@@ -1,6 +1,7 @@
-// Timeline of group states as a band, with rebalances by trigger below it.
+// Timeline of group states as a band, with rebalances by trigger below it; a time can be selected on it.
 
-import { h, svg, replaceContent } from "./dom.js";
+import { brush } from "./brush.js";
+import { h, redrawOnChange, replaceContent, svg } from "./dom.js";
 import { clock, plural, span } from "./format.js";
 import { clientOf, shortTrigger, STATES } from "./labels.js";
 
@@ -10,26 +11,45 @@ const LABELS_PX = 190, BAND_PX = 44, LANE_PX = 20, AXIS_PX = 22, TICKS = 6, THIN
 const UNKNOWN = "unknown";
 const HEIGHTS = { PreparingRebalance: 40, CompletingRebalance: 26, Stable: 10, Empty: 3, Dead: 0 };
 
-/** Return a function that draws transitions and rebalances, both newest first, into an element; `isCut` says of each whether older ones exist. */
-export function timeline(element) {
-  const picture = h("div", { class: "timeline" });
+/**
+ * Return a function that draws transitions and rebalances, both newest first, into an element; `isCut` says of each whether older ones exist.
+ * `choose` is called with the time that the user selects, {from, to} in ms, or null; `clear` of the function clears the selection.
+ */
+export function timeline(element, choose) {
+  const picture = h("div", { class: "timeline", tabindex: "0", role: "group", "aria-label": "Timeline: arrow keys select a time, Escape clears the selection" });
+  const note = h("p", { class: "muted", role: "status" });
   const sentence = h("p", { class: "sum" });
   const choice = h("div", { class: "time-range", role: "group", "aria-label": "Time range" });
-  replaceContent(element, h("div", { class: "row spread" }, sentence, choice), picture, legend());
+  replaceContent(element, h("div", { class: "row spread" }, sentence, choice), picture, note, legend());
   let windowMs = null;
+  let selected = null;
+  let shown = { from: Date.now() - HOUR_MS, to: Date.now(), width: 400 };
+  const drawNote = redrawOnChange(note, (range) => range && ["Selected: ", h("strong", {}, timeRange(range)), " ", h("button", { type: "button", class: "quiet", "data-key": "clear-time", onclick: () => selection.clear() }, "Clear ", h("kbd", {}, "Esc"))]);
   let last = [[], [], { transitions: false, rebalances: false }];
   const draw = (transitions, rebalances, isCut) => {
     last = [transitions, rebalances, isCut];
     windowMs ??= fitting(transitions);
     const span_ = { from: Date.now() - windowMs, to: Date.now() };
     const spans = spansOf(transitions, span_, isCut.transitions);
+    const width = Math.max(picture.clientWidth, 400);
+    shown = { ...span_, width };
     const inside = rebalances.filter((each) => end(each) >= span_.from);
     replaceContent(sentence, summary(inside, span_, isCut.rebalances && inside.length === rebalances.length));
-    replaceContent(picture, drawn(spans, lanesOf(inside), span_, Math.max(picture.clientWidth, 400)));
+    replaceContent(picture, drawn(spans, lanesOf(inside), span_, width, selected));
+    drawNote(selected);
     replaceContent(choice, WINDOWS.map(([name, ms]) => h("button", { type: "button", class: "quiet", "data-key": name, "aria-pressed": String(ms === windowMs), onclick: () => { windowMs = ms; draw(...last); } }, name)));
   };
+  const axisPlace = () => {
+    const scale = Math.min(picture.clientWidth / shown.width, 1);
+    return { from: shown.from, to: shown.to, left: LABELS_PX * scale, width: (shown.width - LABELS_PX) * scale };
+  };
+  const selection = brush(picture, axisPlace, (next) => { selected = next; draw(...last); }, choose);
+  draw.clear = () => selected && selection.clear();
   return draw;
 }
+
+/** Format a time from its start to its end. */
+export const timeRange = ({ from, to }) => `${clock(from)} – ${clock(to)}, ${span(to - from)}`;
 
 /** Return the shortest time range that covers the group's whole history, at most one hour. */
 function fitting(transitions) {
@@ -74,7 +94,7 @@ function mostly(rebalances) {
   return [" Most triggered by ", h("strong", {}, client), ` (${triggered.length} of ${rebalances.length}).`];
 }
 
-function drawn(spans, lanes, window_, width) {
+function drawn(spans, lanes, window_, width, selected) {
   const height = BAND_PX + lanes.length * LANE_PX + AXIS_PX;
   const inner = width - LABELS_PX;
   const x = (at) => LABELS_PX + (inner * (Math.max(at, window_.from) - window_.from)) / (window_.to - window_.from);
@@ -82,7 +102,8 @@ function drawn(spans, lanes, window_, width) {
     patterns(), axis(window_, x, height),
     svg("text", { x: 0, y: BAND_PX - 6, class: "label" }, "State"),
     spans.map((each) => block(each, x)),
-    lanes.flatMap(([trigger, rebalances], index) => lane(trigger, rebalances, x, BAND_PX + index * LANE_PX, width)));
+    lanes.flatMap(([trigger, rebalances], index) => lane(trigger, rebalances, x, BAND_PX + index * LANE_PX, width)),
+    selected && selected.to > window_.from && svg("rect", { x: x(selected.from), y: 0, width: Math.max(x(selected.to) - x(selected.from), THINNEST_PX), height: height - AXIS_PX, class: "brush" }));
 }
 
 function description(spans, lanes) {
@@ -135,5 +156,6 @@ function patterns() {
 function legend() {
   return h("ul", { class: "legend" }, Object.keys(HEIGHTS).filter((state) => HEIGHTS[state]).map((state) =>
     h("li", {}, svg("svg", { width: 14, height: 14, "aria-hidden": "true" }, svg("rect", { width: 14, height: Math.max(HEIGHTS[state] / 3, 2), y: 14 - Math.max(HEIGHTS[state] / 3, 2), class: `state ${state}` })), ` ${STATES[state].name}: ${STATES[state].hint}`)),
-    h("li", {}, svg("svg", { width: 14, height: 12, "aria-hidden": "true" }, svg("rect", { x: 1, y: 1, width: 12, height: 10, class: "mark emptied" })), " a rebalance that ended empty or was abandoned"));
+    h("li", {}, svg("svg", { width: 14, height: 12, "aria-hidden": "true" }, svg("rect", { x: 1, y: 1, width: 12, height: 10, class: "mark emptied" })), " a rebalance that ended empty or was abandoned"),
+    h("li", {}, "Drag over it, or use the arrow keys, to list the rebalances and member sessions of a time."));
 }

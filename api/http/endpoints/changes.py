@@ -3,12 +3,13 @@
 Source: http-api.md "Operator requests", "Undoing a change".
 """
 
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 from uuid import UUID
 
 from litestar import get, post
-from litestar.params import FromPath, FromQuery, JSONBody
+from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import Struct
 
 from api.http.cursors import AtMs, UuidText, read_cursor, write_cursor
@@ -18,8 +19,10 @@ from api.http.request_context import CurrentRequest, RequestContext
 from api.http.rows import response_of
 from api.http.times import instant_or_none
 from api.shared.errors import GroupAuthorizationFailed
+from api.shared.limits import ACTOR_MAX_CHARS
 from coordinator_core.admin import undo as admin_undo
 from coordinator_core.admin.changes import ChangeNotFound, find_change
+from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.queries.changes import ChangeFilter, read_changes
 from coordinator_core.state_store.change_actions import ChangeAction
 from coordinator_core.state_store.rows import RecordedChange
@@ -52,18 +55,49 @@ class ChangesResponse(Struct):
     next_cursor: str | None
 
 
+ActorParam: TypeAlias = Annotated[
+    str, QueryParameter(name="actor", max_length=ACTOR_MAX_CHARS, description="a part of the actor")
+]
+ActionsParam: TypeAlias = Annotated[
+    list[str] | None, QueryParameter(name="action", description="only changes with this action; repeatable")
+]
+EmptyRunsParam: TypeAlias = Annotated[
+    bool, QueryParameter(name="empty_runs", description="false: without decisions on runs that have no candidates")
+]
+
+
 @get("/v1/changes", tags=TAGS, opt={REQUEST: "ListChanges"})
 async def list_changes(
-    context: CurrentRequest, group_id: FromQuery[str | None] = None, limit: PageLimit = 100, cursor: FromQuery[str] = ""
+    context: CurrentRequest,
+    group_id: FromQuery[str | None] = None,
+    actor: ActorParam = "",
+    actions: ActionsParam = None,
+    has_empty_runs: EmptyRunsParam = True,
+    limit: PageLimit = 100,
+    cursor: FromQuery[str] = "",
 ) -> ChangesResponse:
     """List changes of one group or of all, the newest first; a token for some groups gets those of its groups only."""
-    change_filter = ChangeFilter(group_id, read_cursor(cursor, tuple[AtMs, UuidText]), limit + 1)
+    change_filter = ChangeFilter(
+        group_id,
+        actor=actor,
+        actions=_actions(actions or ()),
+        has_empty_runs=has_empty_runs,
+        after=read_cursor(cursor, tuple[AtMs, UuidText]),
+        limit=limit + 1,
+    )
     found = await context.query(read_changes, change_filter)
     page = found[:limit]
     next_cursor = write_cursor(page[-1].change.at_ms, page[-1].change.change_id) if len(found) > limit else None
     return ChangesResponse(
         [_to_response(each) for each in page if context.can_access(each.change.group_id)], next_cursor
     )
+
+
+def _actions(names: Iterable[str]) -> frozenset[ChangeAction]:
+    try:
+        return frozenset(ChangeAction(name) for name in names)
+    except ValueError:
+        raise InvalidRequest(f"action must be one of {', '.join(ChangeAction)}") from None
 
 
 @get("/v1/changes/{change_id:str}", tags=TAGS, opt={REQUEST: "DescribeChange"})

@@ -15,7 +15,7 @@ from msgspec import Struct
 from api.http.cursors import Int64, Name, read_cursor, write_cursor
 from api.http.fast_path import REQUEST
 from api.http.fields import PageLimit, StatesParam
-from api.http.request_context import CurrentRequest, RequestContext
+from api.http.request_context import CurrentRequest
 from api.http.rows import response_of
 from api.shared.limits import GROUP_ID_MAX_CHARS
 from coordinator_core.protocol.errors import InvalidRequest
@@ -80,7 +80,7 @@ async def list_group_overview(
     overview_filter = OverviewFilter(
         text=q,
         states=frozenset(STATE_NAMES.get(name.lower(), name) for name in states or () if name),
-        prefixes=_own_prefixes(context),
+        prefixes=context.own_prefixes,
         order=_order(sort),
         after=after and OverviewCursor(*after),
         limit=limit + 1,
@@ -121,16 +121,11 @@ class ActivityResponse(Struct):
 @get("/v1/overview/activity", tags=TAGS, opt={REQUEST: "DescribeActivity"})
 async def describe_activity(context: CurrentRequest) -> ActivityResponse:
     """Count rebalances and evictions of all groups by hour, and the offsets that expire next."""
-    found = await context.query(read_activity, _own_prefixes(context))
+    found = await context.query(read_activity, context.own_prefixes)
     return ActivityResponse(
         [response_of(HourlyActivityResponse, each) for each in found.hours],
         None if found.forecast is None else response_of(ExpiryForecastResponse, found.forecast),
     )
-
-
-def _own_prefixes(context: RequestContext) -> tuple[str, ...] | None:
-    """Return the prefixes of the groups that the token covers; None: there is no token."""
-    return None if context.identity is None else tuple(context.identity.prefixes_within(""))
 
 
 def _order(sort: str) -> GroupOrder:

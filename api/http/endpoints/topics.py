@@ -1,6 +1,6 @@
-"""Endpoints for topic metadata: partition counts and log start offsets; and for the deletion of log end offsets.
+"""Endpoints for topics: their metadata, partitions and groups; and for the deletion of log end offsets.
 
-Source: http-api.md "Operator requests", "Deleting a topic", "Deleting wrong log ends".
+Source: http-api.md "Topics", "Deleting a topic", "Deleting wrong log ends".
 """
 
 from datetime import datetime
@@ -18,6 +18,7 @@ from api.http.times import instant
 from api.shared.limits import TOPIC_MAX_CHARS
 from coordinator_core.admin import topics as admin_topics
 from coordinator_core.protocol.errors import InvalidRequest, UnknownTopicOrPartition
+from coordinator_core.queries.topics import read_topic_use
 from coordinator_core.state_store.postgres.log_ends import read_log_ends
 from coordinator_core.state_store.postgres.settings_and_topics import read_topics
 
@@ -50,6 +51,64 @@ class TopicsResponse(Struct):
 async def list_topics(context: CurrentRequest) -> TopicsResponse:
     """List the topic metadata. Commits to a topic without metadata are accepted."""
     return TopicsResponse([response_of(TopicResponse, row) for row in await context.query(read_topics)])
+
+
+class TopicPartitionResponse(Struct):
+    """A partition with a committed offset or a known log end."""
+
+    partition: int
+    log_end_offset: int | None
+    """The highest that a trusted reporter or a group reported; null: unknown."""
+    log_end_at: datetime | None
+    """When it was last reported."""
+    group_count: int
+    """The number of groups with a committed offset."""
+
+
+class TopicGroupResponse(Struct):
+    """A group that subscribes to the topic, or has committed offsets in it, or both."""
+
+    group_id: str
+    state: str | None
+    """Null: the group is deleted, or its consumers use no group membership."""
+    member_count: int
+    is_subscribed: bool
+    partition_count: int
+    """The number of partitions with a committed offset."""
+    committed_at: datetime | None
+    """When the last of them was committed."""
+    lag: int | None
+    """The sum over these partitions; null if unknown."""
+    is_lag_lower_bound: bool
+    log_end_at: datetime | None
+    """The oldest of the times at which the log ends were last reported."""
+
+
+class TopicUseResponse(Struct):
+    """A topic's metadata, null if there is none; its partitions by number; its groups, the highest lag first."""
+
+    topic: str
+    partition_count: int | None
+    log_start_offset: int | None
+    partitions: list[TopicPartitionResponse]
+    groups: list[TopicGroupResponse]
+
+
+@get("/v1/topics/{topic:str}", tags=TAGS, opt={REQUEST: "DescribeTopic"})
+async def describe_topic(context: CurrentRequest, topic: FromPath[str]) -> TopicUseResponse:
+    """Describe a topic: its log ends, and the groups that read it; a token for some groups gets those of its groups."""
+    coordinator = context.coordinator
+    fresh_since_ms = coordinator.wall_ms() - coordinator.log_end_max_age_ms()
+    use = await context.query(read_topic_use, topic, prefixes=context.own_prefixes, fresh_since_ms=fresh_since_ms)
+    if use.partition_count is None and not use.partitions and not use.groups:
+        raise UnknownTopicOrPartition(f"there is no metadata and no offset of the topic {topic}, and no group reads it")
+    return TopicUseResponse(
+        topic,
+        use.partition_count,
+        use.log_start_offset,
+        [response_of(TopicPartitionResponse, each) for each in use.partitions],
+        [response_of(TopicGroupResponse, each) for each in use.groups],
+    )
 
 
 @put("/v1/topics/{topic:str}", tags=TAGS, opt={REQUEST: "PutTopic"})

@@ -7,7 +7,7 @@ import psycopg2
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
 from muster.settings import psql_url
-from tests.support.http_client import Answer, Client, Group, Json, Member, fresh_id, join_body, position
+from tests.support.http_client import Answer, Client, Group, Json, Member, fresh_id, gives, join_body, position
 from tests.support.nodes import Node
 from tests.support.offset_log import wait_for_checkpoint
 from tests.support.waiting import PATIENCE_S
@@ -55,6 +55,25 @@ class SampleGroups:
                 for number in range(partitions)
             )
         )
+        return group
+
+    def large(self, members: int, topic: str = "orders") -> Group:
+        """Create a stable group of so many members: worker-1 owns one partition, worker-2 two, and so on."""
+        group = self.client.group(fresh_id("large"))
+        first = group.join(topic=topic, **_long("worker-1"))
+        assert first.sync(gives(first.member_id, 0, topic=topic)).status == 200
+        ids = [first.member_id]
+        for number in range(2, members + 1):
+            long = _long(f"worker-{number}")
+            ids.append(group.handshake(topic=topic, **long))
+            joining = join_body(topic, member_id=ids[-1], **long, max_wait_ms=1)
+            assert group.post("join", joining).code == "REBALANCE_IN_PROGRESS"
+        first = self._rejoin(first, "worker-1", topic)
+        owned = [range(n * (n - 1) // 2, n * (n + 1) // 2) for n in range(1, members + 1)]
+        parts = [gives(each, *numbers, topic=topic) for each, numbers in zip(ids, owned, strict=True)]
+        assert first.sync(*parts).status == 200
+        for each in ids[1:]:
+            assert Member(group, each, first.generation, {}).sync().status == 200
         return group
 
     def flapping(self, times: int = 12) -> Group:
@@ -105,11 +124,11 @@ class SampleGroups:
         with self.rows.cursor() as cursor:
             cursor.execute(_MANY_GROUPS, {"number": number})
 
-    def _rejoin(self, member: Member, client_id: str) -> Member:
+    def _rejoin(self, member: Member, client_id: str, topic: str = "orders") -> Member:
         """Rejoin once the group is rebalancing."""
         while member.post("heartbeat").status == 200:
             pass
-        answer = member.group.post("join", join_body(member_id=member.member_id, **_long(client_id)))
+        answer = member.group.post("join", join_body(topic, member_id=member.member_id, **_long(client_id)))
         return member.group.member(answer)
 
 

@@ -46,6 +46,10 @@ FAINT = """() => {
 }"""
 """Texts whose contrast is below what WCAG 2.2 asks for (1.4.3)."""
 
+OVERFULL = """() => [...document.querySelectorAll('main section')]
+    .filter((each) => each.scrollHeight > each.clientHeight + 1).map((each) => each.id)"""
+"""Sections whose content covers the section below."""
+
 
 @pytest.fixture(scope="module")
 def healthy(samples: SampleGroups) -> Group:
@@ -59,9 +63,19 @@ def places(samples: SampleGroups, healthy: Group) -> list[str]:
     run_id = samples.proposal(samples.client.group("idle"))
     values = {"values": {"session_timeout_ms": 20_000}, "reason": "a change to look at"}
     samples.client.ok("PUT", f"{healthy.path}/config", values)
-    groups = [f"groups/{each.group_id}" for each in (healthy, stuck)]
+    groups = [f"groups/{each.group_id}" for each in (healthy, stuck, samples.flapping())]
     insert_reports(samples.rows, "rebalances", [report(healthy.group_id, of=FREQUENCY)])
-    return ["", *groups, "overview", "reports", "maintenance", f"maintenance/{run_id}", "changes", "settings"]
+    return [
+        "",
+        *groups,
+        "topics/orders",
+        "overview",
+        "reports",
+        "maintenance",
+        f"maintenance/{run_id}",
+        "changes",
+        "settings",
+    ]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -74,6 +88,14 @@ def test_texts_have_contrast_and_controls_have_names(page: Page, node: Node, pla
         assert page.evaluate(FAINT) == [], place
         assert page.evaluate(NAMELESS) == [], place
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), place
+        assert page.evaluate(OVERFULL) == [], place
+
+
+def test_rebalancing_states_have_stripes(page: Page, node: Node, healthy: Group) -> None:
+    page.goto(f"{node.url}/#/groups/{healthy.group_id}")
+    stripe = page.locator("#preparing .stripe")
+    expect(stripe).to_be_attached()
+    assert stripe.evaluate("(line) => getComputedStyle(line).stroke") != "none"
 
 
 @pytest.mark.parametrize("width", [390, 700])

@@ -54,6 +54,7 @@ ROUTES: Final[dict[tuple[str, str], tuple[set[str], str]]] = {
     ("POST", "/v1/groups/{group_id:str}/offsets/query"): (ALL, "one"),
     ("GET", "/v1/groups/{group_id:str}/coordinator"): (ALL, "one"),
     ("GET", "/v1/topics"): (ALL, "own"),
+    ("GET", "/v1/topics/{topic:str}"): (READERS, "own"),
     ("GET", "/v1/groups"): (READERS, "own"),
     ("GET", "/v1/groups/{group_id:str}/lag"): (READERS, "one"),
     ("GET", "/v1/groups/{group_id:str}/lag/history"): (READERS, "one"),
@@ -300,6 +301,20 @@ def test_a_list_shows_own_groups_only_page_by_page(by_token: TokenClients) -> No
     assert by_token["my-viewers"].send("GET", "/v1/groups?prefix=not-").json["groups"] == []
     narrow = by_token["my-viewers"].send("GET", "/v1/groups?prefix=mine-list").json["groups"]
     assert {each["group_id"] for each in narrow} == {each for each in mine if each.startswith("mine-")}
+
+
+def test_groups_of_a_topic_are_listed_with_permission(by_token: TokenClients) -> None:
+    mine, other = fresh_id(MINE), fresh_id("other")
+    for group_id in (mine, other):
+        commit(by_token, group_id)
+        by_token["operators"].send("GET", f"/v1/groups/{group_id}/offsets")  # a fetch checkpoints: the table follows
+
+    def listed(token: str) -> set[str]:
+        groups = by_token[token].send("GET", "/v1/topics/orders").json["groups"]
+        return {each["group_id"] for each in groups} & {mine, other}
+
+    assert listed("viewers") == {mine, other}
+    assert listed("my-viewers") == {mine}
 
 
 def delete_offsets(by_token: TokenClient, group_id: str, **headers: str) -> Answer:

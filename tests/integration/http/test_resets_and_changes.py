@@ -200,6 +200,36 @@ def test_changes_come_in_pages(client: Client, group: Group) -> None:
     assert [one for page in pages for one in page] == everything
 
 
+def test_changes_are_filtered(client: Client, group: Group) -> None:
+    made: dict[str, str] = {}
+    for actor in ("Grace", "dag:tidy"):
+        body = {"values": {"group_max_size": 3 + len(made)}, "reason": "a test"}
+        answer = client.call("PUT", f"{group.path}/config", body, {"X-Muster-Actor": actor})
+        made[actor] = answer.headers["x-muster-change-id"]
+    path = f"/v1/changes?group_id={group.group_id}"
+
+    def ids(query: str) -> list[str]:
+        return [each["change_id"] for each in client.ok("GET", path + query)["changes"]]
+
+    assert ids("&actor=gRA&action=undo&action=put_settings") == [made["Grace"]]
+    assert ids("&action=undo") == []
+    assert ids("&empty_runs=false") == [made["dag:tidy"], made["Grace"]]
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("action=tidied", "action must be one of delete_offsets, delete_group, "),
+        (f"actor={'x' * 201}", "actor: expected str of length <= 200"),
+    ],
+)
+def test_unknown_change_filters_are_refused(client: Client, query: str, said: str) -> None:
+    answer = client.call("GET", f"/v1/changes?{query}")
+
+    assert (answer.status, answer.code) == (400, "INVALID_REQUEST")
+    assert answer.json["detail"].startswith(said)
+
+
 @pytest.mark.parametrize("cursor", ["x", "~", "bm90aGluZw", "MSAy"])
 def test_cursor_of_another_list_is_refused(client: Client, cursor: str) -> None:
     answer = client.call("GET", f"/v1/changes?cursor={cursor}")

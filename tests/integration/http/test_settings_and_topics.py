@@ -5,7 +5,9 @@ from urllib.parse import quote
 import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
-from tests.support.http_client import Client, Group, fresh_id, join_body
+from tests.integration.http.openapi import answer_fits
+from tests.support.http_client import Client, Group, fresh_id, join_body, position
+from tests.support.offset_log import wait_for_checkpoint
 
 # -- settings -------------------------------------------------------------------------------------------
 
@@ -116,3 +118,42 @@ def test_full_group_rejects_new_members(client: Client, group: Group) -> None:
     answer = group.post("join", join_body())
 
     assert (answer.status, answer.code, answer.json["action"]) == (409, "GROUP_MAX_SIZE_REACHED", "fix")
+
+
+# -- one topic ------------------------------------------------------------------------------------------
+
+
+def test_topic_is_described_with_its_groups(client: Client, group: Group, topic: str, rows: PsycopgConnection) -> None:
+    client.ok("PUT", f"/v1/topics/{topic}", {"partitions": 3, "reason": "a test"})
+    group.stable(topic).commit(position(5, topic=topic, log_end_offset=9))
+    wait_for_checkpoint(rows)
+
+    found = client.ok("GET", f"/v1/topics/{topic}")
+
+    (reading,) = found["groups"]
+    assert (found["topic"], found["partition_count"], found["log_start_offset"]) == (topic, 3, 0)
+    assert [(each["partition"], each["log_end_offset"], each["group_count"]) for each in found["partitions"]] == [
+        (0, 9, 1)
+    ]
+    assert (reading["group_id"], reading["state"], reading["lag"]) == (group.group_id, "Stable", 4)
+    assert (reading["member_count"], reading["is_subscribed"], reading["partition_count"]) == (1, True, 1)
+    answer_fits(client.ok("GET", "/openapi.json"), "get", "/v1/topics/{topic}", found)
+
+
+@pytest.mark.parametrize("name", ["no-such", "a%2Fb%3Fc", "%F0%9F%A6%86"])
+def test_unknown_topic_is_not_found(client: Client, name: str) -> None:
+    answer = client.call("GET", f"/v1/topics/{name}")
+
+    assert (answer.status, answer.code) == (404, "UNKNOWN_TOPIC_OR_PARTITION")
+
+
+def test_topic_with_a_slash_is_described(client: Client, group: Group, rows: PsycopgConnection) -> None:
+    topic = f"{fresh_id()}/é ?#"
+    client.ok(
+        "POST", f"{group.path}/offsets", {"generation": -1, "member_id": "", "offsets": [position(1, topic=topic)]}
+    )
+    wait_for_checkpoint(rows)
+
+    found = client.ok("GET", f"/v1/topics/{quote(topic, safe='')}")
+
+    assert [each["group_id"] for each in found["groups"]] == [group.group_id]

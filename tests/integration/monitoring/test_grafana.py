@@ -14,10 +14,13 @@ import yaml
 from psycopg2.extensions import QuotedString
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
+from coordinator_core.jobs import JOBS
+from coordinator_core.queries.reports import REPORTS
 from coordinator_core.queries.runner import Queries
 from coordinator_core.state_store.postgres import PostgresStore
 from muster.settings import psql_url
 from tests.support.databases import Databases
+from tests.support.report_rows import complete_row, insert_reports
 from tests.support.repository import ROOT
 from tests.support.store_rows import (
     SHARD,
@@ -51,6 +54,7 @@ METRICS: dict[str, set[str]] = {
 OF_PROMETHEUS = {"instance", "job", "le"}
 GROUP, MEMBER = 'it\'s "orders"', "m-1"
 MINUTE_MS = 60_000
+ADVICE = {"timeout_advice": {"session_verdict": "change", "rebalance_verdict": "keep", "initial_delay_verdict": "keep"}}
 
 
 class Query(NamedTuple):
@@ -86,10 +90,12 @@ def test_dashboards_link_from_overview_to_group_and_member() -> None:
         "muster-group",
         "muster-member",
         "muster-rebalances",
+        "muster-reports",
         "muster-retention",
         "muster-coordinator",
     }
     assert "/d/muster-group?" in json.dumps(DASHBOARDS["overview.json"])
+    assert "/d/muster-group?" in json.dumps(DASHBOARDS["reports.json"])
     assert "/d/muster-member?" in json.dumps(DASHBOARDS["group.json"])
 
 
@@ -190,8 +196,21 @@ def generate_activity(world: PostgresWorld, connection: PsycopgConnection) -> No
     change = change_row(at_ms=now_ms, group_id=GROUP)
     world.store.put_settings(GROUP, {"group_max_size": "5"}, change)
     world.propose(run_row(as_of_ms=now_ms), [], [(GROUP, SHARD, 1, 2, now_ms)])  # type: ignore[list-item]  # a row, as it is written
+    insert_daily_reports(connection)
     with connection.cursor() as cursor:
         cursor.execute("UPDATE shard_leases SET expires_at = NULL, node_id = NULL WHERE shard_id = 3")
+
+
+def insert_daily_reports(connection: PsycopgConnection) -> None:
+    """Store two reports of each kind: of the day before yesterday and of yesterday, which ended an hour ago."""
+    now = datetime.now(UTC)
+    for job in JOBS.values():
+        if job.is_report:
+            table = REPORTS[job.subject].name
+            for hours in (25, 1):
+                end = now - timedelta(hours=hours)
+                row = complete_row(table, GROUP, interval_start=end - timedelta(days=1), interval_end=end, as_of=end)
+                insert_reports(connection, job.subject, [{**row, **ADVICE.get(table, {})}])
 
 
 def filled_in(query: str, start: datetime | None = None, end: datetime | None = None) -> str:
@@ -214,6 +233,38 @@ def test_every_panel_returns_rows_to_a_reader(reader: PsycopgConnection, query: 
     with reader.cursor() as cursor:
         cursor.execute(filled_in(query.text))
         assert cursor.fetchall()
+
+
+def rows_of(reader: PsycopgConnection, title: str, hours: int) -> list[tuple[Any, ...]]:
+    """Return the rows of a panel of reports in a range that ends now."""
+    (query,) = (each for each in SQL if (each.dashboard, each.panel) == ("reports.json", title))
+    with reader.cursor() as cursor:
+        cursor.execute(filled_in(query.text, datetime.now(UTC) - timedelta(hours=hours)))
+        return cursor.fetchall()
+
+
+@pytest.mark.parametrize("title", ["Rebalance frequency by group", "Assignment balance by group"])
+def test_the_newest_report_of_a_group_is_shown(reader: PsycopgConnection, title: str) -> None:
+    ((group_id, interval_end, *_),) = rows_of(reader, title, hours=48)
+    assert group_id == GROUP
+    assert interval_end > datetime.now(UTC) - timedelta(hours=24)
+
+
+def test_only_timeouts_to_change_are_shown(reader: PsycopgConnection) -> None:
+    ((group_id, _, setting, *_),) = rows_of(reader, "Timeouts to change", hours=48)
+    assert (group_id, setting) == (GROUP, "session_timeout_ms")
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        "Share of time spent rebalancing, ten groups",
+        "Assignment score, ten groups",
+        "Groups with a timeout to change",
+    ],
+)
+def test_reports_are_shown_over_time(reader: PsycopgConnection, title: str) -> None:
+    assert len(rows_of(reader, title, hours=48)) == 2
 
 
 @pytest.mark.parametrize(

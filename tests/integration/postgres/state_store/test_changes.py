@@ -6,6 +6,7 @@ import pytest
 
 from coordinator_core.queries.changes import ChangeFilter, read_changes
 from coordinator_core.queries.runs import read_runs
+from coordinator_core.state_store.change_actions import ChangeAction
 from coordinator_core.state_store.interface import NotUndoable, Store
 from coordinator_core.state_store.rows import RecordedChange, TopicRow, UndoneChange, Versions
 from tests.support.store_rows import (
@@ -71,6 +72,26 @@ def test_changes_of_one_group_are_listed(owner: Owner, query: Query) -> None:
     owner.write(write(changes=(change_row("ours", group_id="orders"), change_row("theirs", group_id="views"))))
     owner.write(write(changes=(change_row("nobody's"),)))
     assert ids(query(read_changes, ChangeFilter(group_id="orders"))) == [uuid_of("ours")]
+
+
+def test_changes_are_filtered_by_actor_and_action(owner: Owner, query: Query) -> None:
+    owner.write(write(changes=(change_row("hers", actor="Ada"), change_row("job's", actor="dag:a_b"))))
+    owner.write(write(changes=(change_row("reset", actor="ada", action=ChangeAction.RESET_OFFSETS),)))
+    assert set(ids(query(read_changes, ChangeFilter(actor="aDA")))) == {uuid_of("hers"), uuid_of("reset")}
+    assert ids(query(read_changes, ChangeFilter(actor="a_"))) == [uuid_of("job's")]
+    actions = frozenset({ChangeAction.RESET_OFFSETS, ChangeAction.UNDO})
+    assert ids(query(read_changes, ChangeFilter(actor="ada", actions=actions))) == [uuid_of("reset")]
+
+
+def test_decisions_on_empty_runs_can_be_left_out(owner: Owner, world: World, query: Query) -> None:
+    for name, counts in {"empty": {"candidates": 0}, "full": {"candidates": 2}, "unknown": {}}.items():
+        world.propose(run_row(name, counts=counts), [], [])
+        after = {"run_id": uuid_of(name)}
+        owner.write(write(changes=(change_row(f"apply {name}", action=ChangeAction.APPLY_RUN, after=after),)))
+    owner.write(write(changes=(change_row("other", after={"run_id": "no uuid"}),)))
+    kept = {uuid_of("apply full"), uuid_of("apply unknown"), uuid_of("other")}
+    assert set(ids(query(read_changes, ChangeFilter(has_empty_runs=False)))) == kept
+    assert set(ids(query(read_changes, ChangeFilter()))) == {*kept, uuid_of("apply empty")}
 
 
 def test_undo_is_stored_with_its_offsets(owner: Owner, store: Store) -> None:

@@ -1,0 +1,88 @@
+// One topic: the groups that read it with their lag, and its partitions with their log ends.
+
+import { read } from "./api.js";
+import { h, redrawOnChange, replaceContent } from "./dom.js";
+import { ago, clock, count, lag, NONE, plural } from "./format.js";
+import { pageKeys, rowKeys } from "./keys.js";
+import { badge, groupAddress, groupLink } from "./labels.js";
+import { poll } from "./poll.js";
+
+const EVERY_MS = 5_000;
+const INITIAL_ROWS = 100;
+const GROUP_TITLES = [["Group", ""], ["State", ""], ["Members", "number"], ["Reads it as", ""], ["Partitions", "number"], ["Lag", "number"], ["Last commit", ""]];
+const PARTITION_TITLES = [["Partition", "number"], ["Log end offset", "number"], ["Reported", ""], ["Groups with a committed offset", "number"]];
+
+/** Show one topic. */
+export function topicPage(main, [topic]) {
+  const facts = h("div", {});
+  const groups = h("div", {}, h("p", { class: "muted" }, "Loading…"));
+  const partitions = h("div", {}, h("p", { class: "muted" }, "Loading…"));
+  const sections = h("div", {},
+    h("section", { "aria-labelledby": "groups-title" }, h("h2", { id: "groups-title" }, "Groups that read it"), groups),
+    h("section", { "aria-labelledby": "partitions-title" }, h("h2", { id: "partitions-title" }, "Partitions"), partitions));
+  let isExpanded = false;
+  replaceContent(main, h("p", { class: "breadcrumb" }, h("a", { href: "#/" }, "Groups")), h("h1", { class: "id" }, topic), facts, sections);
+  const drawFacts = redrawOnChange(facts, heading);
+  const drawGroups = redrawOnChange(groups, groupsTable);
+  const drawPartitions = redrawOnChange(partitions, (found, isWhole) => partitionsTable(found, isWhole, () => { isExpanded = true; poller.now(); }));
+  const poller = poll(load, EVERY_MS);
+  pageKeys([
+    ["u", "back to groups", () => (location.hash = "#/")],
+    ...rowKeys(() => [...groups.querySelectorAll("[data-row]")], (row) => (location.hash = row.dataset.row)),
+  ]);
+
+  async function load() {
+    try {
+      const found = await read(`/v1/topics/${encodeURIComponent(topic)}`);
+      sections.hidden = false;
+      drawFacts(found);
+      drawGroups(found.groups);
+      drawPartitions(found.partitions, isExpanded);
+    } catch (refusal) {
+      if (refusal.status === 404) {
+        sections.hidden = true;
+        drawFacts(null, refusal.message);
+      }
+      throw refusal;
+    }
+  }
+
+  return { stop: poller.stop };
+}
+
+function heading(topic, problem) {
+  if (!topic) return h("p", { class: "notice bad", role: "alert" }, problem);
+  const known = topic.groups.filter((group) => group.lag !== null);
+  return h("dl", { class: "facts" },
+    fact("Partitions", topic.partition_count === null ? "no topic metadata" : count(topic.partition_count)),
+    topic.log_start_offset !== null && fact("Log start offset", count(topic.log_start_offset)),
+    fact("Groups", count(topic.groups.length)),
+    fact("Lag of all groups", known.length ? `${known.some((group) => group.is_lag_lower_bound) ? "≥ " : ""}${count(known.reduce((sum, group) => sum + group.lag, 0))}` : NONE));
+}
+
+const fact = (term, what) => h("div", {}, h("dt", {}, term), h("dd", {}, what));
+const head = (titles) => h("thead", {}, h("tr", {}, titles.map(([title, kind]) => h("th", { scope: "col", class: kind }, title))));
+
+function groupsTable(groups) {
+  if (!groups.length) return h("p", { class: "empty-state" }, "No group reads this topic.");
+  return h("div", { class: "scroll" }, h("table", { class: "list", "aria-label": "Groups" }, head(GROUP_TITLES), h("tbody", {}, groups.map((group) =>
+    h("tr", { tabindex: "-1", "data-row": groupAddress(group.group_id), "data-key": group.group_id, onclick: (event) => event.target.closest("a") || (location.hash = groupAddress(group.group_id)) },
+      h("td", { class: "id" }, groupLink(group.group_id)),
+      h("td", {}, group.state === null ? h("span", { class: "muted" }, "no members") : badge(group.state)),
+      h("td", { class: "number" }, count(group.member_count)),
+      h("td", {}, group.is_subscribed ? "subscriber" : h("span", { class: "muted", title: "has committed offsets; no member subscribes to the topic" }, "not subscribed")),
+      h("td", { class: "number", title: "partitions with a committed offset" }, count(group.partition_count)),
+      h("td", { class: "number" }, lag(group.lag, group.is_lag_lower_bound, group.log_end_at, count)),
+      h("td", { title: group.committed_at }, group.committed_at ? `${clock(group.committed_at)}, ${ago(group.committed_at)}` : NONE))))));
+}
+
+function partitionsTable(partitions, isWhole, expand) {
+  if (!partitions.length) return h("p", { class: "empty-state" }, "No log end and no committed offset is known.");
+  const shown = isWhole ? partitions : partitions.slice(0, INITIAL_ROWS);
+  return [
+    h("div", { class: "scroll" }, h("table", { class: "counts", "aria-label": "Partitions" }, head(PARTITION_TITLES), h("tbody", {}, shown.map((each) =>
+      h("tr", {}, h("td", { class: "number" }, each.partition), h("td", { class: "number" }, count(each.log_end_offset)),
+        h("td", { title: each.log_end_at }, each.log_end_at ? `${clock(each.log_end_at)}, ${ago(each.log_end_at)}` : NONE), h("td", { class: "number" }, count(each.group_count))))))),
+    shown.length < partitions.length && h("button", { type: "button", class: "quiet", onclick: expand }, `Show all ${plural(partitions.length, "partition")}`),
+  ];
+}

@@ -1,0 +1,80 @@
+"""The members of a large group: filter, sort order, and a screen that fits them."""
+
+import re
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.integration.console.sample_groups import SampleGroups
+from tests.support.http_client import Group
+from tests.support.nodes import Node
+
+MEMBERS = 60
+SCREEN_PX = 1_200
+
+
+@pytest.fixture(scope="module")
+def large(samples: SampleGroups) -> Group:
+    return samples.large(MEMBERS, "of-the-large-group")
+
+
+@pytest.fixture
+def members(page: Page, node: Node, large: Group) -> Locator:
+    """Open the group's page; return its section of members."""
+    page.goto(f"{node.url}/#/groups/{large.group_id}")
+    members = page.get_by_role("region", name=re.compile("^Members"))
+    expect(members.locator("tbody tr")).to_have_count(MEMBERS)
+    return members
+
+
+def sort_by(members: Locator, title: str) -> None:
+    members.get_by_role("button", name=title).click()
+
+
+def expect_order(members: Locator, first: str, last: str) -> None:
+    expect(members.locator("tbody tr").first).to_contain_text(re.compile(rf"^{first} "))
+    expect(members.locator("tbody tr").last).to_contain_text(re.compile(rf"^{last} "))
+
+
+def test_sixty_members_fit_on_one_screen(members: Locator) -> None:
+    box = members.get_by_role("table").bounding_box()
+    assert box is not None
+    assert box["height"] <= SCREEN_PX
+
+
+def test_members_are_sorted_by_a_column_in_both_directions(members: Locator) -> None:
+    partitions = members.get_by_role("columnheader", name="Partitions")
+    sort_by(members, "Partitions")
+    expect_order(members, "worker-60", "worker-1")
+    expect(partitions).to_have_attribute("aria-sort", "descending")
+    sort_by(members, "Partitions")
+    expect_order(members, "worker-1", "worker-60")
+    expect(partitions).to_have_attribute("aria-sort", "ascending")
+    sort_by(members, "Partitions")
+    expect(members.locator("[aria-sort]")).to_have_count(0)
+
+
+def test_names_are_sorted_by_their_numbers(members: Locator) -> None:
+    sort_by(members, "Member")
+    expect_order(members, "worker-1", "worker-60")
+    expect(members.locator("tbody tr").nth(1)).to_contain_text(re.compile("^worker-2 "))
+
+
+def test_filter_keeps_matching_members_while_the_page_refreshes(page: Page, members: Locator) -> None:
+    page.keyboard.press("/")
+    page.keyboard.type("WORKER-4")
+    expect(members.locator("tbody tr")).to_have_count(11)
+    expect(members.get_by_role("status")).to_have_text("11 of 60 members")
+    with page.expect_response(re.compile("/lag$")):
+        pass
+    expect(members.locator("tbody tr")).to_have_count(11)
+    expect(members.get_by_label(re.compile("Filter"))).to_be_focused()
+    page.keyboard.type("no such")
+    expect(members).to_contain_text("No matching members.")
+
+
+def test_small_group_has_no_filter(page: Page, node: Node, samples: SampleGroups) -> None:
+    page.goto(f"{node.url}/#/groups/{samples.healthy().group_id}")
+    members = page.get_by_role("region", name=re.compile("^Members"))
+    expect(members.locator("tbody tr")).to_have_count(2)
+    expect(members.get_by_label(re.compile("Filter"))).to_be_hidden()

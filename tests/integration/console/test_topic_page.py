@@ -1,0 +1,67 @@
+"""The page of a topic: who reads it, with which lag, and its log ends."""
+
+import re
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.integration.console.sample_groups import SIMPLE_CONSUMER, SampleGroups
+from tests.support.http_client import Group, position
+from tests.support.nodes import Node
+from tests.support.offset_log import wait_for_checkpoint
+
+TOPIC = "clicks/é <b>"
+
+
+@pytest.fixture(scope="module")
+def readers(samples: SampleGroups) -> dict[str, Group]:
+    """Let a member subscribe to a topic and commit, and a simple consumer lag behind it."""
+    long = {"session_timeout_ms": 900_000, "rebalance_timeout_ms": 900_000}
+    groups = {name: samples.client.group(name) for name in ("subscriber", "simple")}
+    groups["subscriber"].stable(TOPIC, **long).commit(position(90, topic=TOPIC, log_end_offset=100))
+    offsets = [position(number, topic=TOPIC, partition=number) for number in (0, 1)]
+    groups["simple"].post("offsets", {**SIMPLE_CONSUMER, "offsets": offsets})
+    wait_for_checkpoint(samples.rows)
+    return groups
+
+
+def table(page: Page, name: str) -> Locator:
+    return page.get_by_role("table", name=name)
+
+
+def test_topic_is_opened_from_a_group_and_leads_to_its_readers(
+    page: Page, node: Node, readers: dict[str, Group]
+) -> None:
+    page.goto(f"{node.url}/#/groups/subscriber")
+    page.get_by_role("region", name=re.compile("^Offsets")).get_by_role("link", name=TOPIC).click()
+
+    expect(page.get_by_role("heading", level=1)).to_have_text(TOPIC)
+    groups = table(page, "Groups").locator("tbody tr")
+    expect(groups).to_have_count(2)
+    expect(groups.nth(0)).to_have_text(re.compile(r"^simple○ Empty0not subscribed2100\d\d"))
+    expect(groups.nth(1)).to_have_text(re.compile(r"^subscriber● Stable1subscriber110\d\d"))
+    partitions = table(page, "Partitions").locator("tbody tr")
+    expect(partitions).to_have_text([re.compile(r"^0100\d\d.*2$"), re.compile("^1––1$")])
+    expect(page.locator(".facts")).to_contain_text("no topic metadata")
+
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("simple")
+
+
+def test_topic_is_linked_wherever_it_is_named(
+    page: Page, node: Node, samples: SampleGroups, readers: dict[str, Group]
+) -> None:
+    run_id = samples.proposal(samples.client.group("long-gone"))
+    samples.client.ok("PUT", "/v1/topics/orders", {"partitions": 16, "reason": "a test"})
+    for place in (f"maintenance/{run_id}", "changes", "groups/long-gone"):
+        page.goto(f"{node.url}/#/{place}")
+        expect(page.get_by_role("link", name="orders", exact=True).first).to_have_attribute("href", "#/topics/orders")
+    page.goto(f"{node.url}/#/topics/orders")
+    expect(page.locator(".facts")).to_contain_text("Partitions16")
+
+
+def test_unknown_topic_is_reported(page: Page, node: Node) -> None:
+    page.goto(f"{node.url}/#/topics/no-such")
+    expect(page.get_by_role("alert")).to_contain_text("no group reads it")
+    expect(page.get_by_role("heading", name="Partitions")).to_be_hidden()

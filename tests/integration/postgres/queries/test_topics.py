@@ -1,0 +1,59 @@
+"""Contract tests: the partitions of a topic, and the groups that read it."""
+
+import pytest
+
+from coordinator_core.queries.topics import TopicGroup, TopicPartition, TopicUse, read_topic_use
+from coordinator_core.state_store.log_ends import LogEndReport
+from tests.support.store_rows import NOW_MS, committed, group_row, write
+from tests.support.store_worlds import Owner, Query
+
+
+def look(query: Query, topic: str, *, prefixes: list[str] | None = None, fresh_since_ms: int = 0) -> TopicUse:
+    return query(read_topic_use, topic, prefixes=prefixes, fresh_since_ms=fresh_since_ms)
+
+
+@pytest.fixture
+def read_by_three(owner: Owner) -> None:
+    """Commit to clicks by a group that subscribes and by one without members; a third group only subscribes."""
+    subscribed = {"subscribed_topics": ("clicks", "views")}
+    owner.write(
+        write("behind", group=group_row("behind", member_count=2, **subscribed)),
+        write("idle", group=group_row("idle", **subscribed)),
+        write("elsewhere", group=group_row("elsewhere", subscribed_topics=("views",))),
+    )
+    offsets = (committed(offset=5, log_end_offset=20), committed(partition=1, offset=7))
+    owner.write(write("behind", committed=offsets), write("simple", committed=(committed(offset=18),)))
+    owner.write(write("elsewhere", committed=(committed(topic="views", offset=1),)))
+
+
+def test_groups_are_listed_with_their_lag_in_the_topic(read_by_three: None, query: Query) -> None:
+    use = look(query, "clicks")
+    assert use.groups == [
+        TopicGroup("behind", "Stable", 2, True, 2, NOW_MS, 15, False, NOW_MS),
+        TopicGroup("idle", "Stable", 1, True, 0, None, None, False, None),
+        TopicGroup("simple", None, 0, False, 1, NOW_MS, None, False, None),
+    ]
+    assert use.partitions == [TopicPartition(0, 20, NOW_MS, 2), TopicPartition(1, None, None, 1)]
+    assert (use.partition_count, use.log_start_offset) == (None, None)
+
+
+def test_a_trusted_report_counts_for_every_group(owner: Owner, read_by_three: None, query: Query) -> None:
+    owner.store.report_log_ends([LogEndReport("clicks", 0, 30, NOW_MS + 5)], 0)
+    use = look(query, "clicks")
+    assert use.partitions[0] == TopicPartition(0, 30, NOW_MS + 5, 2)
+    assert {group.group_id: group.lag for group in use.groups} == {"behind": 25, "simple": 12, "idle": None}
+
+
+def test_a_stale_log_end_is_a_lower_bound(read_by_three: None, query: Query) -> None:
+    behind = look(query, "clicks", fresh_since_ms=NOW_MS + 1).groups[0]
+    assert (behind.group_id, behind.lag, behind.is_lag_lower_bound) == ("behind", 15, True)
+
+
+def test_prefixes_select_groups_and_what_they_reported(read_by_three: None, query: Query) -> None:
+    use = look(query, "clicks", prefixes=["sim"])
+    assert [group.group_id for group in use.groups] == ["simple"]
+    assert use.partitions == [TopicPartition(0, None, None, 1)]
+
+
+def test_unknown_topic_is_empty(read_by_three: None, query: Query) -> None:
+    assert look(query, "no such") == TopicUse(None, None, [], [])
