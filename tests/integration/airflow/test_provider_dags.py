@@ -1,5 +1,6 @@
 """Hook, operator and sensors of the provider in Airflow, against real nodes."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import closing
@@ -7,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from muster_airflow.client import MusterClient
+from muster_airflow.conditions import GroupNotFound, StateCondition, look_once
 from tests.integration.airflow.airflow_process import EXAMPLE_DAGS, PROVIDER_DAGS, AirflowProcess
 from tests.support.certificates import write_certificate
 from tests.support.cutting_proxy import CuttingProxy
@@ -135,6 +138,17 @@ def test_missing_group_fails_the_wait_at_once(airflow: AirflowProcess, node_url:
     )
     assert (run["state"], run["tasks"]["wait_until_empty"]) == ("failed", "failed")
     assert f"Group {group_id} does not exist." in airflow.log()
+
+
+def test_deleted_or_missing_group_can_be_waited_for(client: Client, group: Group) -> None:
+    client.ok("DELETE", f"{group.path}?reason=a+test")
+    asking = MusterClient([client.url])
+    for group_id, why in ((group.group_id, "was deleted."), (fresh_id("missing"), "does not exist.")):
+        condition = StateCondition(group_id, ["Empty"])
+        with pytest.raises(GroupNotFound, match=f"^Group {group_id} {why}$"):
+            asyncio.run(look_once(condition, asking, wait_for_group=False))
+        found = asyncio.run(look_once(condition, asking, wait_for_group=True))
+        assert (found.is_met, found.text) == (False, f"Group {group_id} {why} Waiting for it.")
 
 
 # -- resets ---------------------------------------------------------------------------------------------------
