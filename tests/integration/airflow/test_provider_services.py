@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import urllib3
 
 from muster.local.airflow import AirflowServices
 from muster.local.processes import Child, stop_children
@@ -20,7 +21,7 @@ from tests.support.databases import Databases
 from tests.support.http_client import Client, fresh_id, position
 from tests.support.nodes import CLUSTER_SECRET, running_node
 from tests.support.tokens_file import ADA, TokensFile
-from tests.support.waiting import poll_until
+from tests.support.waiting import PATIENCE_S, poll_until
 from tests.system.e2e.terminal_user import free_port
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow]
@@ -70,10 +71,11 @@ class RealAirflow:
     def trigger(self, conf: dict[str, object]) -> str:
         """Start a run of the example, as soon as Airflow has read its file, and return the path of the run."""
         poll_until(lambda: self._services.is_healthy() and self._services.has_dag(DAG))
-        return f"/api/v2/dags/{DAG}/dagRuns/{self._services.trigger(DAG, conf)}"
+        started = self._call("POST", f"/api/v2/dags/{DAG}/dagRuns", {"logical_date": None, "conf": conf})
+        return f"/api/v2/dags/{DAG}/dagRuns/{started['dag_run_id']}"
 
     def read(self, path: str) -> Any:  # noqa: ANN401 - any JSON
-        return self._services._call("GET", path)
+        return self._call("GET", path)
 
     def reaches(self, path: str, state: str) -> None:
         """Wait until a run or a task is in a state; fail if it has failed."""
@@ -88,7 +90,18 @@ class RealAirflow:
     def clear(self, run: str, task_id: str) -> None:
         """Run a task of a finished run once more."""
         body = {"dag_run_id": run.rpartition("/")[2], "task_ids": [task_id], "only_failed": False, "dry_run": False}
-        self._services._call("POST", f"/api/v2/dags/{DAG}/clearTaskInstances", body)
+        self._call("POST", f"/api/v2/dags/{DAG}/clearTaskInstances", body)
+
+    def _call(self, method: str, path: str, body: object = None) -> Any:  # noqa: ANN401 - any JSON
+        credentials = {"username": self._services.username, "password": self._services.password}
+        token = self._send("POST", "/auth/token", credentials)["access_token"]
+        return self._send(method, path, body, {"Authorization": f"Bearer {token}"})
+
+    def _send(self, method: str, path: str, body: object, headers: dict[str, str] | None = None) -> Any:  # noqa: ANN401 - any JSON
+        url = self._services.url + path
+        reply = urllib3.request(method, url, json=body, headers=headers, timeout=PATIENCE_S, retries=False)
+        assert reply.status < 300, reply.data
+        return reply.json()
 
     def log(self) -> str:
         """Return what tasks and triggers have logged."""
