@@ -1,7 +1,6 @@
 """The consumer client library; it depends on urllib3 and on the built-in assignors of `coordinator_core`."""
 
 from agent.assignors import Assignor, Member
-from agent.consumer import ConsumerAgent
 from agent.errors import (
     AgentClosed,
     AgentError,
@@ -24,6 +23,7 @@ from agent.errors import (
     Unreachable,
 )
 from agent.partitions import OffsetAndMetadata, TopicPartition
+from agent.threaded.consumer import ConsumerAgent
 
 __all__ = [
     "AgentClosed",

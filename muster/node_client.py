@@ -169,7 +169,7 @@ def client_token() -> str | None:
 
 def group_path(group_id: str, action: str = "") -> str:
     """Return the path of a group, or of something of it; any id has one."""
-    from agent.group_api import group_segment
+    from agent.core.group_api import group_segment
 
     if not group_id:
         return "/v1/groups/~" + action

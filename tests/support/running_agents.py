@@ -9,7 +9,7 @@ from uuid import uuid4
 import urllib3
 
 from agent import ConsumerAgent, FencedInstanceId, TopicPartition
-from agent.group_api import group_segment
+from agent.core.group_api import group_segment
 from tests.support.waiting import PATIENCE_S
 
 PARTITIONS = 6

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agent import ConsumerAgent
+from agent.threaded.runtime import ThreadRuntime
 from tests.integration.agent.agents import QUICK, AgentMaker, CallbackLog
+from tests.support.certificates import write_certificate
 from tests.support.fake_coordinator import FakeCoordinator
 from tests.support.manual_clock import ManualClock
 from tests.support.waiting import PATIENCE_S
@@ -26,6 +29,19 @@ def coordinator() -> Iterator[FakeCoordinator]:
 @pytest.fixture
 def other_node() -> Iterator[FakeCoordinator]:
     fake = FakeCoordinator()
+    fake.start()
+    yield fake
+    fake.stop()
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_certificate(tmp_path_factory.mktemp("tls") / "node.pem")
+
+
+@pytest.fixture
+def secure(certificate: Path) -> Iterator[FakeCoordinator]:
+    fake = FakeCoordinator(certificate)
     fake.start()
     yield fake
     fake.stop()
@@ -48,6 +64,8 @@ def make_agent(coordinator: FakeCoordinator, other_node: FakeCoordinator) -> Ite
 
     def make(base_url: str | list[str] | None = None, group_id: str = "billing", **options: Any) -> ConsumerAgent:  # noqa: ANN401  # whatever an agent takes
         topics = options.pop("topics", ("orders",))
+        if clock := options.pop("clock", None):
+            options["runtime"] = ThreadRuntime(clock)
         made.append(ConsumerAgent(base_url or coordinator.url, group_id, topics, **(QUICK | options)))
         return made[-1]
 

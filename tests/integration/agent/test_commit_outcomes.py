@@ -16,7 +16,8 @@ from agent import (
     RetryError,
     TopicPartition,
 )
-from agent.commit_queue import Offsets
+from agent.core.commit_queue import Offsets
+from agent.core.runtime import run_blocking
 from tests.integration.agent.agents import AgentMaker
 from tests.support.fake_coordinator import FakeCoordinator, Hold, Problem
 from tests.support.waiting import PATIENCE_S
@@ -55,7 +56,8 @@ def outcomes() -> Outcomes:
 
 def until_answered(agent: ConsumerAgent) -> None:
     """Wait until the coordinator has answered every asynchronous commit."""
-    assert agent._commits._queue.drain(agent._clock.now_ms() + 20_000)
+    consumer = agent._consumer
+    assert run_blocking(consumer._commits._queue.drain(consumer._runtime.now_ms() + 20_000))
 
 
 @pytest.mark.parametrize("offset", NO_OFFSETS, ids=repr)

@@ -10,10 +10,12 @@ from contextlib import suppress
 import pytest
 
 from agent import CommitFailed, RequestError, RetryError, TopicPartition
+from agent.core.connection import Connection
+from agent.core.node_selector import NodeSelector
+from agent.core.responses import parse_topics
+from agent.core.runtime import run_blocking
 from agent.errors import Unreachable
-from agent.node_selector import NodeSelector
-from agent.responses import parse_topics
-from agent.transport import POOLS_MAX, Connection
+from agent.threaded.http_client import POOLS_MAX, Urllib3Client
 from tests.integration.agent.agents import AgentMaker, CallbackLog
 from tests.support.fake_coordinator import Drop, FakeCoordinator, Fault, Hold, Problem, Raw, numbers
 from tests.support.manual_clock import ManualClock
@@ -222,14 +224,16 @@ def test_close_ends_a_join_on_an_older_connection(
 
 def test_agent_limits_connections_to_nodes(clock: ManualClock) -> None:
     nodes = [FakeCoordinator() for _ in range(6)]
-    connection = Connection(NodeSelector([node.url for node in nodes], clock.now_ms, 1), None, 1_000, None)
+    http = Urllib3Client(None)
+    node_selector = NodeSelector([node.url for node in nodes], clock.now_ms, 1, threading.RLock())
+    connection = Connection(http, node_selector, None, 1_000)
     for node in nodes:
         node.start()
         node.next("topics", UNAVAILABLE)
         with pytest.raises(RetryError):
-            connection.call(parse_topics, "GET", "/v1/topics", timeout_ms=1_000 * PATIENCE_S)
-    kept = list(connection._pools)
-    connection.close()
+            run_blocking(connection.call(parse_topics, "GET", "/v1/topics", timeout_ms=1_000 * PATIENCE_S))
+    kept = [f"{scheme}://{host}:{port}" for scheme, host, port in http._pools]
+    run_blocking(connection.close())
     for node in nodes:
         node.stop()
 

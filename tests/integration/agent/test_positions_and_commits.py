@@ -17,8 +17,9 @@ from agent import (
     RequestError,
     TopicPartition,
 )
-from agent.commit_queue import Offsets
-from agent.membership import MemberIdentity
+from agent.core.commit_queue import Offsets
+from agent.core.membership import MemberIdentity
+from agent.core.runtime import run_blocking
 from tests.integration.agent.agents import AgentMaker, CallbackLog
 from tests.support.fake_coordinator import FakeCoordinator, Hold, Problem, numbers
 from tests.support.manual_clock import ManualClock
@@ -222,14 +223,15 @@ def test_asynchronous_commits_of_two_generations_are_not_merged(
     gate = threading.Event()
     coordinator.next("commit", Hold(gate))
     agent = joined()
-    queue, now = agent._commits._queue, agent._shared.membership.identity
+    consumer = agent._consumer
+    queue, now = consumer._commits._queue, consumer._shared.membership.identity
     queue.put(now, {ZERO: OffsetAndMetadata(1)}, None)
     coordinator.wait_for_calls("commit", 1)
     queue.put(MemberIdentity(now.member_id, 0), {ONE: OffsetAndMetadata(9)}, None)
     queue.put(now, {TWO: OffsetAndMetadata(2)}, None)
     gate.set()
 
-    assert queue.drain(deadline_ms=agent._clock.now_ms() + 1_000 * PATIENCE_S)
+    assert run_blocking(queue.drain(deadline_ms=consumer._runtime.now_ms() + 1_000 * PATIENCE_S))
     assert [body["generation"] for body in coordinator.bodies("commit")] == [1, 0, 1]
     assert stored(coordinator) == {0: 1, 2: 2}
 

@@ -4,31 +4,14 @@ from __future__ import annotations
 
 import ssl
 import threading
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from agent import ConsumerAgent, TopicPartition
 from tests.integration.agent.agents import QUICK, CallbackLog
-from tests.support.certificates import write_certificate
 from tests.support.fake_coordinator import FakeCoordinator, Hold, Problem
 from tests.support.waiting import PATIENCE_S
 
 COMMITTED = TopicPartition("orders", 1)
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_certificate(tmp_path_factory.mktemp("tls") / "node.pem")
-
-
-@pytest.fixture
-def secure(certificate: Path) -> Iterator[FakeCoordinator]:
-    fake = FakeCoordinator(certificate)
-    fake.start()
-    yield fake
-    fake.stop()
 
 
 def test_an_agent_that_trusts_the_authority_joins_and_commits(

@@ -1,7 +1,7 @@
 """Simulated agents: they join, sync, commit and send heartbeats as real agents do, without threads.
 
-What each error does to its membership is decided by the real agent's own table (`agent.membership`). All agents share
-one loop, which never pauses; an agent that sleeps does nothing by itself, heartbeats included.
+What each error does to its membership is decided by the real agent's own table (`agent.core.membership`). All agents
+share one loop, which never pauses; an agent that sleeps does nothing by itself, heartbeats included.
 """
 
 import asyncio
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from agent import errors
+from agent.core.membership import MemberIdentity, Membership, MemberState, Reaction, RequestType
 from agent.errors import AgentError, Problem
-from agent.membership import MemberIdentity, Membership, MemberState, Reaction, RequestType
 from coordinator_core.assignors import ASSIGNORS, MemberSubscription
 from coordinator_core.protocol.consumer_protocol import (
     CONSUMER,

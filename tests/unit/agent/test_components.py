@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import random
 import re
 import threading
+from typing import Any
 
 import pytest
 
 import agent
-from agent import ConsumerAgent, TopicPartition, errors
-from agent.backoff import Backoff
-from agent.clock import SystemClock
+from agent import ConsumerAgent, TopicPartition, aio, errors
+from agent.core.backoff import Backoff
+from agent.core.consumer import Consumer, ConsumerOptions
+from agent.core.group_api import group_segment
+from agent.core.membership import ON_ERROR, MemberIdentity, Membership, MemberState, Reaction, RequestType
+from agent.core.node_selector import NodeSelector
+from agent.core.responses import parse_sync_group
 from agent.errors import CLASSES, AgentError, Problem, RejoinError, RequestError, RetryError, from_problem
-from agent.group_api import group_segment
-from agent.membership import ON_ERROR, MemberIdentity, Membership, MemberState, Reaction, RequestType
-from agent.node_selector import NodeSelector
 from agent.partitions import grouped, ungrouped
-from agent.responses import parse_sync_group
 from agent.settings import Timing, TimingOptions
+from agent.threaded.clock import SystemClock
 from tests.support.manual_clock import ManualClock
 from tests.support.repository import ROOT
 
@@ -229,7 +232,7 @@ class TestCoordinators:
     BASE = ("http://a:1/", "http://b:1")
 
     def make(self, clock: ManualClock) -> NodeSelector:
-        return NodeSelector(self.BASE, clock.now_ms, owner_retry_ms=30_000)
+        return NodeSelector(self.BASE, clock.now_ms, 30_000, threading.RLock())
 
     def test_next_base_url_is_used_if_the_first_fails(self, clock: ManualClock) -> None:
         coordinators = self.make(clock)
@@ -295,7 +298,9 @@ class TestCoordinators:
         assert coordinators.target() == "http://owner:1"
 
     def test_https_base_urls_are_never_redirected_to_http(self, clock: ManualClock) -> None:
-        coordinators = NodeSelector(["https://a:1", "https://b:1"], clock.now_ms, owner_retry_ms=30_000)
+        coordinators = NodeSelector(
+            ["https://a:1", "https://b:1"], clock.now_ms, owner_retry_ms=30_000, lock=threading.RLock()
+        )
         coordinators.prefer_owner("http://owner:1")
         assert coordinators.target() == "https://a:1"
         coordinators.redirected("http://owner:1")
@@ -306,7 +311,9 @@ class TestCoordinators:
         assert coordinators.target() == "https://a:1"
 
     def test_one_http_base_url_allows_redirects_to_http(self, clock: ManualClock) -> None:
-        coordinators = NodeSelector(["https://a:1", "http://b:1"], clock.now_ms, owner_retry_ms=30_000)
+        coordinators = NodeSelector(
+            ["https://a:1", "http://b:1"], clock.now_ms, owner_retry_ms=30_000, lock=threading.RLock()
+        )
         coordinators.prefer_owner("http://owner:1")
         assert coordinators.target() == "http://owner:1"
 
@@ -408,7 +415,7 @@ def test_subscribing_to_nothing_is_refused() -> None:
 
 
 def test_default_client_id_contains_the_group() -> None:
-    first, second = (ConsumerAgent("http://127.0.0.1:1", "g" * 255)._subscription.client_id for _ in range(2))
+    first, second = (ConsumerAgent("http://127.0.0.1:1", "g" * 255)._consumer._subscription.client_id for _ in range(2))
     number = int(first.rpartition("-")[2])
 
     assert len(first) <= 200
@@ -424,7 +431,7 @@ def test_the_defaults_are_kafkas() -> None:
     assert (timing.auto_commit_interval_ms, timing.metadata_max_age_ms) == (5_000, 300_000)
     assert timing.retry_backoff_ms == 100
     agent = ConsumerAgent("http://127.0.0.1:1", "billing")
-    assert [each.name for each in agent._subscription.assignors] == ["range", "cooperative-sticky"]
+    assert [each.name for each in agent._consumer._subscription.assignors] == ["range", "cooperative-sticky"]
 
 
 def test_manual_lists_every_setting_with_its_default() -> None:
@@ -439,3 +446,34 @@ def test_manual_lists_every_setting_with_its_default() -> None:
     for name, setting in Timing.__dataclass_fields__.items():
         wanted = "the coordinator's" if setting.default is None else str(setting.default)
         assert reported[name].strip() == wanted, name
+
+
+CALLER_FUNCTIONS = ("on_revoked", "on_assigned", "on_lost", "partitions_of", "end_offset_of")
+
+
+@pytest.mark.parametrize("agent_class", [ConsumerAgent, aio.ConsumerAgent], ids=["threads", "asyncio"])
+@pytest.mark.parametrize("name", CALLER_FUNCTIONS)
+def test_a_function_of_the_caller_is_a_function_or_none(
+    agent_class: type[ConsumerAgent | aio.ConsumerAgent], name: str
+) -> None:
+    options: dict[str, Any] = {name: None}
+    agent_class("http://127.0.0.1:1", "billing", **options)
+    options[name] = "print"
+    with pytest.raises(ValueError, match=f"^{name} must be a function or None, and is 'print'$"):
+        agent_class("http://127.0.0.1:1", "billing", **options)
+
+
+def test_both_agents_have_the_same_methods_and_arguments() -> None:
+    blocking, asynchronous = (
+        {
+            name: inspect.signature(method)
+            for name, method in inspect.getmembers(each, inspect.isfunction)
+            if name[0] != "_"
+        }
+        for each in (ConsumerAgent, aio.ConsumerAgent)
+    )
+
+    assert blocking == asynchronous
+    assert ConsumerOptions.__annotations__.keys() == inspect.signature(Consumer).parameters.keys() - {
+        "runtime", "base_url", "group_id", "topics", "timing"
+    } | TimingOptions.__annotations__.keys()  # fmt: skip

@@ -8,7 +8,9 @@ import psycopg2
 import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
+from agent import ConsumerAgent
 from muster.settings import psql_url
+from tests.support.blocking_aio_agent import BlockingAioAgent
 from tests.support.databases import Databases
 from tests.support.nodes import running_node
 from tests.system.e2e.stories.story_group import StoryGroup
@@ -35,8 +37,8 @@ def ledger(ledger_url: str) -> Iterator[PsycopgConnection]:
     connection.close()
 
 
-@pytest.fixture
-def group(story_node: str, ledger: PsycopgConnection) -> Iterator[StoryGroup]:
-    group = StoryGroup(story_node, ledger)
+@pytest.fixture(params=[ConsumerAgent, BlockingAioAgent], ids=["threads", "asyncio"])
+def group(story_node: str, ledger: PsycopgConnection, request: pytest.FixtureRequest) -> Iterator[StoryGroup]:
+    group = StoryGroup(story_node, ledger, agent_class=request.param)
     yield group
     group.close()

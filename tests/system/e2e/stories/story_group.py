@@ -17,6 +17,7 @@ import urllib3
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
 from agent import AgentError, ConsumerAgent, TopicPartition
+from tests.support.blocking_aio_agent import BlockingAioAgent
 from tests.support.cutting_proxy import CuttingProxy
 from tests.support.waiting import PATIENCE_S, poll_until
 
@@ -40,8 +41,15 @@ class Rebalance:
 class StoryGroup:
     """One group, its consumers and its history."""
 
-    def __init__(self, node_url: str, ledger: PsycopgConnection, partitions: int = 3) -> None:
+    def __init__(
+        self,
+        node_url: str,
+        ledger: PsycopgConnection,
+        partitions: int = 3,
+        agent_class: type[ConsumerAgent | BlockingAioAgent] = ConsumerAgent,
+    ) -> None:
         self.node_url = node_url
+        self.agent_class = agent_class
         self.topic = f"topic-{uuid4().hex[:8]}"
         self.group_id = f"group-{uuid4().hex[:8]}"
         self.consumers: dict[str, Consumer] = {}
@@ -167,7 +175,7 @@ class Consumer:
         if self.proxy is not None:
             self._proxies.enter_context(self.proxy.running())
         timing = {"session_timeout_ms": 20_000, "retry_backoff_ms": 10, "retry_backoff_max_ms": 200}
-        self.agent = ConsumerAgent(
+        self.agent = group.agent_class(
             base_urls or (group.node_url if self.proxy is None else self.proxy.url),
             group.group_id,
             [group.topic],

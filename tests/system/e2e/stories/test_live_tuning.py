@@ -9,7 +9,8 @@ import pytest
 import urllib3
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
-from agent.responses import EffectiveTimeouts
+from agent import ConsumerAgent
+from agent.core.responses import EffectiveTimeouts
 from tests.support.waiting import PATIENCE_S, poll_until
 from tests.system.e2e.stories.story_group import Consumer, Pause, StoryGroup
 
@@ -34,7 +35,8 @@ class TimeoutRecorder:
         return all(timeout_ms in reported for reported in self.reported_after.values())
 
     def _record_timeouts(self, consumer: Consumer) -> None:
-        shared = consumer.agent._shared
+        assert isinstance(consumer.agent, ConsumerAgent)
+        shared = consumer.agent._consumer._shared
         take = shared.apply_timeouts
 
         def record(timeouts: EffectiveTimeouts) -> None:

@@ -6,8 +6,8 @@ Any node accepts any request and forwards it, so a wrong choice costs a hop but 
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -18,15 +18,22 @@ WARNING_EVERY_MS: Final = 10_000
 
 
 class NodeSelector:
-    """The addresses of one agent; safe for all of its threads."""
+    """The addresses of one agent; safe for all of its tasks."""
 
-    def __init__(self, base_urls: Sequence[str], now_ms: Callable[[], int], owner_retry_ms: int) -> None:
+    def __init__(
+        self,
+        base_urls: Sequence[str],
+        now_ms: Callable[[], int],
+        owner_retry_ms: int,
+        lock: AbstractContextManager[object],
+    ) -> None:
         """Start with the first base URL.
 
         Args:
             base_urls: one or more nodes or load balancers.
             now_ms: a clock.
             owner_retry_ms: how long an unreachable coordinator is avoided.
+            lock: entered around every access, for a moment; one that its holder can enter again.
 
         Raises:
             ValueError: when there is no URL, or one is not http(s) or holds a password.
@@ -42,7 +49,7 @@ class NodeSelector:
         self._avoided_until_ms: dict[str, int] = {}
         self._is_unreachable = False
         self._next_warning_at_ms = 0
-        self._lock = threading.Lock()
+        self._lock = lock
 
     def target(self) -> str:
         """Return the URL to send the next request to."""

@@ -1,4 +1,4 @@
-"""Rebalances in the caller's thread: starts rounds, applies their results and runs the rebalance callbacks.
+"""Rebalances in the caller's task: starts rounds, applies their results and runs the rebalance callbacks.
 
 All of this runs inside poll(). With an eager assignor all partitions are revoked before the rejoin; with a cooperative
 one only those that the new assignment moves are revoked after it, and a second rejoin follows. Callbacks run once per
@@ -11,37 +11,33 @@ Source: Kafka's client, ConsumerCoordinator.onJoinPrepare and onJoinComplete.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from agent.assignors import Assignor
+from agent.core.group_api import JoinRequest
+from agent.core.membership import NO_GENERATION, MemberState
+from agent.core.partition_counts import PartitionCounts
+from agent.core.positions import Positions
+from agent.core.rebalance_round import RebalanceRound, RoundResult
+from agent.core.shared_state import SharedState
 from agent.errors import FencedInstanceId
-from agent.group_api import JoinRequest
-from agent.membership import NO_GENERATION, MemberState
-from agent.partition_counts import PartitionCounts
 from agent.partitions import TopicPartition
-from agent.positions import Positions
-from agent.rebalance_round import RebalanceRound, RoundResult
-from agent.shared_state import SharedState
 
 log = logging.getLogger("muster.agent")
 
 Partitions = tuple[TopicPartition, ...]
-OnPartitions = Callable[[Partitions], object]
-
-
-def no_callback(*_: Partitions) -> None:
-    """Do nothing: the default callback."""
+AsyncCallback = Callable[[Partitions], Awaitable[object]]
 
 
 @dataclass(frozen=True, slots=True)
 class Callbacks:
     """The caller's callbacks, called with sorted partitions; `before_revoking` is the agent's own and runs first."""
 
-    on_revoked: OnPartitions = no_callback
-    on_assigned: OnPartitions = no_callback
-    on_lost: OnPartitions = no_callback
-    before_revoking: Callable[[], None] = no_callback
+    on_revoked: AsyncCallback
+    on_assigned: AsyncCallback
+    on_lost: AsyncCallback
+    before_revoking: Callable[[], Awaitable[None]]
 
 
 @dataclass(slots=True)
@@ -59,7 +55,7 @@ class Subscription:
 
 
 class Rebalancer:
-    """Runs the rebalances of one agent; for the caller's thread only."""
+    """Runs the rebalances of one agent; for the caller's task only."""
 
     def __init__(
         self,
@@ -84,7 +80,7 @@ class Rebalancer:
         self._last_assignment: Partitions = ()
         self._last_generation = NO_GENERATION
 
-    def run_due(self) -> None:
+    async def run_due(self) -> None:
         """Do all work that needs no waiting, callbacks included; does nothing if called from a callback.
 
         Raises:
@@ -92,13 +88,13 @@ class Rebalancer:
             Exception: an error raised by a callback, partitions_of or an assignor.
         """
         while not self._is_calling_back:
-            self._raise_fatal()
+            await self._raise_fatal()
             if self._has_lost_all():
-                self._lose(self._positions.owned())
+                await self._lose(self._positions.owned())
             elif self._round is not None and self._round.is_done:
-                self._finish(self._round)
+                await self._finish(self._round)
             elif self._round is None and self._can_start_round():
-                self._prepare_join()
+                await self._prepare_join()
                 if self._can_start_round():
                     self._start_round()
             else:
@@ -123,7 +119,7 @@ class Rebalancer:
         is_waiting = self._round is None and self._wants_join() and not self._is_calling_back
         return self._next_round_at_ms if is_waiting else None
 
-    def revoke_all(self) -> None:
+    async def revoke_all(self) -> None:
         """Run the callbacks for all owned partitions, since the member is about to leave.
 
         Partitions that a callback is being called with already are skipped. Partitions kept during an unfinished rejoin
@@ -131,14 +127,14 @@ class Rebalancer:
         """
         owned = tuple(each for each in self._positions.owned() if each not in self._being_revoked)
         if owned and self._shared.membership.state is MemberState.STABLE:
-            self._revoke(owned)
+            await self._revoke(owned)
         elif owned:
-            self._lose(owned)
+            await self._lose(owned)
 
-    def cancel_round(self) -> None:
+    async def cancel_round(self) -> None:
         """Cancel the current round and discard its result."""
         if self._round is not None:
-            self._round.cancel()
+            await self._round.cancel()
         self._round = None
         self._is_prepared = False
         self.leader_partition_counts = None
@@ -149,40 +145,40 @@ class Rebalancer:
         return wants and bool(self._subscription.topics) and not self._shared.is_closed
 
     def _can_start_round(self) -> bool:
-        return self._wants_join() and self._shared.clock.now_ms() >= self._next_round_at_ms
+        return self._wants_join() and self._shared.now_ms() >= self._next_round_at_ms
 
     def _has_lost_all(self) -> bool:
         """Return whether partitions are owned from a generation that this member is no longer part of."""
         return not self._shared.membership.identity.has_generation and bool(self._positions.owned())
 
-    def _raise_fatal(self) -> None:
+    async def _raise_fatal(self) -> None:
         fatal = self._shared.fatal
         if fatal is None:
             return
         if not isinstance(fatal, FencedInstanceId):
             self._shared.fatal = None
-        self.cancel_round()
+        await self.cancel_round()
         owned = self._positions.owned()
         try:
             if owned:
-                self._lose(owned)
+                await self._lose(owned)
         finally:
             raise fatal
 
-    def _prepare_join(self) -> None:
+    async def _prepare_join(self) -> None:
         identity = self._shared.membership.identity
         if not identity.has_generation or self._is_prepared:
             return
-        self._callbacks.before_revoking()
+        await self._callbacks.before_revoking()
         if self._shared.membership.identity != identity:
             return
         self._is_prepared = True
         owned = self._positions.owned()
         unwanted = tuple(each for each in owned if each.topic not in self._subscription.topics)
         if not self._subscription.is_cooperative:
-            self._revoke(owned)
+            await self._revoke(owned)
         elif unwanted:
-            self._revoke(unwanted)
+            await self._revoke(unwanted)
 
     def _start_round(self) -> None:
         shared = self._shared
@@ -210,7 +206,7 @@ class Rebalancer:
             raise
         self._round = new_round
 
-    def _finish(self, done: RebalanceRound) -> None:
+    async def _finish(self, done: RebalanceRound) -> None:
         self._round = None
         if done.error is not None:
             self._back_off(str(done.error))
@@ -221,18 +217,18 @@ class Rebalancer:
             self._failed_rounds = 0
             if done.topics != self._subscription.topics:
                 self.request_rejoin("the subscription has changed")
-            self._apply_assignment(done.result)
+            await self._apply_assignment(done.result)
 
     def _back_off(self, reason: str) -> None:
         """Start a new round after a pause, under the same id; a generation from the failed round is not used."""
         shared = self._shared
         self._failed_rounds += 1
-        self._next_round_at_ms = shared.clock.now_ms() + shared.backoff.delay_ms(self._failed_rounds)
+        self._next_round_at_ms = shared.now_ms() + shared.backoff.delay_ms(self._failed_rounds)
         with shared.changed:
             if shared.membership.state is not MemberState.UNJOINED:
                 shared.membership.reset(reason, keeps_member_id=True)
 
-    def _apply_assignment(self, result: RoundResult) -> None:
+    async def _apply_assignment(self, result: RoundResult) -> None:
         """Apply the round's assignment: run the callbacks and the assignor's `on_assignment`."""
         owned = set(self._positions.owned())
         revoked = tuple(sorted(owned - set(result.partitions)))
@@ -248,49 +244,51 @@ class Rebalancer:
         try:
             if revoked:
                 self.request_rejoin("gave up partitions that go to another member")
-                self._revoke_after_join(revoked)
+                await self._revoke_after_join(revoked)
         finally:
-            self._add(added, result)
+            await self._add(added, result)
 
-    def _add(self, added: Partitions, result: RoundResult) -> None:
+    async def _add(self, added: Partitions, result: RoundResult) -> None:
         """Add new partitions, unless a callback has left the group."""
-        hook = result.assignor.on_assignment
+        hook = self._shared.runtime.as_coroutine(result.assignor.on_assignment)
         try:
             if self._is_current(result):
-                self._call_back(lambda partitions: hook(partitions, result.identity.generation), result.partitions)
+                await self._call_back(
+                    lambda partitions: hook(partitions, result.identity.generation), result.partitions
+                )
         finally:
             if self._is_current(result):
                 self._positions.add(added, result.committed, result.log_starts)
-                self._call_back(self._callbacks.on_assigned, added)
+                await self._call_back(self._callbacks.on_assigned, added)
 
     def _is_current(self, result: RoundResult) -> bool:
         return self._shared.membership.identity == result.identity
 
-    def _revoke_after_join(self, revoked: Partitions) -> None:
+    async def _revoke_after_join(self, revoked: Partitions) -> None:
         """Revoke partitions that were consumed during the round; their positions are committed first."""
         try:
-            self._callbacks.before_revoking()
+            await self._callbacks.before_revoking()
         finally:
-            self._revoke(revoked)
+            await self._revoke(revoked)
 
-    def _revoke(self, partitions: Partitions) -> None:
-        self._revoke_with(self._callbacks.on_revoked, partitions)
+    async def _revoke(self, partitions: Partitions) -> None:
+        await self._revoke_with(self._callbacks.on_revoked, partitions)
 
-    def _lose(self, partitions: Partitions) -> None:
+    async def _lose(self, partitions: Partitions) -> None:
         log.info("%s: lost %d partitions", self._subscription.client_id, len(partitions))
-        self._revoke_with(self._callbacks.on_lost, partitions)
+        await self._revoke_with(self._callbacks.on_lost, partitions)
 
-    def _revoke_with(self, callback: OnPartitions, partitions: Partitions) -> None:
+    async def _revoke_with(self, callback: AsyncCallback, partitions: Partitions) -> None:
         revoked_before, self._being_revoked = self._being_revoked, (*self._being_revoked, *partitions)
         try:
-            self._call_back(callback, partitions)
+            await self._call_back(callback, partitions)
         finally:
             self._being_revoked = revoked_before
             self._positions.remove(partitions)
 
-    def _call_back(self, callback: OnPartitions, partitions: Partitions) -> None:
+    async def _call_back(self, callback: AsyncCallback, partitions: Partitions) -> None:
         was_calling_back, self._is_calling_back = self._is_calling_back, True
         try:
-            callback(partitions)
+            await callback(partitions)
         finally:
             self._is_calling_back = was_calling_back

@@ -1,60 +1,57 @@
-"""State that the threads of one agent share, and the lock that guards it.
+"""State that the tasks of one agent share, and the lock that guards it.
 
-The threads are the caller's, one for heartbeats, one per rebalance round, and one for asynchronous commits once there
+The tasks are the caller's, one for heartbeats, one per rebalance round, and one for asynchronous commits once there
 are any. `changed` guards everything here, is never held during a request or a callback, and is notified after every
-change that a thread may wait for.
+change that a task may wait for.
 """
 
 from __future__ import annotations
 
 import ssl
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
-from agent.backoff import Backoff
-from agent.clock import Clock
+from agent.core.backoff import Backoff
+from agent.core.connection import Connection
+from agent.core.group_api import GroupApi
+from agent.core.membership import MemberIdentity, Membership, Reaction, RequestType
+from agent.core.node_selector import NodeSelector
+from agent.core.responses import EffectiveTimeouts
+from agent.core.runtime import Runtime
 from agent.errors import AgentError, FencedInstanceId, RetryError
-from agent.group_api import GroupApi
-from agent.membership import MemberIdentity, Membership, Reaction, RequestType
-from agent.node_selector import NodeSelector
 from agent.partitions import OffsetAndMetadata, TopicPartition, batched
-from agent.responses import EffectiveTimeouts
 from agent.settings import Timing
-from agent.transport import Connection
 
 Value = TypeVar("Value")
 
 IDLE_MS: Final = 60_000
-"""How long a thread with no deadline waits for a notification before it checks its conditions again."""
-
-THREAD_JOIN_TIMEOUT_S: Final = 1.0
-"""How long to wait for a thread whose connection was aborted; it is a daemon and ends by itself."""
+"""How long a task with no deadline waits for a notification before it checks its conditions again."""
 
 
 class SharedState:
-    """The membership, timeouts and error of one agent, shared by its threads."""
+    """The membership, timeouts and error of one agent, shared by its tasks."""
 
     def __init__(
         self,
         api: GroupApi,
         node_selector: NodeSelector,
         timing: Timing,
-        clock: Clock,
+        runtime: Runtime,
         *,
         token: str | None,
         ssl_context: ssl.SSLContext | None,
     ) -> None:
         self.api: Final = api
         self.timing: Final = timing
-        self.clock: Final = clock
+        self.runtime: Final = runtime
+        self.changed: Final = runtime.changed
+        self.now_ms: Final = runtime.now_ms
         self.backoff: Final = Backoff(timing.retry_backoff_ms, timing.retry_backoff_max_ms)
-        self.changed: Final = threading.Condition()
         self.membership: Final = Membership()
         self.timeouts = EffectiveTimeouts(timing.session_timeout_ms, timing.session_timeout_ms // 3)
         self.next_heartbeat_at_ms = 0
-        self.polled_at_ms = clock.now_ms()
+        self.polled_at_ms = runtime.now_ms()
         self.is_polling = False
         self.is_closed = False
         self.fatal: AgentError | None = None
@@ -63,8 +60,9 @@ class SharedState:
         self._ssl_context = ssl_context
 
     def new_connection(self) -> Connection:
-        """Return a new connection, for one thread."""
-        return Connection(self._node_selector, self._token, self.timing.connect_timeout_ms, self._ssl_context)
+        """Return a new connection, for one task."""
+        http = self.runtime.new_http_client(self._ssl_context)
+        return Connection(http, self._node_selector, self._token, self.timing.connect_timeout_ms)
 
     def heartbeat_interval_ms(self) -> int:
         """Return the pause between heartbeats: the coordinator's, or the caller's if that is shorter."""
@@ -74,10 +72,10 @@ class SharedState:
     def apply_timeouts(self, timeouts: EffectiveTimeouts) -> None:
         """Apply the effective timeouts and schedule the next heartbeat; under the lock."""
         self.timeouts = timeouts
-        self.next_heartbeat_at_ms = self.clock.now_ms() + self.heartbeat_interval_ms()
+        self.next_heartbeat_at_ms = self.now_ms() + self.heartbeat_interval_ms()
 
     def handle_error(self, call: RequestType, error: AgentError, sent_as: MemberIdentity) -> Reaction:
-        """Update the membership after an error, and notify the waiting threads."""
+        """Update the membership after an error, and notify the waiting tasks."""
         with self.changed:
             reaction = self.membership.handle_error(call, error, sent_as)
             if reaction is Reaction.FATAL and (call is RequestType.HEARTBEAT or isinstance(error, FencedInstanceId)):
@@ -88,19 +86,19 @@ class SharedState:
     def answer_timeout_ms(self, deadline_ms: int | None) -> int:
         """Return the timeout of the next request: request_timeout_ms, but not beyond the deadline if there is one."""
         timeout_ms = self.timing.request_timeout_ms
-        return timeout_ms if deadline_ms is None else min(timeout_ms, max(1, deadline_ms - self.clock.now_ms()))
+        return timeout_ms if deadline_ms is None else min(timeout_ms, max(1, deadline_ms - self.now_ms()))
 
-    def wait_until(self, deadline_ms: int, is_done: Callable[[], bool]) -> bool:
+    async def wait_until(self, deadline_ms: int, is_done: Callable[[], bool]) -> bool:
         """Wait until is_done, called under the lock after each change, is true; return False after the deadline."""
         with self.changed:
             while not is_done():
-                left_ms = deadline_ms - self.clock.now_ms()
+                left_ms = deadline_ms - self.now_ms()
                 if left_ms <= 0:
                     return False
-                self.clock.wait(self.changed, left_ms)
+                await self.runtime.wait(left_ms)
             return True
 
-    def committed(
+    async def committed(
         self,
         connection: Connection,
         partitions: Sequence[TopicPartition],
@@ -109,16 +107,16 @@ class SharedState:
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Return what is committed for each partition, None where nothing is; raises as `send_with_retries` does."""
 
-        def send(chunk: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
-            return self.api.committed(connection, chunk, timeout_ms=self.answer_timeout_ms(deadline_ms))
+        async def send(chunk: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
+            return await self.api.committed(connection, chunk, timeout_ms=self.answer_timeout_ms(deadline_ms))
 
         found: dict[TopicPartition, OffsetAndMetadata | None] = dict.fromkeys(partitions)
         for chunk in batched(partitions, self.timing.max_partitions_per_request):
-            found |= self.send_with_retries(partial(send, chunk), deadline_ms, should_stop)
+            found |= await self.send_with_retries(partial(send, chunk), deadline_ms, should_stop)
         return found
 
-    def send_with_retries(
-        self, send: Callable[[], Value], deadline_ms: int | None, should_stop: Callable[[], bool]
+    async def send_with_retries(
+        self, send: Callable[[], Awaitable[Value]], deadline_ms: int | None, should_stop: Callable[[], bool]
     ) -> Value:
         """Repeat a request that does not affect the membership until it succeeds.
 
@@ -129,15 +127,17 @@ class SharedState:
         failures = 0
         while True:
             try:
-                return send()
+                return await send()
             except RetryError as error:
                 failures += 1
-                if not self.pause(failures, error, deadline_ms, should_stop):
+                if not await self.pause(failures, error, deadline_ms, should_stop):
                     raise
 
-    def pause(self, failures: int, error: AgentError, deadline_ms: int | None, should_stop: Callable[[], bool]) -> bool:
+    async def pause(
+        self, failures: int, error: AgentError, deadline_ms: int | None, should_stop: Callable[[], bool]
+    ) -> bool:
         """Wait before the next attempt; return False if the deadline would pass or should_stop holds."""
-        until_ms = self.clock.now_ms() + self.backoff.delay_ms(failures, error.retry_after_s)
+        until_ms = self.now_ms() + self.backoff.delay_ms(failures, error.retry_after_s)
         if deadline_ms is not None and until_ms >= deadline_ms:
             return False
-        return not self.wait_until(until_ms, should_stop)
+        return not await self.wait_until(until_ms, should_stop)

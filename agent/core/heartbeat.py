@@ -1,20 +1,19 @@
-"""The heartbeat thread: sends heartbeats from the join response on, and leaves if the caller stops polling."""
+"""The heartbeat task: sends heartbeats from the join response on, and leaves if the caller stops polling."""
 
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
+from agent.core.membership import MemberIdentity, Reaction, RequestType
+from agent.core.shared_state import IDLE_MS, SharedState
 from agent.errors import AgentError
-from agent.membership import MemberIdentity, Reaction, RequestType
-from agent.shared_state import IDLE_MS, THREAD_JOIN_TIMEOUT_S, SharedState
 
 log = logging.getLogger("muster.agent")
 
 
 class Heartbeat:
-    """The heartbeat thread of one agent."""
+    """The heartbeat task of one agent."""
 
     def __init__(self, shared: SharedState, client_id: str, *, is_static: bool) -> None:
         self._shared = shared
@@ -22,30 +21,31 @@ class Heartbeat:
         self._is_static = is_static
         self._connection = shared.new_connection()
         self._failures = 0
-        self._thread = threading.Thread(target=self._run, name=f"{client_id}-heartbeat", daemon=True)
+        self._task = shared.runtime.new_task(self._run, f"{client_id}-heartbeat")
 
     def start(self) -> None:
-        """Start the thread unless it is running; heartbeats begin after the join."""
-        if not self._thread.is_alive():
-            self._thread.start()
+        """Start the task unless it is running; heartbeats begin after the join."""
+        if not self._task.is_alive():
+            self._task.start()
 
-    def stop(self) -> None:
-        """End the thread, aborting its request; the agent is closed already."""
+    async def stop(self) -> None:
+        """End the task, aborting its request; the agent is closed already."""
         self._connection.abort()
-        if self._thread.is_alive():
-            self._thread.join(THREAD_JOIN_TIMEOUT_S)
+        await self._task.join()
 
-    def _run(self) -> None:
-        while (step := self._next()) is not None:
-            step()
-        self._connection.close()
+    async def _run(self) -> None:
+        try:
+            while (step := await self._next()) is not None:
+                await step()
+        finally:
+            await self._connection.close()
 
-    def _next(self) -> Callable[[], None] | None:
+    async def _next(self) -> Callable[[], Awaitable[None]] | None:
         """Wait for the next step and return it; None if the agent is closed."""
         shared = self._shared
         with shared.changed:
             while not shared.is_closed:
-                now_ms = shared.clock.now_ms()
+                now_ms = shared.now_ms()
                 wake_at_ms = now_ms + IDLE_MS
                 if shared.membership.is_heartbeating:
                     poll_deadline_ms = self._poll_deadline_ms(now_ms)
@@ -54,21 +54,21 @@ class Heartbeat:
                     if now_ms >= shared.next_heartbeat_at_ms:
                         return self._send_heartbeat
                     wake_at_ms = min(poll_deadline_ms, shared.next_heartbeat_at_ms)
-                shared.clock.wait(shared.changed, wake_at_ms - now_ms)
+                await shared.runtime.wait(wake_at_ms - now_ms)
             return None
 
     def _poll_deadline_ms(self, now_ms: int) -> int:
         polled_at_ms = now_ms if self._shared.is_polling else self._shared.polled_at_ms
         return polled_at_ms + self._shared.timing.max_poll_interval_ms
 
-    def _send_heartbeat(self) -> None:
+    async def _send_heartbeat(self) -> None:
         shared = self._shared
         with shared.changed:
             sent_as = shared.membership.identity
             timeout_ms = min(shared.timing.request_timeout_ms, max(1_000, shared.timeouts.session_timeout_ms // 3))
-            shared.next_heartbeat_at_ms = shared.clock.now_ms() + shared.heartbeat_interval_ms()
+            shared.next_heartbeat_at_ms = shared.now_ms() + shared.heartbeat_interval_ms()
         try:
-            timeouts = shared.api.heartbeat(self._connection, sent_as, timeout_ms=timeout_ms)
+            timeouts = await shared.api.heartbeat(self._connection, sent_as, timeout_ms=timeout_ms)
         except AgentError as error:
             self._handle_error(error, sent_as)
             return
@@ -86,9 +86,9 @@ class Heartbeat:
         self._failures += 1
         with shared.changed:
             pause_ms = shared.backoff.delay_ms(self._failures, error.retry_after_s)
-            shared.next_heartbeat_at_ms = shared.clock.now_ms() + min(pause_ms, shared.heartbeat_interval_ms())
+            shared.next_heartbeat_at_ms = shared.now_ms() + min(pause_ms, shared.heartbeat_interval_ms())
 
-    def _leave_after_poll_timeout(self) -> None:
+    async def _leave_after_poll_timeout(self) -> None:
         shared = self._shared
         reason = f"max_poll_interval_ms ({shared.timing.max_poll_interval_ms}) passed without a poll()"
         with shared.changed:
@@ -99,7 +99,7 @@ class Heartbeat:
         if self._is_static:
             return
         try:
-            shared.api.leave(self._connection, member_id, reason, timeout_ms=shared.timing.request_timeout_ms)
+            await shared.api.leave(self._connection, member_id, reason, timeout_ms=shared.timing.request_timeout_ms)
         except AgentError as error:
             log.debug(
                 "%s: no response to the leave; the member is evicted when its session expires: %s",

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from agent import responses
 from agent.assignors import Assignment, Assignor
-from agent.membership import MemberIdentity
+from agent.core import responses
+from agent.core.connection import Connection
+from agent.core.membership import MemberIdentity
+from agent.core.responses import EffectiveTimeouts, JoinGroupResponse, TopicMetadata
 from agent.partitions import JsonObject, OffsetAndMetadata, TopicPartition, grouped
-from agent.responses import EffectiveTimeouts, JoinGroupResponse, TopicMetadata
-from agent.transport import Connection
 
 PROTOCOL_TYPE: Final = "consumer"
 NONE: Final = "NONE"
@@ -57,7 +57,7 @@ class GroupApi:
         self._path = f"/v1/groups/{group_segment(group_id)}"
         self._group_instance_id = group_instance_id
 
-    def join(
+    async def join(
         self, connection: Connection, identity: MemberIdentity, request: JoinRequest, *, max_wait_ms: int
     ) -> JoinGroupResponse:
         """Join the next generation; the response may take max_wait_ms."""
@@ -74,9 +74,11 @@ class GroupApi:
             "max_wait_ms": max_wait_ms,
         }
         timeout_ms = max_wait_ms + LONG_POLL_GRACE_MS
-        return connection.call(responses.parse_join_group, "POST", f"{self._path}/join", body, timeout_ms=timeout_ms)
+        return await connection.call(
+            responses.parse_join_group, "POST", f"{self._path}/join", body, timeout_ms=timeout_ms
+        )
 
-    def sync(
+    async def sync(
         self, connection: Connection, joined: JoinGroupResponse, assignment: Assignment, *, max_wait_ms: int
     ) -> tuple[TopicPartition, ...]:
         """Send the leader's assignment ({} from a follower) and return this member's partitions."""
@@ -90,25 +92,31 @@ class GroupApi:
             "max_wait_ms": max_wait_ms,
         }
         timeout_ms = max_wait_ms + LONG_POLL_GRACE_MS
-        return connection.call(responses.parse_sync_group, "POST", f"{self._path}/sync", body, timeout_ms=timeout_ms)
+        return await connection.call(
+            responses.parse_sync_group, "POST", f"{self._path}/sync", body, timeout_ms=timeout_ms
+        )
 
-    def heartbeat(self, connection: Connection, identity: MemberIdentity, *, timeout_ms: int) -> EffectiveTimeouts:
+    async def heartbeat(
+        self, connection: Connection, identity: MemberIdentity, *, timeout_ms: int
+    ) -> EffectiveTimeouts:
         """Send a heartbeat and return the effective timeouts."""
         body = self._as_member(identity)
-        return connection.call(responses.parse_timeouts, "POST", f"{self._path}/heartbeat", body, timeout_ms=timeout_ms)
+        return await connection.call(
+            responses.parse_timeouts, "POST", f"{self._path}/heartbeat", body, timeout_ms=timeout_ms
+        )
 
-    def leave(self, connection: Connection, member_id: str, reason: str, *, timeout_ms: int) -> None:
+    async def leave(self, connection: Connection, member_id: str, reason: str, *, timeout_ms: int) -> None:
         """Leave the group; the member's own result code is ignored, since an unknown member has left already."""
         entry = {
             "member_id": member_id,
             "group_instance_id": self._group_instance_id,
             "reason": reason[:MAX_REASON_LENGTH],
         }
-        connection.call(
+        await connection.call(
             responses.parse_leave_group, "POST", f"{self._path}/leave", {"members": [entry]}, timeout_ms=timeout_ms
         )
 
-    def commit(
+    async def commit(
         self,
         connection: Connection,
         identity: MemberIdentity,
@@ -118,22 +126,22 @@ class GroupApi:
     ) -> dict[TopicPartition, str]:
         """Commit offsets and return the code of each; those with NONE are stored."""
         body = self._as_member(identity) | {"offsets": [_offset_entry(each, offsets[each]) for each in sorted(offsets)]}
-        return connection.call(
+        return await connection.call(
             responses.parse_offset_commit, "POST", f"{self._path}/offsets", body, timeout_ms=timeout_ms
         )
 
-    def committed(
+    async def committed(
         self, connection: Connection, partitions: Iterable[TopicPartition], *, timeout_ms: int
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Return the committed offset of each partition; None where nothing is committed."""
         body = {"partitions": grouped(partitions)}
-        return connection.call(
+        return await connection.call(
             responses.parse_offset_fetch, "POST", f"{self._path}/offsets/query", body, timeout_ms=timeout_ms
         )
 
-    def topics(self, connection: Connection, *, timeout_ms: int) -> dict[str, TopicMetadata]:
+    async def topics(self, connection: Connection, *, timeout_ms: int) -> dict[str, TopicMetadata]:
         """Return the topic metadata of all topics."""
-        return connection.call(responses.parse_topics, "GET", "/v1/topics", timeout_ms=timeout_ms)
+        return await connection.call(responses.parse_topics, "GET", "/v1/topics", timeout_ms=timeout_ms)
 
     def _as_member(self, identity: MemberIdentity) -> JsonObject:
         return {

@@ -1,28 +1,27 @@
-"""Commit requests with retries, and the thread that sends asynchronous commits in order.
+"""Commit requests with retries, and the task that sends asynchronous commits in order.
 
 A commit carries the generation in which it was requested, so the coordinator rejects it after a rebalance.
 """
 
 from __future__ import annotations
 
-import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from agent.core.connection import Connection
+from agent.core.group_api import NONE
+from agent.core.membership import MemberIdentity, Reaction, RequestType
+from agent.core.shared_state import IDLE_MS, SharedState
 from agent.errors import AgentError, CommitFailed, CoordinatorNotAvailable, OffsetsRefused
-from agent.group_api import NONE
-from agent.membership import MemberIdentity, Reaction, RequestType
 from agent.partitions import OffsetAndMetadata, TopicPartition, batched
-from agent.shared_state import IDLE_MS, THREAD_JOIN_TIMEOUT_S, SharedState
-from agent.transport import Connection
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
-OnCommitComplete = Callable[[Offsets, AgentError | None], None]
+AsyncOnComplete = Callable[[Offsets, AgentError | None], Awaitable[object]]
 
 
-def send_commit(
+async def send_commit(
     shared: SharedState,
     connection: Connection,
     identity: MemberIdentity,
@@ -43,7 +42,7 @@ def send_commit(
     refused: dict[TopicPartition, str] = {}
     for chunk in batched(sorted(offsets), shared.timing.max_partitions_per_request):
         part = {partition: offsets[partition] for partition in chunk}
-        codes = _commit_with_retries(
+        codes = await _commit_with_retries(
             shared, connection, identity, part, deadline_ms=deadline_ms, should_stop=should_stop
         )
         refused |= {partition: code for partition, code in codes.items() if code != NONE}
@@ -51,7 +50,7 @@ def send_commit(
         raise OffsetsRefused(refused)
 
 
-def _commit_with_retries(
+async def _commit_with_retries(
     shared: SharedState,
     connection: Connection,
     identity: MemberIdentity,
@@ -63,13 +62,15 @@ def _commit_with_retries(
     failures = 0
     while True:
         try:
-            return shared.api.commit(connection, identity, offsets, timeout_ms=shared.answer_timeout_ms(deadline_ms))
+            return await shared.api.commit(
+                connection, identity, offsets, timeout_ms=shared.answer_timeout_ms(deadline_ms)
+            )
         except AgentError as error:
             reaction = shared.handle_error(RequestType.COMMIT, error, identity)
             if reaction not in (Reaction.RETRY, Reaction.RETRY_AT_ONCE):
                 raise _caller_error(error, reaction) from error
             failures += 1
-            if not shared.pause(failures, error, deadline_ms, should_stop):
+            if not await shared.pause(failures, error, deadline_ms, should_stop):
                 raise
 
 
@@ -84,7 +85,7 @@ class CommitResult:
     """The result of one asynchronous commit; `error` is None if all offsets are stored."""
 
     offsets: Offsets
-    on_complete: OnCommitComplete | None
+    on_complete: AsyncOnComplete | None
     error: AgentError | None
 
 
@@ -93,14 +94,14 @@ class _CommitBatch:
     """Asynchronous commits of one generation that are sent as one request, with the latest offset of each partition."""
 
     identity: MemberIdentity
-    commits: list[tuple[Offsets, OnCommitComplete | None]] = field(default_factory=list)
+    commits: list[tuple[Offsets, AsyncOnComplete | None]] = field(default_factory=list)
 
     def offsets(self) -> Offsets:
         return {partition: offset for offsets, _ in self.commits for partition, offset in offsets.items()}
 
 
 class CommitQueue:
-    """Asynchronous commits, sent one request at a time and in order; the first commit starts the thread.
+    """Asynchronous commits, sent one request at a time and in order; the first commit starts the task.
 
     Commits added during a request are sent together after it, so a slow coordinator leads to larger requests and not
     to a longer queue.
@@ -113,7 +114,7 @@ class CommitQueue:
         self._results: deque[CommitResult] = deque()
         self._is_sending = False
         self._is_stopped = False
-        self._thread = threading.Thread(target=self._run, name=f"{name}-commits", daemon=True)
+        self._task = shared.runtime.new_task(self._run, f"{name}-commits")
 
     @property
     def is_idle(self) -> bool:
@@ -125,17 +126,17 @@ class CommitQueue:
         """Whether there are results to take; under the lock."""
         return bool(self._results)
 
-    def put(self, identity: MemberIdentity, offsets: Offsets, on_complete: OnCommitComplete | None) -> None:
+    def put(self, identity: MemberIdentity, offsets: Offsets, on_complete: AsyncOnComplete | None) -> None:
         """Add a commit; `take_result` returns its result."""
         with self._shared.changed:
             if not self._waiting or self._waiting[-1].identity != identity:
                 self._waiting.append(_CommitBatch(identity))
             self._waiting[-1].commits.append((offsets, on_complete))
             self._shared.changed.notify_all()
-        if not self._thread.is_alive():
-            self._thread.start()
+        if not self._task.is_alive():
+            self._task.start()
 
-    def fail(self, offsets: Offsets, on_complete: OnCommitComplete | None, error: AgentError) -> None:
+    def fail(self, offsets: Offsets, on_complete: AsyncOnComplete | None, error: AgentError) -> None:
         """Add the result of a commit that is not sent."""
         with self._shared.changed:
             self._results.append(CommitResult(offsets, on_complete, error))
@@ -145,49 +146,50 @@ class CommitQueue:
         with self._shared.changed:
             return self._results.popleft() if self._results else None
 
-    def drain(self, deadline_ms: int) -> bool:
+    async def drain(self, deadline_ms: int) -> bool:
         """Wait until no commit is waiting or in progress; return False if the deadline passed first."""
-        return self._shared.wait_until(deadline_ms, lambda: self.is_idle)
+        return await self._shared.wait_until(deadline_ms, lambda: self.is_idle)
 
-    def stop(self) -> None:
-        """End the thread; unsent commits fail."""
+    async def stop(self) -> None:
+        """End the task; unsent commits fail."""
         with self._shared.changed:
             self._is_stopped = True
             self._shared.changed.notify_all()
         self._connection.abort()
-        if self._thread.is_alive():
-            self._thread.join(THREAD_JOIN_TIMEOUT_S)
+        await self._task.join()
         with self._shared.changed:
             while self._waiting:
                 self._finish(
                     self._waiting.popleft(), CoordinatorNotAvailable("the agent was closed before the commit was sent")
                 )
 
-    def _run(self) -> None:
-        while (batch := self._next()) is not None:
-            error = self._send(batch)
-            with self._shared.changed:
-                self._is_sending = False
-                self._finish(batch, error)
-        self._connection.close()
+    async def _run(self) -> None:
+        try:
+            while (batch := await self._next()) is not None:
+                error = await self._send(batch)
+                with self._shared.changed:
+                    self._is_sending = False
+                    self._finish(batch, error)
+        finally:
+            await self._connection.close()
 
     def _finish(self, batch: _CommitBatch, error: AgentError | None) -> None:
         self._results += [CommitResult(offsets, on_complete, error) for offsets, on_complete in batch.commits]
         self._shared.changed.notify_all()
 
-    def _next(self) -> _CommitBatch | None:
+    async def _next(self) -> _CommitBatch | None:
         with self._shared.changed:
             while not self._is_stopped:
                 if self._waiting:
                     self._is_sending = True
                     return self._waiting.popleft()
-                self._shared.clock.wait(self._shared.changed, IDLE_MS)
+                await self._shared.runtime.wait(IDLE_MS)
             return None
 
-    def _send(self, batch: _CommitBatch) -> AgentError | None:
-        deadline_ms = self._shared.clock.now_ms() + self._shared.timing.api_timeout_ms
+    async def _send(self, batch: _CommitBatch) -> AgentError | None:
+        deadline_ms = self._shared.now_ms() + self._shared.timing.api_timeout_ms
         try:
-            send_commit(
+            await send_commit(
                 self._shared,
                 self._connection,
                 batch.identity,

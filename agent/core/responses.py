@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from agent.assignors import Member
+from agent.core.membership import MemberIdentity
 from agent.errors import RequestError, Unreachable
-from agent.membership import MemberIdentity
 from agent.partitions import JsonObject, OffsetAndMetadata, TopicPartition, ungrouped
 
 log = logging.getLogger("muster.agent")

@@ -1,22 +1,22 @@
-"""Offset commits of the caller's thread: synchronous, asynchronous and automatic."""
+"""Offset commits of the caller's task: synchronous, asynchronous and automatic."""
 
 from __future__ import annotations
 
 import logging
 from typing import Final
 
-from agent.commit_queue import CommitQueue, Offsets, OnCommitComplete, send_commit
+from agent.core.commit_queue import AsyncOnComplete, CommitQueue, Offsets, send_commit
+from agent.core.connection import Connection
+from agent.core.membership import MemberIdentity, MemberState
+from agent.core.positions import Positions
+from agent.core.shared_state import SharedState
 from agent.errors import AgentError, CommitFailed, CoordinatorNotAvailable, OffsetsRefused, RebalanceInProgress
-from agent.membership import MemberIdentity, MemberState
-from agent.positions import Positions
-from agent.shared_state import SharedState
-from agent.transport import Connection
 
 log = logging.getLogger("muster.agent")
 
 
 class Commits:
-    """All commits of one agent; for the caller's thread only."""
+    """All commits of one agent; for the caller's task only."""
 
     def __init__(
         self,
@@ -34,16 +34,16 @@ class Commits:
         self._is_automatic = is_automatic
         self._is_reporting = is_reporting
         self._queue = CommitQueue(shared, name)
-        self._next_at_ms = shared.clock.now_ms() + shared.timing.auto_commit_interval_ms
-        self._report_at_ms = shared.clock.now_ms() + shared.timing.log_end_report_interval_ms
+        self._next_at_ms = shared.now_ms() + shared.timing.auto_commit_interval_ms
+        self._report_at_ms = shared.now_ms() + shared.timing.log_end_report_interval_ms
 
-    def commit_sync(self, offsets: Offsets, deadline_ms: int) -> None:
+    async def commit_sync(self, offsets: Offsets, deadline_ms: int) -> None:
         """Store offsets, after all earlier asynchronous commits; raises as ConsumerAgent.commit does."""
         identity = self._identity()
-        if not self._queue.drain(deadline_ms):
+        if not await self._queue.drain(deadline_ms):
             raise CoordinatorNotAvailable("earlier asynchronous commits are still in progress; commit again later")
         try:
-            send_commit(
+            await send_commit(
                 self._shared, self._connection, identity, offsets, deadline_ms=deadline_ms, should_stop=lambda: False
             )  # fmt: skip
         except OffsetsRefused as error:
@@ -53,8 +53,8 @@ class Commits:
             raise
         self._positions.mark_committed(offsets)
 
-    def commit_async(self, offsets: Offsets, on_complete: OnCommitComplete | None) -> None:
-        """Store offsets on another thread; if this agent is not a member, the callback gets the error."""
+    def commit_async(self, offsets: Offsets, on_complete: AsyncOnComplete | None) -> None:
+        """Store offsets in another task; if this agent is not a member, the callback gets the error."""
         try:
             identity = self._identity()
         except AgentError as error:
@@ -62,24 +62,24 @@ class Commits:
         else:
             self._queue.put(identity, offsets, on_complete)
 
-    def auto_commit(self) -> None:
+    async def auto_commit(self) -> None:
         """Commit changed positions asynchronously if auto-commit is on and due; for results see `run_callbacks`."""
-        now_ms = self._shared.clock.now_ms()
+        now_ms = self._shared.now_ms()
         if not self._is_automatic or now_ms < self._next_at_ms:
             return
         self._next_at_ms = now_ms + self._shared.timing.auto_commit_interval_ms
-        changed = self._positions.uncommitted() if self._is_ready() else {}
+        changed = await self._positions.uncommitted() if self._is_ready() else {}
         if changed:
             self.commit_async(changed, None)
 
-    def report_log_ends(self) -> None:
+    async def report_log_ends(self) -> None:
         """Repeat the last commit of partitions whose log end offset was not reported within the interval."""
-        now_ms = self._shared.clock.now_ms()
+        now_ms = self._shared.now_ms()
         if not self._is_reporting or now_ms < self._report_at_ms or not self._is_ready():
             return
         self._report_at_ms = now_ms + self._shared.timing.log_end_report_interval_ms
         try:
-            unreported = self._positions.unreported()
+            unreported = await self._positions.unreported()
         except Exception:  # the caller's end_offset_of failed, in a commit that the caller did not request
             log.exception("log end offsets could not be reported: end_offset_of failed")
             return
@@ -91,23 +91,23 @@ class Commits:
         with self._shared.changed:
             return self._queue.is_idle and self._shared.membership.state is MemberState.STABLE
 
-    def commit_before_revocation(self, deadline_ms: int) -> None:
+    async def commit_before_revocation(self, deadline_ms: int) -> None:
         """Finish pending commits and, with auto-commit on, commit changed positions; a failure is only logged."""
-        self._queue.drain(deadline_ms)
-        changed = self._positions.uncommitted() if self._is_automatic else {}
+        await self._queue.drain(deadline_ms)
+        changed = await self._positions.uncommitted() if self._is_automatic else {}
         if not changed:
             return
         try:
-            self.commit_sync(changed, deadline_ms)
+            await self.commit_sync(changed, deadline_ms)
         except AgentError as error:
             log.warning("auto-commit of %d partitions failed: %s", len(changed), error)
 
-    def finish_pending(self, deadline_ms: int) -> None:
+    async def finish_pending(self, deadline_ms: int) -> None:
         """Wait for pending commits and run their callbacks."""
-        self._queue.drain(deadline_ms)
-        self.run_callbacks()
+        await self._queue.drain(deadline_ms)
+        await self.run_callbacks()
 
-    def run_callbacks(self) -> None:
+    async def run_callbacks(self) -> None:
         """Run the callbacks of finished asynchronous commits; if one raises, the rest run at the next call."""
         while (result := self._queue.take_result()) is not None:
             if result.error is None:
@@ -115,7 +115,7 @@ class Commits:
             elif result.on_complete is None:
                 log.warning("an asynchronous commit failed: %s", result.error)
             if result.on_complete is not None:
-                result.on_complete(result.offsets, result.error)
+                await result.on_complete(result.offsets, result.error)
 
     def has_results(self) -> bool:
         """Return whether callbacks are due; under the lock."""
@@ -126,10 +126,10 @@ class Commits:
         due_at_ms = [self._next_at_ms] * self._is_automatic + [self._report_at_ms] * self._is_reporting
         return min(due_at_ms, default=None)
 
-    def stop(self) -> None:
-        """End the thread; the callbacks of unsent commits get an error."""
-        self._queue.stop()
-        self.run_callbacks()
+    async def stop(self) -> None:
+        """End the task; the callbacks of unsent commits get an error."""
+        await self._queue.stop()
+        await self.run_callbacks()
 
     def _identity(self) -> MemberIdentity:
         """Return the identity to commit under.

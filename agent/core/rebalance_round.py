@@ -1,26 +1,25 @@
-"""One rebalance round in a thread of its own: join, assign (leader only), sync, fetch committed offsets.
+"""One rebalance round in a task of its own: join, assign (leader only), sync, fetch committed offsets.
 
-The separate thread keeps a caller that polls slowly from delaying the other members. Callbacks run in the caller's
-thread, before and after the round. A round ends with a result, with an error for the caller, or with neither: then the
+The separate task keeps a caller that polls slowly from delaying the other members. Callbacks run in the caller's
+task, before and after the round. A round ends with a result, with an error for the caller, or with neither: then the
 membership was reset or the round was cancelled, and the next poll() starts another.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from agent.assignors import Assignment, Assignor
+from agent.core.group_api import JoinRequest
+from agent.core.membership import MemberIdentity, MemberState, Reaction, RequestType
+from agent.core.partition_counts import PartitionCounts
+from agent.core.responses import JoinGroupResponse
+from agent.core.shared_state import SharedState
 from agent.errors import AgentError, RequestError, RetryError
-from agent.group_api import JoinRequest
-from agent.membership import MemberIdentity, MemberState, Reaction, RequestType
-from agent.partition_counts import PartitionCounts
 from agent.partitions import OffsetAndMetadata, TopicPartition
-from agent.responses import JoinGroupResponse
-from agent.shared_state import THREAD_JOIN_TIMEOUT_S, SharedState
 
 log = logging.getLogger("muster.agent")
 
@@ -60,7 +59,7 @@ class _Rejoin(Exception):
 
 
 class RebalanceRound:
-    """The thread of one round, from join to assignment."""
+    """The task of one round, from join to assignment."""
 
     def __init__(self, shared: SharedState, request: JoinRequest, counts: PartitionCounts) -> None:
         self.result: RoundResult | None = None
@@ -72,53 +71,53 @@ class RebalanceRound:
         self._counts = counts
         self._connection = shared.new_connection()
         self._is_cancelled = False
-        self._thread = threading.Thread(target=self._run, name=f"{request.client_id}-round", daemon=True)
+        self._task = shared.runtime.new_task(self._run, f"{request.client_id}-round")
 
     def start(self) -> None:
-        """Start the thread; the membership is in PREPARING_REBALANCE already."""
-        self._thread.start()
+        """Start the task; the membership is in PREPARING_REBALANCE already."""
+        self._task.start()
 
-    def cancel(self) -> None:
+    async def cancel(self) -> None:
         """End the round without a result, aborting its request."""
         with self._shared.changed:
             self._is_cancelled = True
             self._shared.changed.notify_all()
         self._connection.abort()
-        self._thread.join(THREAD_JOIN_TIMEOUT_S)
+        await self._task.join()
 
-    def _run(self) -> None:
+    async def _run(self) -> None:
         try:
-            self.result = self._rebalance()
+            self.result = await self._rebalance()
         except _RoundEnded:
             log.debug("%s: the rebalance round ended without a result", self._request.client_id)
         except Exception as problem:  # noqa: BLE001  # partitions_of and assignors are the caller's: poll() raises it
             self.error = problem
         finally:
-            self._connection.close()
+            await self._connection.close()
             with self._shared.changed:
                 self.is_done = True
                 self._shared.changed.notify_all()
 
-    def _rebalance(self) -> RoundResult:
+    async def _rebalance(self) -> RoundResult:
         while True:
-            joined = self._join()
+            joined = await self._join()
             assignor = self._selected_assignor(joined)
-            counts = self._counts_for(joined)
+            counts = await self._counts_for(joined)
             try:
-                partitions = self._sync(joined, self._assignment(joined, assignor, counts))
+                partitions = await self._sync(joined, self._assignment(joined, assignor, counts))
             except _Rejoin:
                 continue
-            committed = self._committed(tuple(sorted(set(partitions) - set(self._request.owned_partitions))))
-            starts = self._log_starts() if None in committed.values() else {}
+            committed = await self._committed(tuple(sorted(set(partitions) - set(self._request.owned_partitions))))
+            starts = await self._log_starts() if None in committed.values() else {}
             return RoundResult(joined.identity, partitions, assignor, committed, starts, counts)
 
-    def _join(self) -> JoinGroupResponse:
-        def send(identity: MemberIdentity) -> JoinGroupResponse:
-            return self._shared.api.join(
+    async def _join(self) -> JoinGroupResponse:
+        async def send(identity: MemberIdentity) -> JoinGroupResponse:
+            return await self._shared.api.join(
                 self._connection, identity, self._request, max_wait_ms=self._shared.timing.long_poll_ms
             )
 
-        joined = self._send_with_reactions(RequestType.JOIN, MemberState.PREPARING_REBALANCE, send)
+        joined = await self._send_with_reactions(RequestType.JOIN, MemberState.PREPARING_REBALANCE, send)
         with self._shared.changed:
             self._check(MemberState.PREPARING_REBALANCE)
             self._shared.membership.joined(joined.identity)
@@ -126,34 +125,34 @@ class RebalanceRound:
             self._shared.changed.notify_all()
         return joined
 
-    def _sync(self, joined: JoinGroupResponse, assignment: Assignment) -> tuple[TopicPartition, ...]:
-        def send(_: MemberIdentity) -> tuple[TopicPartition, ...]:
-            return self._shared.api.sync(
+    async def _sync(self, joined: JoinGroupResponse, assignment: Assignment) -> tuple[TopicPartition, ...]:
+        async def send(_: MemberIdentity) -> tuple[TopicPartition, ...]:
+            return await self._shared.api.sync(
                 self._connection, joined, assignment, max_wait_ms=self._shared.timing.long_poll_ms
             )
 
-        partitions = self._send_with_reactions(RequestType.SYNC, MemberState.COMPLETING_REBALANCE, send)
+        partitions = await self._send_with_reactions(RequestType.SYNC, MemberState.COMPLETING_REBALANCE, send)
         with self._shared.changed:
             self._check(MemberState.COMPLETING_REBALANCE)
             self._shared.membership.synced()
         return partitions
 
-    def _send_with_reactions(
-        self, call: RequestType, state: MemberState, send: Callable[[MemberIdentity], Value]
+    async def _send_with_reactions(
+        self, call: RequestType, state: MemberState, send: Callable[[MemberIdentity], Awaitable[Value]]
     ) -> Value:
         failures = 0
         while True:
             with self._shared.changed:
                 self._check(state)
                 sent_as = self._shared.membership.identity
-            sent_at_ms = self._shared.clock.now_ms()
+            sent_at_ms = self._shared.now_ms()
             try:
-                return send(sent_as)
+                return await send(sent_as)
             except AgentError as error:
-                took_ms = self._shared.clock.now_ms() - sent_at_ms
-                failures = self._handle_error(call, error, sent_as, failures=failures, took_ms=took_ms)
+                took_ms = self._shared.now_ms() - sent_at_ms
+                failures = await self._handle_error(call, error, sent_as, failures=failures, took_ms=took_ms)
 
-    def _handle_error(
+    async def _handle_error(
         self, call: RequestType, error: AgentError, sent_as: MemberIdentity, *, failures: int, took_ms: int
     ) -> int:
         """Do what the error asks for; return the failures in a row if the same call is to be made again."""
@@ -172,7 +171,7 @@ class RebalanceRound:
             case Reaction.RETRY_AT_ONCE if failures == 0 or took_ms >= LONG_POLL_ENDED_MS:
                 return 1
             case Reaction.RETRY | Reaction.RETRY_AT_ONCE:
-                self._shared.pause(failures + 1, error, None, lambda: self._is_cancelled)
+                await self._shared.pause(failures + 1, error, None, lambda: self._is_cancelled)
                 return failures + 1
             case Reaction.RESET_MEMBER | Reaction.RESET_GENERATION | Reaction.IGNORE:
                 raise _RoundEnded
@@ -182,11 +181,11 @@ class RebalanceRound:
         if self._is_cancelled or (state is not None and self._shared.membership.state is not state):
             raise _RoundEnded
 
-    def _counts_for(self, joined: JoinGroupResponse) -> Mapping[str, int] | None:
+    async def _counts_for(self, joined: JoinGroupResponse) -> Mapping[str, int] | None:
         if not joined.is_leader:
             return None
         topics = {topic for member in joined.members for topic in member.topics}
-        return self._send_until_round_ends(lambda: self._counts.of(self._connection, topics))
+        return await self._send_until_round_ends(lambda: self._counts.of(self._connection, topics))
 
     def _selected_assignor(self, joined: JoinGroupResponse) -> Assignor:
         assignor = next((each for each in self._request.assignors if each.name == joined.protocol_name), None)
@@ -201,19 +200,19 @@ class RebalanceRound:
             return {}
         return assignor.assign({topic: count for topic, count in counts.items() if count}, joined.members)
 
-    def _committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
+    async def _committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
         try:
-            return self._shared.committed(self._connection, partitions, None, self._should_stop)
+            return await self._shared.committed(self._connection, partitions, None, self._should_stop)
         except RetryError:
             raise _RoundEnded from None
 
-    def _log_starts(self) -> dict[str, int]:
-        return self._send_until_round_ends(lambda: self._counts.log_starts(self._connection))
+    async def _log_starts(self) -> dict[str, int]:
+        return await self._send_until_round_ends(lambda: self._counts.log_starts(self._connection))
 
-    def _send_until_round_ends(self, send: Callable[[], Value]) -> Value:
+    async def _send_until_round_ends(self, send: Callable[[], Awaitable[Value]]) -> Value:
         """Repeat a request that does not affect the membership until it succeeds or the round ends."""
         try:
-            return self._shared.send_with_retries(send, None, self._should_stop)
+            return await self._shared.send_with_retries(send, None, self._should_stop)
         except RetryError:
             raise _RoundEnded from None
 

@@ -1,8 +1,8 @@
-"""Owned partitions and their positions; for the caller's thread only."""
+"""Owned partitions and their positions; for the caller's task only."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
@@ -10,7 +10,7 @@ from typing import Literal
 from agent.errors import NoOffsetForPartition
 from agent.partitions import OffsetAndMetadata, TopicPartition, whole_number
 
-EndOffsetOf = Callable[[TopicPartition], int | None]
+AsyncEndOffsetOf = Callable[[TopicPartition], Awaitable[int | None]]
 OffsetReset = Literal["earliest", "latest", "none"]
 
 
@@ -30,7 +30,7 @@ class _PartitionState:
 class Positions:
     """The owned partitions, each with the offset of the next record to read."""
 
-    def __init__(self, end_offset_of: EndOffsetOf | None = None) -> None:
+    def __init__(self, end_offset_of: AsyncEndOffsetOf | None = None) -> None:
         self._states: dict[TopicPartition, _PartitionState] = {}
         self._end_offset_of = end_offset_of
 
@@ -99,7 +99,7 @@ class Positions:
             }
         )
 
-    def reset(self, partitions: Iterable[TopicPartition], to: OffsetReset) -> None:
+    async def reset(self, partitions: Iterable[TopicPartition], to: OffsetReset) -> None:
         """Set the position of partitions that have none.
 
         Raises:
@@ -113,22 +113,22 @@ class Positions:
             state = self._state(partition)
             if to == "latest":
                 assert self._end_offset_of is not None
-                state.position = _whole_end(partition, self._end_offset_of(partition))
+                state.position = _whole_end(partition, await self._end_offset_of(partition))
             else:
                 state.position = state.log_start
 
-    def all(self) -> dict[TopicPartition, OffsetAndMetadata]:
+    async def all(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return all known positions as offsets to commit."""
         return {
-            partition: self._commitable(partition, state.position)
+            partition: await self._commitable(partition, state.position)
             for partition, state in sorted(self._states.items())
             if state.position is not None
         }
 
-    def uncommitted(self) -> dict[TopicPartition, OffsetAndMetadata]:
+    async def uncommitted(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the positions that differ from the committed offsets."""
         return {
-            partition: self._commitable(partition, state.position)
+            partition: await self._commitable(partition, state.position)
             for partition, state in sorted(self._states.items())
             if state.position is not None and (state.committed is None or state.position != state.committed.offset)
         }
@@ -140,22 +140,22 @@ class Positions:
                 self._states[partition].committed = offset
                 self._states[partition].is_reported |= offset.log_end_offset is not None
 
-    def unreported(self) -> dict[TopicPartition, OffsetAndMetadata]:
+    async def unreported(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the last committed offsets, with new log end offsets, of partitions unreported since the last call."""
         unreported = [each for each in sorted(self._states.items()) if not each[1].is_reported and each[1].committed]
         for state in self._states.values():
             state.is_reported = False
         if self._end_offset_of is None:
             return {}
-        ends = {partition: self._end_offset_of(partition) for partition, _ in unreported}
+        ends = {partition: await self._end_offset_of(partition) for partition, _ in unreported}
         return {
             partition: replace(state.committed, log_end_offset=_whole_end(partition, ends[partition]))
             for partition, state in unreported
             if state.committed is not None and ends[partition] is not None
         }
 
-    def _commitable(self, partition: TopicPartition, position: int) -> OffsetAndMetadata:
-        end = None if self._end_offset_of is None else self._end_offset_of(partition)
+    async def _commitable(self, partition: TopicPartition, position: int) -> OffsetAndMetadata:
+        end = None if self._end_offset_of is None else await self._end_offset_of(partition)
         return OffsetAndMetadata(position, log_end_offset=None if end is None else _whole_end(partition, end))
 
     def _state(self, partition: TopicPartition) -> _PartitionState:

@@ -1,0 +1,132 @@
+"""HTTP requests to the nodes: each returns a typed response or raises a typed error. There are no retries here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from agent.core.node_selector import NodeSelector
+from agent.core.responses import read
+from agent.core.runtime import HttpClient, HttpRequest, HttpResponse, NoResponse
+from agent.errors import AgentError, NotCoordinator, Problem, Unreachable, from_problem
+from agent.partitions import JsonObject
+
+OWNER_HEADER = "X-Muster-Coordinator"
+Value = TypeVar("Value")
+
+
+class Connection:
+    """Requests to the selected nodes, for one task at a time."""
+
+    def __init__(
+        self, http: HttpClient, node_selector: NodeSelector, token: str | None, connect_timeout_ms: int
+    ) -> None:
+        self.abort = http.abort
+        """Ends the current request, from any task; the connection cannot be used again."""
+        self.close = http.close
+        self._http = http
+        self._node_selector = node_selector
+        self._connect_timeout_ms = connect_timeout_ms
+        self._headers = {"Accept": "application/json", "User-Agent": "muster-agent"}
+        if token:
+            self._headers["Authorization"] = f"Bearer {token}"
+
+    async def call(
+        self,
+        reader: Callable[[JsonObject], Value],
+        method: str,
+        path: str,
+        body: JsonObject | None = None,
+        *,
+        timeout_ms: int,
+    ) -> Value:
+        """Send one request and return the reader's value of the response's JSON object ({} without a body).
+
+        Args:
+            reader: one of the parsers of `agent.core.responses`.
+            method: GET, POST, ...
+            path: path and query, percent-encoded.
+            body: the JSON to send, or None for no body.
+            timeout_ms: timeout of the response.
+
+        Raises:
+            Unreachable: no readable response; the request may or may not have been processed.
+            AgentError: the typed error response.
+        """
+        url = self._node_selector.target()
+        response = await self._send(url, method, path, body, timeout_ms)
+        if not 200 <= response.status < 300:
+            raise self._refusal(response, url)
+        try:
+            answer = read(reader, _object(response, url))
+        except Unreachable as error:
+            self._node_selector.mark_failed(url, str(error), was_connected=True)
+            raise
+        self._node_selector.mark_reachable(url)
+        self._node_selector.prefer_owner(response.headers.get(OWNER_HEADER))
+        return answer
+
+    async def _send(self, url: str, method: str, path: str, body: JsonObject | None, timeout_ms: int) -> HttpResponse:
+        content = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        headers = self._headers if content is None else {**self._headers, "Content-Type": "application/json"}
+        connect_timeout_ms = min(timeout_ms, self._connect_timeout_ms)
+        try:
+            return await self._http.send(
+                HttpRequest(method, url + path, headers, content, connect_timeout_ms, timeout_ms)
+            )
+        except NoResponse as problem:
+            self._node_selector.mark_failed(url, str(problem), was_connected=problem.was_connected)
+            raise Unreachable(f"no response from {url}: {problem}", was_connected=problem.was_connected) from problem
+
+    def _refusal(self, response: HttpResponse, url: str) -> AgentError:
+        problem = _problem(response)
+        error = from_problem(problem)
+        is_out_of_service = response.status >= 500 and problem.code != "COORDINATOR_LOAD_IN_PROGRESS"
+        if is_out_of_service or not problem.code:
+            self._node_selector.mark_failed(url, str(error), was_connected=True)
+            return error
+        self._node_selector.mark_reachable(url)
+        if isinstance(error, NotCoordinator):
+            self._node_selector.redirected(problem.coordinator or response.headers.get(OWNER_HEADER))
+        else:
+            self._node_selector.prefer_owner(response.headers.get(OWNER_HEADER))
+        return error
+
+
+def _object(response: HttpResponse, url: str) -> JsonObject:
+    content = _json(response) if response.content else {}
+    if not isinstance(content, dict):
+        raise Unreachable(f"the response from {url} is not a JSON object: is it a Muster node?", was_connected=True)
+    return content
+
+
+def _problem(response: HttpResponse) -> Problem:
+    content = _json(response)
+    given: Mapping[str, Any] = content if isinstance(content, dict) else {}
+    return Problem(
+        code=str(given.get("code") or ""),
+        kafka_code=given["kafka_code"] if isinstance(given.get("kafka_code"), int) else -1,
+        status=response.status,
+        action=str(given.get("action") or ""),
+        detail=str(given.get("detail") or given.get("title") or response.reason or ""),
+        retry_after_s=_seconds(response.headers.get("Retry-After")),
+        member_id=str(given.get("member_id") or ""),
+        coordinator=str(given.get("coordinator") or ""),
+        request_id=response.headers.get("X-Request-Id", ""),
+    )
+
+
+def _json(response: HttpResponse) -> object:
+    try:
+        content: object = json.loads(response.content)
+    except ValueError:
+        return None
+    return content
+
+
+def _seconds(retry_after: str | None) -> float:
+    try:
+        return max(0.0, float(retry_after or 0))
+    except ValueError:
+        return 0.0

@@ -1,0 +1,1 @@
+"""The agent over threads and urllib3: every call blocks."""

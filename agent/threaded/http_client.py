@@ -1,0 +1,137 @@
+"""HTTP over urllib3. Another thread can abort a request, which ends a long poll at once."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+
+from agent.core.runtime import HttpRequest, HttpResponse, NoResponse
+
+POOLS_MAX: Final = 4
+"""Maximum number of nodes that one client keeps sockets to."""
+OnOpen = Callable[[socket.socket], None]
+Origin = tuple[str, str, int | None]
+"""Scheme, host and port."""
+
+
+class Urllib3Client:
+    """The `HttpClient` of one thread."""
+
+    def __init__(self, ssl_context: ssl.SSLContext | None) -> None:
+        self._ssl_context = ssl_context
+        self._pools: dict[Origin, HTTPConnectionPool] = {}
+        self._lock = threading.Lock()
+        self._sockets: dict[Origin, socket.socket] = {}
+        self._is_aborted = False
+
+    async def send(self, request: HttpRequest) -> HttpResponse:
+        """Send a request, and block until its response; see `HttpClient`."""
+        parts = urlsplit(request.url)
+        assert parts.hostname is not None
+        target = f"{parts.path}?{parts.query}" if parts.query else parts.path
+        timeout = urllib3.Timeout(connect=request.connect_timeout_ms / 1000, read=request.timeout_ms / 1000)
+        try:
+            response = self._pool((parts.scheme, parts.hostname, parts.port)).urlopen(
+                request.method, target, body=request.content, headers=request.headers, retries=False, timeout=timeout
+            )
+        except urllib3.exceptions.HTTPError as problem:
+            was_connected = not isinstance(
+                problem, (urllib3.exceptions.ConnectTimeoutError, urllib3.exceptions.NewConnectionError)
+            )
+            raise NoResponse(_reason(problem), was_connected=was_connected) from problem
+        return HttpResponse(response.status, response.reason or "", response.headers, response.data)
+
+    def abort(self) -> None:
+        """End the current request, from any thread; the client cannot be used again."""
+        with self._lock:
+            self._is_aborted = True
+            for connection in self._sockets.values():
+                _shut_down_socket(connection)
+
+    async def close(self) -> None:
+        """Close the connections; for the thread that uses them."""
+        while self._pools:
+            self._close_oldest()
+
+    def _pool(self, origin: Origin) -> HTTPConnectionPool:
+        """Return the pool of one connection to a node; the least recently used beyond POOLS_MAX are closed."""
+        pool = self._pools.pop(origin, None) or _new_pool(origin, partial(self._opened, origin), self._ssl_context)
+        while len(self._pools) >= POOLS_MAX:
+            self._close_oldest()
+        self._pools[origin] = pool
+        return pool
+
+    def _close_oldest(self) -> None:
+        origin = next(iter(self._pools))
+        with self._lock:
+            self._sockets.pop(origin, None)
+        self._pools.pop(origin).close()
+
+    def _opened(self, origin: Origin, connection: socket.socket) -> None:
+        with self._lock:
+            self._sockets[origin] = connection
+            if self._is_aborted:
+                _shut_down_socket(connection)
+
+
+class _Connection(HTTPConnection):
+    """A connection that passes its socket to a callback when it opens."""
+
+    def __init__(self, *args: Any, opened: OnOpen, **options: Any) -> None:  # noqa: ANN401  # urllib3's own, passed on
+        super().__init__(*args, **options)
+        self._on_open = opened
+
+    def connect(self) -> None:
+        super().connect()
+        self._on_open(self.sock)
+
+
+class _SecureConnection(HTTPSConnection):
+    """The same with TLS."""
+
+    def __init__(self, *args: Any, opened: OnOpen, **options: Any) -> None:  # noqa: ANN401  # urllib3's own, passed on
+        super().__init__(*args, **options)
+        self._on_open = opened
+
+    def connect(self) -> None:
+        super().connect()
+        self._on_open(self.sock)
+
+
+class _Pool(HTTPConnectionPool):
+    ConnectionCls = _Connection
+
+
+class _SecurePool(HTTPSConnectionPool):
+    ConnectionCls = _SecureConnection
+
+
+def _new_pool(origin: Origin, opened: OnOpen, ssl_context: ssl.SSLContext | None) -> HTTPConnectionPool:
+    scheme, host, port = origin
+    if scheme == "https":
+        return _SecurePool(host, port, maxsize=1, opened=opened, ssl_context=ssl_context)
+    return _Pool(host, port, maxsize=1, opened=opened)
+
+
+def _shut_down_socket(connection: socket.socket) -> None:
+    """Shut a socket down while another thread uses it."""
+    with suppress(OSError):
+        # Not SSLSocket.shutdown, which removes the TLS layer while another thread may be sending.
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)
+
+
+def _reason(problem: BaseException) -> str:
+    """Return the message of the root cause, which is the operating system's."""
+    while problem.__cause__ is not None:
+        problem = problem.__cause__
+    return str(problem)
