@@ -21,8 +21,10 @@ from bench.figures import Figure, middle, run_benchmark
 from bench.group_members import Member, join_groups
 from bench.http_load import post, put_load
 from bench.synthetic_history import fill_offsets
+from coordinator_core.state_store.runs import FINISHED
+from muster.cli.runs import RUNS, read_run
+from muster.node_client import NodeClient
 from spark_jobs.database import parse_url
-from spark_jobs.submit import apply_run, read_run
 
 WANTED: Final = 2.0
 PROPOSAL: Final = """
@@ -56,14 +58,15 @@ def measure(place: Place, size: Size) -> list[Figure]:
         members = join_groups([muster.url], size.connections)
         pids = place.pids(muster)
         alone = [_beat(muster.url, members, size, pids) for _ in range(size.rounds)]
-        run = apply_run(run_id, actor="bench", reason="a benchmark", url=muster.url)
+        operator = NodeClient(muster.url, "bench")
+        run = operator.post(f"{RUNS}/{run_id}/apply", {"reason": "a benchmark"})
         began_s = time.perf_counter()
         beside = []
-        while not run.is_over:
+        while run["status"] not in FINISHED:
             beside.append(_beat(muster.url, members, size, pids))
-            run = read_run(run_id, url=muster.url)
+            run = read_run(operator, run_id)
         took_s = time.perf_counter() - began_s
-    assert run.counts.get("expired") == size.offsets, run
+    assert run["counts"].get("expired") == size.offsets, run
     return _figures(size, alone, beside or alone, took_s)
 
 

@@ -1,8 +1,8 @@
-"""After this script has run, .venv holds exactly what requirements.lock says, and Muster itself, editable.
+"""After this script has run, .venv holds exactly what requirements.lock says, and Muster and its provider, editable.
 
 Rules:
 
-* Nothing is done when the stamp in .venv tells that it was done: the stamp names the lock, pyproject.toml, this script,
+* Nothing is done when the stamp in .venv tells that it was done: the stamp names the lock, the projects, this script,
   the place and the Python. It is removed before the first change and written after the last one, so an interrupted
   setup never counts.
 * Whatever is installed is in the lock with its hash: uv, which installs the rest; the build backends; the packages.
@@ -29,6 +29,7 @@ VENV = ROOT / ".venv"
 VENV_PYTHON = VENV / "bin" / "python"
 VENV_UV = VENV / "bin" / "uv"
 LOCK = ROOT / "requirements.lock"
+PROVIDER = ROOT / "airflow_provider"
 STAMP = VENV / "setup.stamp"
 LOG = VENV / "setup.log"
 EXTRACT = VENV / "setup-first.txt"
@@ -89,8 +90,8 @@ def make_environment() -> None:
         install(step, "--requirement", str(write_extract(BUILD_BACKENDS)))
     with Step("the packages of requirements.lock (600 MB when none is cached)") as step:
         install_packages(step)
-    with Step("Muster itself, editable") as step:
-        install(step, "--editable", str(ROOT))
+    with Step("Muster and its Airflow provider, editable") as step:
+        install(step, "--editable", str(ROOT), "--editable", str(PROVIDER))
     EXTRACT.unlink(missing_ok=True)
     write_stamp()
     print(f"setup: done in {time.monotonic() - started_s:.1f} s", flush=True)
@@ -162,7 +163,8 @@ def write_stamp() -> None:
 
 def fingerprint() -> str:
     """Return one line for each thing that .venv depends on."""
-    files = [LOCK, ROOT / "pyproject.toml", Path(__file__).resolve(), VENV / "pyvenv.cfg"]
+    projects = [folder / "pyproject.toml" for folder in (ROOT, PROVIDER)]
+    files = [LOCK, *projects, Path(__file__).resolve(), VENV / "pyvenv.cfg"]
     lines = [f"{hashlib.sha256(file.read_bytes()).hexdigest()} {file.name}" for file in files]
     return "\n".join([*lines, f"at {ROOT}", f"python {VENV_PYTHON.resolve()}", ""])
 

@@ -16,6 +16,7 @@ from airflow.sdk import (
 from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
+from muster_airflow.client import RequestRefused
 from spark_jobs import submit
 
 RUN_ID = "{{ submit.maintenance_run_id(dag.dag_id, run_id) }}"
@@ -46,9 +47,7 @@ REPORT_POOL = os.environ.get("MUSTER_SPARK_REPORT_POOL") or SPARK_POOL
 """The pool of reports: their backfill fills no slot of the proposals."""
 
 FAIL_ON_REFUSAL = ExceptionRetryPolicy(
-    rules=[
-        RetryRule(exception=submit.CoordinatorRefused, action=RetryAction.FAIL, reason="a retry would be refused again")
-    ]
+    rules=[RetryRule(exception=RequestRefused, action=RetryAction.FAIL, reason="a retry would be refused again")]
 )
 
 REPORTS_SINCE = submit.start_date("MUSTER_REPORTS_SINCE", datetime.fromisoformat("2026-11-21T00:00:00+00:00"))

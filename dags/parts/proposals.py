@@ -17,6 +17,8 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from dags.parts.defaults import APPLY_TIMEOUT, APPROVAL_TIMEOUT, asset
 from dags.parts.spark import spark_task
+from muster_airflow.client import NodesUnavailable
+from muster_airflow.hooks.muster import MusterHook
 from spark_jobs import submit
 
 log = structlog.get_logger("airflow.task")
@@ -56,7 +58,7 @@ def gate() -> str | list[str]:
     params = context["params"]
     if params["dry_run"]:
         return []
-    run = submit.read_run(_run_id(context))
+    run = _read_run(context, MusterHook())
     if run.status in APPLYING_OR_APPLIED:
         context["ti"].xcom_push(DECIDED, f"it is {run.status} already")
         return "apply"
@@ -127,8 +129,9 @@ def apply() -> dict[str, Any]:
     else:
         actor, reason = _actor_and_reason(context, answer, "approved")
     judged = context["ti"].xcom_pull(task_ids="gate", key=JUDGED)
-    run = submit.apply_run(_run_id(context), actor=actor, reason=reason, candidates=judged)
-    return _log_result(run)
+    # Without a number, whatever the proposal has is applied.
+    expected = {} if judged is None else {"candidates": judged}
+    return _log_result(_decide(context, "apply", actor, {"reason": reason, **expected}))
 
 
 @task(trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS)
@@ -139,16 +142,15 @@ def reject() -> dict[str, Any]:
     actor, reason = (
         (_dag(context), held) if held else _actor_and_reason(context, _approval_response(context), "rejected")
     )
-    run = submit.reject_run(_run_id(context), actor=actor, reason=reason)
-    return _log_result(run)
+    return _log_result(_decide(context, "reject", actor, {"reason": reason}))
 
 
 @task.sensor(poke_interval=POKE_INTERVAL_S, timeout=APPLY_TIMEOUT.total_seconds(), mode="reschedule")
 def wait_until_applied() -> PokeReturnValue:
     """Wait until every candidate has its outcome; between two polls the task takes no slot."""
     try:
-        run = submit.read_run(_run_id(get_current_context()))
-    except submit.CoordinatorUnreachable as failure:
+        run = _read_run(get_current_context(), MusterHook(retry_timeout_s=0))
+    except NodesUnavailable as failure:
         log.warning("%s; retrying.", failure)
         return PokeReturnValue(is_done=False)
     if run.is_over and run.status != "applied":
@@ -156,8 +158,18 @@ def wait_until_applied() -> PokeReturnValue:
     return PokeReturnValue(is_done=run.is_over, xcom_value=_log_result(run))
 
 
-def _run_id(context: Context) -> str:
-    return submit.maintenance_run_id(context["dag"].dag_id, context["dag_run"].run_id)
+def _read_run(context: Context, hook: MusterHook) -> submit.MaintenanceRun:
+    return submit.MaintenanceRun.from_json(hook.get(_path(context)))
+
+
+def _decide(context: Context, action: str, actor: str, body: dict[str, Any]) -> submit.MaintenanceRun:
+    """Ask a node to apply or reject the run; idempotent."""
+    return submit.MaintenanceRun.from_json(MusterHook().post(f"{_path(context)}/{action}", body, actor=actor))
+
+
+def _path(context: Context) -> str:
+    run_id = submit.maintenance_run_id(context["dag"].dag_id, context["dag_run"].run_id)
+    return f"/v1/maintenance/runs/{run_id}"
 
 
 def _log_result(run: submit.MaintenanceRun, comment: str = "") -> dict[str, Any]:

@@ -12,20 +12,21 @@ import typer
 from sqlalchemy import create_engine, func, select
 
 from coordinator_core.protocol.retention import retention_ms_from_minutes
+from coordinator_core.state_store.runs import FINISHED
 from coordinator_core.state_store.tables import nodes
 from muster import display, process_table
 from muster.cli.argument_parsing import instant
 from muster.cli.command_tree import command_group
 from muster.cli.crash import command_settings
 from muster.cli.options import DataDirOption
-from muster.cli.runs import apply_timeout_s
+from muster.cli.runs import RUNS, apply_timeout_s, read_run
 from muster.data_dir import DataDir
-from muster.errors import USAGE_EXIT_CODE, UserError
+from muster.errors import UNREACHABLE_EXIT_CODE, USAGE_EXIT_CODE, UserError
 from muster.local.database import shared_database
 from muster.local.java import find_java, spark_environment
 from muster.local.processes import Child, ChildSpec, stop_children
 from muster.node.schema import require_schema
-from muster.node_client import client_token
+from muster.node_client import NodeClient, client_token
 from muster.settings import Settings
 from spark_jobs import submit
 from spark_jobs.errors import JobError
@@ -184,21 +185,22 @@ def apply_by_any_node(run_id: str, database_url: str, timeout_s: float) -> None:
         print(_waits(run_id, "No node runs on this database."))
         return
     try:
-        run = submit.apply_run(run_id, actor=ACTOR, reason="no reason given", url=node_url)
+        node = NodeClient(node_url, ACTOR)
+        run = node.post(f"{RUNS}/{run_id}/apply", {"reason": "no reason given"})
         deadline_s = time.monotonic() + timeout_s
-        while not run.is_over and time.monotonic() < deadline_s:
+        while run["status"] not in FINISHED and time.monotonic() < deadline_s:
             time.sleep(APPLY_POLL_S)  # Nodes send no notification when a run is completed.
-            run = submit.read_run(run_id, url=node_url)
-    except submit.CoordinatorUnreachable as failure:
-        print(_waits(run_id, f"{failure}."))
+            run = read_run(node, run_id)
+    except UserError as failure:
+        if failure.exit_code != UNREACHABLE_EXIT_CODE:
+            raise UserError(f"The node refused to apply run {run_id}: {failure}") from failure
+        print(_waits(run_id, failure.sentence))
         return
-    except submit.CoordinatorRefused as failure:
-        raise UserError(f"The node refused to apply run {run_id}: {failure}") from failure
-    if not run.is_over:
+    if run["status"] not in FINISHED:
         raise UserError(display.apply_timeout_message(run_id, timeout_s))
-    counts_by_outcome = sorted((name, count) for name, count in run.counts.items() if name not in submit.MEASURES)
+    counts_by_outcome = sorted((name, count) for name, count in run["counts"].items() if name not in submit.MEASURES)
     counts = ", ".join(f"{outcome} {count}" for outcome, count in counts_by_outcome if count)
-    print(f"Run {run_id} is {run.status}: {counts or 'nothing to do'}.")
+    print(f"Run {run_id} is {run['status']}: {counts or 'nothing to do'}.")
 
 
 def _in_utc(moment: dt.datetime) -> dt.datetime:

@@ -1,4 +1,4 @@
-"""Start jobs and call the coordinator about their proposals: the only package of ours that DAGs import.
+"""Start jobs and describe their results: the only package of ours that DAGs import, beside the Airflow provider.
 
 It is cheap to import: no Spark, no database. DAG files use `from spark_jobs import submit`. The jobs themselves are
 the entries of `coordinator_core.jobs`.
@@ -6,14 +6,6 @@ the entries of `coordinator_core.jobs`.
 
 from coordinator_core.jobs import JOBS, JobSpec
 from spark_jobs.submit.alerts import alert, deadline_missed, run_failed, task_failed
-from spark_jobs.submit.coordinator import (
-    CoordinatorRefused,
-    CoordinatorUnreachable,
-    MaintenanceRun,
-    apply_run,
-    read_run,
-    reject_run,
-)
 from spark_jobs.submit.jdbc_jar import find_jdbc_jar
 from spark_jobs.submit.job import (
     DEFAULT_RETENTION_MINUTES,
@@ -39,6 +31,7 @@ from spark_jobs.submit.job import (
     start_date,
 )
 from spark_jobs.submit.limits import MEASURES, Limits, default_limits
+from spark_jobs.submit.maintenance_run import MaintenanceRun
 from spark_jobs.submit.results import (
     approval_text,
     console_url,
@@ -57,14 +50,11 @@ __all__ = [
     "PROPOSALS",
     "REPORTS",
     "SPARK_CONF",
-    "CoordinatorRefused",
-    "CoordinatorUnreachable",
     "JobSpec",
     "Limits",
     "MaintenanceRun",
     "alert",
     "application",
-    "apply_run",
     "apply_timeout",
     "approval_text",
     "archive_uri",
@@ -83,8 +73,6 @@ __all__ = [
     "minutes",
     "py_files",
     "read_result",
-    "read_run",
-    "reject_run",
     "rejection_text",
     "reportable_from",
     "result_line",

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from coordinator_core.jobs import JobSpec
-from spark_jobs.submit.coordinator import DEFAULT_URL, MaintenanceRun
+from spark_jobs.submit.maintenance_run import MaintenanceRun
+
+DEFAULT_URL = "http://127.0.0.1:8080"
 
 REASON_MAX_CHARS = 1_000
 """Copied from the API, which DAGs must not import; a test compares them."""

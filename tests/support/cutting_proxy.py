@@ -39,14 +39,16 @@ class CuttingProxy:
     def running(self) -> Iterator[None]:
         thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
         thread.start()
-        yield
-        self._server.shutdown()
-        thread.join()
-        with self._lock:
-            for connection in self._connections:
-                hang_up(connection)
-        self._server.server_close()
-        self._http.clear()
+        try:
+            yield
+        finally:
+            self._server.shutdown()
+            thread.join()
+            with self._lock:
+                for connection in self._connections:
+                    hang_up(connection)
+            self._server.server_close()
+            self._http.clear()
 
     def lose_next_answer_to(self, path_end: str) -> None:
         """Lose the response to the next request whose path has this suffix."""

@@ -1,12 +1,14 @@
 """A fake node with maintenance runs only: records requests, and answers as configured."""
 
 import json
+import ssl
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 
@@ -51,8 +53,8 @@ class FakeNode:
 
 
 @contextmanager
-def running(node: FakeNode) -> Iterator[FakeNode]:
-    """Serve the node on a free port of this machine for the time of the block."""
+def running(node: FakeNode, certificate: Path | None = None) -> Iterator[FakeNode]:
+    """Serve the node on a free port of this machine for the time of the block, by https if there is a certificate."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -75,6 +77,12 @@ def running(node: FakeNode) -> Iterator[FakeNode]:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         node.url = f"http://127.0.0.1:{server.server_port}"
+        if certificate is not None:
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            context.load_cert_chain(certificate)
+            # Each connection shakes hands in a thread of its own.
+            server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+            node.url = node.url.replace("http:", "https:")
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:

@@ -1,7 +1,8 @@
 """Run Airflow in a separate process, because importing it changes logging and warnings.
 
 Run as a program it reads one JSON command per line and writes one JSON line for each: `describe` lists what the DAG
-files hold, `run` tests a DAG for real and returns the state of every task, `queue` has the scheduler queue tasks.
+files hold, `run` tests a DAG for real and returns the state of every task, `queue` has the scheduler queue tasks, and
+`read` calls a node through the hook.
 """
 
 import json
@@ -19,6 +20,16 @@ from tests.support.repository import ROOT
 
 DAGS = ROOT / "dags"
 PROPOSAL_POOL, REPORT_POOL = "proposals_under_test", "reports_under_test"
+EXAMPLE_DAGS = ROOT / "airflow_provider" / "muster_airflow" / "example_dags"
+PROVIDER_DAGS = Path(__file__).parent / "provider_dags"
+BUNDLES = [
+    {
+        "name": f"{folder.parent.name}-{folder.name}",
+        "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle",
+        "kwargs": {"path": str(folder)},
+    }
+    for folder in (DAGS, EXAMPLE_DAGS, PROVIDER_DAGS)
+]
 
 
 class AirflowProcess:
@@ -40,6 +51,7 @@ class AirflowProcess:
         answer: str | None = None,
         *,
         as_the_form: bool = False,
+        folder: Path = DAGS,
     ) -> dict[str, Any]:
         """Run a DAG by hand, with this configuration, and these variables added to its environment.
 
@@ -49,13 +61,23 @@ class AirflowProcess:
             env: the variables.
             answer: the answer to the approval request; None: the run must not request approval.
             as_the_form: name a logical date, as the form of Airflow's pages does; the run has the last whole interval.
+            folder: of the DAG's file.
 
         Returns:
             {"state", "run_id", "run_after", "tasks": {task id: state}, "results": {task id: what it returned},
             "question": what a person was asked, "answered": status or None}.
         """
         command = {"do": "run", "dag_id": dag_id, "conf": dict(conf), "env": dict(env), "answer": answer}
-        return self._ask({**command, "has_logical_date": as_the_form})
+        return self._ask({**command, "has_logical_date": as_the_form, "folder": str(folder)})
+
+    def read(self, conn_id: str, path: str, env: Mapping[str, str]) -> dict[str, Any]:
+        """Read a path of a node through the hook.
+
+        Returns:
+            {"answer": the response or None, "error": the exception as text or None, "test": what the button of
+            Airflow's connections shows}.
+        """
+        return self._ask({"do": "read", "conn_id": conn_id, "path": path, "env": dict(env)})
 
     def queue(
         self, pools: Mapping[str, int], running: Sequence[tuple[str, str]], scheduled: Sequence[tuple[str, str]]
@@ -95,6 +117,7 @@ def started(home: Path, env: Mapping[str, str]) -> Iterator[AirflowProcess]:
     settings = {
         "AIRFLOW_HOME": str(home),
         "AIRFLOW__CORE__DAGS_FOLDER": str(DAGS),
+        "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(BUNDLES),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home}/airflow.db",
         "AIRFLOW_CONN_SPARK_DEFAULT": '{"conn_type": "spark", "host": "local[2]"}',
@@ -137,8 +160,12 @@ def main() -> None:
         db.initdb()
         for line in sys.stdin:
             command = json.loads(line)
+            if command["do"] == "read":
+                print(json.dumps(_read(command)), file=answers)
+                continue
             # Parsed again each time: a test run leaves its configuration in the DAG.
-            bag = DagBag(DAGS, bundle_path=DAGS)
+            folder = Path(command.get("folder", DAGS))
+            bag = DagBag(folder, bundle_path=folder)
             match command["do"]:
                 case "describe":
                     answer = _describe(bag)
@@ -147,6 +174,30 @@ def main() -> None:
                 case _:
                     answer = _queue(bag, command)
             print(json.dumps(answer), file=answers)
+
+
+def _read(command: dict[str, Any]) -> dict[str, Any]:
+    from muster_airflow.hooks.muster import MusterHook  # noqa: PLC0415 - this process may have Airflow
+
+    hook = MusterHook(command["conn_id"], retry_timeout_s=0)
+    with _environment(command["env"]):
+        try:
+            answer, error = hook.get(command["path"]), None
+        except Exception as failure:  # noqa: BLE001 - the test reads which
+            answer, error = None, f"{type(failure).__name__}: {failure}"
+        return {"answer": answer, "error": error, "test": hook.test_connection()}
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Add variables to the environment for the time of the block."""
+    before = dict(os.environ)
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def _describe(bag: Any) -> dict[str, Any]:  # noqa: ANN401 - Airflow has no stable type for it
@@ -211,8 +262,6 @@ def _seconds(length: Any) -> float | None:  # noqa: ANN401 - likewise
 
 
 def _run(bag: Any, command: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401 - likewise
-    before = dict(os.environ)
-    os.environ.update(command["env"])
     approver = None if command["answer"] is None else Answering(command["answer"])
     if approver is not None:
         approver.start()
@@ -220,11 +269,10 @@ def _run(bag: Any, command: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401 -
     # `test` looks up a deadline by an id that only a scheduler assigns.
     dag.deadline = None
     logical_date = datetime.now(UTC) if command["has_logical_date"] else None
-    run = dag.test(run_conf=command["conf"], logical_date=logical_date)
+    with _environment(command["env"]):
+        run = dag.test(run_conf=command["conf"], logical_date=logical_date)
     if approver is not None:
         approver.stop()
-    os.environ.clear()
-    os.environ.update(before)
     return {
         "state": str(run.state),
         "run_id": run.run_id,

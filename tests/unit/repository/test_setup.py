@@ -27,9 +27,11 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a work tree that the setup uses as the project, with an empty environment."""
     shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
     (tmp_path / "requirements.lock").write_text(LOCK)
-    (tmp_path / "pyproject.toml").write_text("[project]\n")
+    for folder in (tmp_path, tmp_path / "airflow_provider"):
+        folder.mkdir(exist_ok=True)
+        (folder / "pyproject.toml").write_text("[project]\n")
     venv.create(tmp_path / ".venv", with_pip=False, symlinks=True)
-    for name in ("VENV", "VENV_PYTHON", "VENV_UV", "LOCK", "STAMP", "LOG", "EXTRACT"):
+    for name in ("VENV", "VENV_PYTHON", "VENV_UV", "LOCK", "PROVIDER", "STAMP", "LOG", "EXTRACT"):
         monkeypatch.setattr(bootstrap, name, tmp_path / getattr(bootstrap, name).relative_to(ROOT))
     monkeypatch.setattr(bootstrap, "ROOT", tmp_path)
     # The script's own text is part of the fingerprint.
@@ -42,7 +44,16 @@ def test_second_setup_does_nothing(tree: Path) -> None:
     assert run_setup(tree) == (0, "", "")
 
 
-@pytest.mark.parametrize("file", ["requirements.lock", "pyproject.toml", "scripts/bootstrap.py", ".venv/pyvenv.cfg"])
+@pytest.mark.parametrize(
+    "file",
+    [
+        "requirements.lock",
+        "pyproject.toml",
+        "airflow_provider/pyproject.toml",
+        "scripts/bootstrap.py",
+        ".venv/pyvenv.cfg",
+    ],
+)
 def test_changed_requirements_run_the_setup_again(tree: Path, file: str) -> None:
     bootstrap.write_stamp()
     assert bootstrap.is_up_to_date()

@@ -51,3 +51,11 @@ def test_approval_without_counts_says_so(job: str) -> None:
     text = submit.approval_text(submit.JOBS[job], run, ["The proposal has no counts."], [])
     assert "an unknown number of all" in text
     assert "Groups with most" not in text
+
+
+def test_the_rejection_that_holds_is_read_if_the_node_names_one() -> None:
+    answer = {"run_id": "r-1", "status": "proposed", "counts": {}}
+    held_by = {"run_id": "r-0", "actor": "ada", "at": "2026-11-20T10:00:00Z", "reason": "too many"}
+
+    assert submit.MaintenanceRun.from_json(answer).held_by is None
+    assert submit.MaintenanceRun.from_json({**answer, "held_by": held_by}).held_by == held_by

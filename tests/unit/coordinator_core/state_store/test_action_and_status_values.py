@@ -10,7 +10,7 @@ import pytest
 from coordinator_core.state_store.change_actions import ChangeAction
 from coordinator_core.state_store.runs import FINISHED, RunStatus, decided
 from spark_jobs import publish
-from spark_jobs.submit import coordinator
+from spark_jobs.submit import maintenance_run
 from tests.support.repository import ROOT
 
 PAGE = (ROOT / "docs" / "tables.md").read_text()
@@ -37,7 +37,7 @@ def test_the_page_has_every_status_of_a_run() -> None:
 
 
 def test_jobs_and_dags_use_the_same_values() -> None:
-    assert coordinator.FINISHED == FINISHED
+    assert maintenance_run.FINISHED == FINISHED
     assert publish.PROPOSED == RunStatus.PROPOSED
 
 

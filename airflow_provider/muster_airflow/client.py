@@ -1,0 +1,149 @@
+"""HTTP client of a cluster of nodes: any of them takes any request, so the next one is asked when one fails.
+
+A request is repeated only if that is safe: reads, and changes, which carry an idempotency key. This module needs httpx
+only, and nothing of Airflow.
+
+Source: http-api.md "Errors" and "Operator requests".
+"""
+
+import asyncio
+import ssl
+from base64 import urlsafe_b64encode
+from collections import deque
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import quote
+from uuid import uuid4
+
+import httpx
+
+CONNECT_TIMEOUT_S = 5.0
+RETRY_DELAY_S = 1.0
+"""How long to wait when every node has failed."""
+RETRIABLE_STATUSES = frozenset(
+    {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.MISDIRECTED_REQUEST, HTTPStatus.TOO_MANY_REQUESTS}
+)
+"""Statuses below 500 after which another node, or the same one later, may answer."""
+
+Json = dict[str, Any]
+
+
+class RequestRefused(Exception):
+    """A node refused the request, and would again; the message is `CODE (status): detail`."""
+
+    def __init__(self, status: int, problem: Json) -> None:
+        super().__init__(_sentence(status, problem))
+        self.status = status
+        self.code = str(problem.get("code", ""))
+        """The error's name, which is Kafka's if it has one."""
+
+
+class NodesUnavailable(Exception):
+    """No node could answer; the message has the reason of each. Repeat the request later."""
+
+
+class MusterClient:
+    """Nodes of one cluster, and how to call them."""
+
+    def __init__(
+        self,
+        nodes: Sequence[str],
+        *,
+        token: str | None = None,
+        verify: ssl.SSLContext | bool = True,
+        timeout_s: float = 30.0,
+        retry_timeout_s: float = 15.0,
+    ) -> None:
+        """Set what requests need; nothing is connected yet.
+
+        Args:
+            nodes: URLs such as http://host:8080, at least one. They are asked in this order; after a failure the next
+                one is asked first.
+            token: the bearer token; None sends none.
+            verify: whether, or with what, certificates are verified.
+            timeout_s: limit of each part of a response.
+            retry_timeout_s: how long requests are repeated while no node can answer; 0 asks each node once.
+        """
+        assert nodes, "a cluster has a node"
+        self._nodes = deque(node.rstrip("/") for node in nodes)
+        self._headers = {"Accept": "application/json"}
+        if token:
+            self._headers["Authorization"] = f"Bearer {token}"
+        self._verify = verify
+        self._timeout = httpx.Timeout(timeout_s, connect=min(timeout_s, CONNECT_TIMEOUT_S))
+        self._retry_timeout_s = retry_timeout_s
+
+    async def get(self, path: str) -> Json:
+        """Read something; raises as `change` does."""
+        return await self._request("GET", path, {}, None)
+
+    async def post(self, path: str, body: Mapping[str, Any], *, actor: str, idempotency_key: str | None = None) -> Json:
+        """Change something, or ask what a change would do.
+
+        Args:
+            path: the path, percent-encoded.
+            body: the request; values are JSON.
+            actor: recorded in `changes`, unless the token names one.
+            idempotency_key: a UUID; requests with the same one are carried out once. None: a new one.
+
+        Raises:
+            RequestRefused: correct the request.
+            NodesUnavailable: repeat the call with the same key; the change may have been made.
+        """
+        headers = {
+            # Names are UTF-8 on the wire.
+            "X-Muster-Actor": actor.encode(),
+            "Idempotency-Key": (idempotency_key or str(uuid4())).encode(),
+        }
+        return await self._request("POST", path, headers, body)
+
+    async def _request(
+        self, method: str, path: str, headers: Mapping[str, bytes], body: Mapping[str, Any] | None
+    ) -> Json:
+        request = {"method": method, "headers": headers, "json": body}
+        deadline_s = asyncio.get_running_loop().time() + self._retry_timeout_s
+        async with httpx.AsyncClient(headers=self._headers, verify=self._verify, timeout=self._timeout) as client:
+            while True:
+                failures = []
+                for _ in range(len(self._nodes)):
+                    node = self._nodes[0]
+                    try:
+                        return _read(await client.request(url=node + path, **request))  # type: ignore[arg-type]  # see above
+                    except (httpx.TransportError, NodesUnavailable) as failure:
+                        failures.append(f"{node}: {str(failure) or type(failure).__name__}")
+                        self._nodes.rotate(-1)
+                if asyncio.get_running_loop().time() >= deadline_s:
+                    raise NodesUnavailable(f"No node answers. {'; '.join(failures)}")
+                await asyncio.sleep(RETRY_DELAY_S)
+
+
+def group_path(group_id: str, action: str = "") -> str:
+    """Return the path of a group, or of something of it. Source: http-api.md "Group ids"."""
+    needs_base64 = group_id.startswith("~") or group_id in {".", ".."}
+    segment = "~" + urlsafe_b64encode(group_id.encode()).decode().rstrip("=") if needs_base64 else segment_of(group_id)
+    return f"/v1/groups/{segment or '~'}{action}"
+
+
+def segment_of(text: str) -> str:
+    """Return a text as one segment of a path."""
+    return quote(text, safe="")
+
+
+def _read(response: httpx.Response) -> Json:
+    try:
+        answer = response.json()
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        raise NodesUnavailable(f"not a Muster node (status {response.status_code})")
+    if response.is_success:
+        return answer
+    is_temporary = response.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR or answer.get("action") == "retry"
+    if is_temporary or response.status_code in RETRIABLE_STATUSES:
+        raise NodesUnavailable(_sentence(response.status_code, answer))
+    raise RequestRefused(response.status_code, answer)
+
+
+def _sentence(status: int, problem: Json) -> str:
+    return f"{problem.get('code', 'no code')} ({status}): {problem.get('detail') or problem.get('title', 'no detail')}"

@@ -1,0 +1,158 @@
+"""The hook: calls the nodes of an Airflow connection.
+
+A connection of type `muster` names them:
+
+    host      one or more nodes, separated by commas, each `host` or `host:port`
+    port      the port of nodes that name none; default 8080
+    schema    http (default) or https
+    password  a token; empty sends none
+    extra     `verify` (default true), `ca_file` (a path on workers and triggerers), `timeout_s` (default 30)
+
+If there is no connection `muster_default`, the hook uses MUSTER_URL and MUSTER_TOKEN, as Muster's own commands do.
+"""
+
+import asyncio
+import json
+import os
+import ssl
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from airflow.sdk import BaseHook, Connection
+from airflow.sdk.exceptions import AirflowNotFoundException
+
+from muster_airflow.client import Json, MusterClient, RequestRefused, group_path, segment_of
+
+DEFAULT_PORT = 8080
+DEFAULT_URL = f"http://127.0.0.1:{DEFAULT_PORT}"
+DEFAULT_TIMEOUT_S = 30.0
+RETRY_TIMEOUT_S = 15.0
+"""How long a request is repeated while no node can answer: longer than shards need to move to another node."""
+NOT_FOUND = 404
+
+
+class MusterHook(BaseHook):
+    """Calls the nodes of one connection.
+
+    Methods raise `muster_airflow.client.RequestRefused` if a retry would be refused again, and `NodesUnavailable` if no
+    node could answer. In a coroutine, `await hook.aget_conn()` returns a client to await.
+    """
+
+    conn_name_attr = "muster_conn_id"
+    default_conn_name = "muster_default"
+    conn_type = "muster"
+    hook_name = "Muster"
+
+    def __init__(
+        self, muster_conn_id: str = default_conn_name, *, retry_timeout_s: float = RETRY_TIMEOUT_S, **kwargs: Any
+    ) -> None:
+        """Name the connection; it is read by the first call.
+
+        Args:
+            muster_conn_id: the connection.
+            retry_timeout_s: how long a request is repeated while no node can answer; 0 asks each node once.
+            kwargs: arguments of `BaseHook`.
+        """
+        super().__init__(**kwargs)
+        self.muster_conn_id = muster_conn_id
+        self._retry_timeout_s = retry_timeout_s
+
+    def get_conn(self) -> MusterClient:
+        """Return a client of the connection's nodes.
+
+        Raises:
+            AirflowNotFoundException: there is no such connection.
+            ValueError: it names no node, another scheme, or a CA file that cannot be read.
+        """
+        try:
+            return self._client(self.get_connection(self.muster_conn_id))
+        except AirflowNotFoundException:
+            if self.muster_conn_id != self.default_conn_name:
+                raise
+            return self._client_of_environment()
+
+    async def aget_conn(self) -> MusterClient:
+        """Return a client of the connection's nodes, in a coroutine; raises as `get_conn` does."""
+        try:
+            return self._client(await self.aget_connection(self.muster_conn_id))
+        except AirflowNotFoundException:
+            if self.muster_conn_id != self.default_conn_name:
+                raise
+            return self._client_of_environment()
+
+    # -- calls ----------------------------------------------------------------------------------------------
+
+    def get(self, path: str) -> Json:
+        """Read something, by a path of the HTTP API."""
+        return asyncio.run(self.get_conn().get(path))
+
+    def post(self, path: str, body: Mapping[str, Any], *, actor: str, idempotency_key: str | None = None) -> Json:
+        """Change something, by a path of the HTTP API; see `MusterClient.post`."""
+        return asyncio.run(self.get_conn().post(path, body, actor=actor, idempotency_key=idempotency_key))
+
+    def describe_group(self, group_id: str) -> Json:
+        """Return a group's state, members and settings; a deleted group with history is Dead."""
+        return self.get(group_path(group_id))
+
+    def describe_lag(self, group_id: str) -> Json:
+        """Return a group's lag by partition."""
+        return self.get(group_path(group_id, "/lag"))
+
+    def reset_offsets(
+        self, group_id: str, body: Mapping[str, Any], *, actor: str, idempotency_key: str | None = None
+    ) -> Json:
+        """Reset the offsets of an Empty group; a dry run unless `body` has `dry_run` false and a `reason`."""
+        path = group_path(group_id, "/offsets/reset")
+        return self.post(path, body, actor=actor, idempotency_key=idempotency_key)
+
+    def find_change(self, change_id: str) -> Json | None:
+        """Return a change of the audit log, or None if there is none."""
+        try:
+            return self.get(f"/v1/changes/{segment_of(change_id)}")
+        except RequestRefused as refusal:
+            if refusal.status == NOT_FOUND:
+                return None
+            raise
+
+    def test_connection(self) -> tuple[bool, str]:
+        """Return whether a node answers this connection, and its answer, for Airflow's button of this name."""
+        try:
+            MusterHook(self.muster_conn_id, retry_timeout_s=0).get("/v1/groups?limit=1")
+        except Exception as failure:  # noqa: BLE001 - the button shows whatever it is
+            return False, str(failure)
+        return True, "A node answers, and accepts the token."
+
+    # -- the connection -------------------------------------------------------------------------------------
+
+    def _client(self, connection: Connection) -> MusterClient:
+        extra = json.loads(connection.extra or "{}")
+        scheme = connection.schema or "http"
+        hosts = [host.strip() for host in (connection.host or "").split(",") if host.strip()]
+        if not hosts or scheme not in {"http", "https"}:
+            raise ValueError(
+                f"The connection {self.muster_conn_id} needs a host, and a schema that is http or https, not {scheme}."
+            )
+        return MusterClient(
+            [_url(scheme, host, connection.port or DEFAULT_PORT) for host in hosts],
+            token=connection.password,
+            verify=_verify(extra),
+            timeout_s=float(extra.get("timeout_s") or DEFAULT_TIMEOUT_S),
+            retry_timeout_s=self._retry_timeout_s,
+        )
+
+    def _client_of_environment(self) -> MusterClient:
+        url, token = os.environ.get("MUSTER_URL") or DEFAULT_URL, os.environ.get("MUSTER_TOKEN")
+        return MusterClient([url], token=token, retry_timeout_s=self._retry_timeout_s)
+
+
+def _url(scheme: str, host: str, port: int) -> str:
+    """Return a node's URL; `host` may end with a port of its own, and an IPv6 address is in brackets."""
+    has_port = urlsplit(f"//{host}").port is not None
+    return f"{scheme}://{host}" if has_port else f"{scheme}://{host}:{port}"
+
+
+def _verify(extra: Json) -> ssl.SSLContext | bool:
+    if extra.get("verify") is False:
+        return False
+    return ssl.create_default_context(cafile=extra["ca_file"]) if extra.get("ca_file") else True

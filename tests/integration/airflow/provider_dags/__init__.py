@@ -1,0 +1,1 @@
+"""DAGs by which tests run the provider."""

@@ -1,0 +1,1 @@
+"""Unit tests of the Airflow provider, without Airflow."""
