@@ -258,6 +258,13 @@ def test_spark_refuses_applications_without_the_secret(tmp_path: Path) -> None:
         assert "./secrets/spark:/etc/spark:ro" in SERVICES[service]["volumes"]
 
 
+@pytest.mark.parametrize("service", [*NODES, "airflow-scheduler", "spark-worker"])
+def test_the_archive_is_where_jobs_write_and_nodes_look_for_it(service: str) -> None:
+    uri = urlsplit(environment("airflow-scheduler")["MUSTER_ARCHIVE_URI"])
+    mounts = [volume.split(":")[:2] for volume in SERVICES[service]["volumes"]]
+    assert ["archive", uri.path] in mounts
+
+
 def test_every_secret_is_created_and_used(secrets: dict[str, str]) -> None:
     text = COMPOSE.read_text()
     used = set(SECRET.findall(text))
