@@ -263,6 +263,8 @@ def test_the_archive_is_where_jobs_write_and_nodes_look_for_it(service: str) -> 
     uri = urlsplit(environment("airflow-scheduler")["MUSTER_ARCHIVE_URI"])
     mounts = [volume.split(":")[:2] for volume in SERVICES[service]["volumes"]]
     assert ["archive", uri.path] in mounts
+    assert environment(service).get("MUSTER_ARCHIVE_URI", uri.geturl()) == uri.geturl()
+    assert service not in NODES or "MUSTER_ARCHIVE_URI" in environment(service)
 
 
 def test_every_secret_is_created_and_used(secrets: dict[str, str]) -> None:
