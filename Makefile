@@ -2,7 +2,7 @@
 # ARGS goes to the command that a target runs: make run ARGS=--no-airflow, make test ARGS="-k leave".
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-all sim conformance chaos bench spark-package docker-check check format docs lock clean
+.PHONY: help setup run test test-all sim conformance chaos bench spark-package docker-check docker-test check format docs lock clean
 
 BIN := .venv/bin
 # Each file of tests is run by one of TEST_PROCESSES: two a core, since tests wait half of the time, as far as 2.4 GB of memory
@@ -27,11 +27,11 @@ run: setup ## start everything: Postgres, a node, Airflow, a small live fleet (C
 
 test: setup ## run the tests that are not marked slow; install Chromium and promtool if possible (TOOLS=: install nothing)
 	@scripts/install-tools.sh $(TOOLS)
-	@exec $(PYTEST) -m "not slow" $(ARGS)
+	@exec $(PYTEST) -m "not slow and not containers" $(ARGS)
 
 test-all: setup ## run all tests; install Chromium and promtool if possible (TOOLS=: install nothing)
 	@scripts/install-tools.sh $(TOOLS)
-	@exec $(PYTEST) $(ARGS)
+	@exec $(PYTEST) -m "not containers" $(ARGS)
 
 sim: setup ## simulate SEEDS=1000 worlds on JOBS=2 cores (all, if not said), or one: SEED=7
 	@exec $(BIN)/python -m tests.system.simulation $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(JOBS),--jobs $(JOBS)) $(ARGS)
@@ -51,6 +51,10 @@ spark-package: setup ## make dist/muster_spark.zip, which spark-submit --py-file
 docker-check: setup ## check what can be checked of docker/ without an engine
 	@scripts/install-tools.sh $(filter promtool,$(TOOLS))
 	@exec $(BIN)/python -m pytest tests/unit/repository/test_compose.py tests/unit/repository/test_dockerfiles.py tests/integration/monitoring $(ARGS)
+
+docker-test: setup ## as root on Debian: build the images, run the platform of docker/ with podman and test it, stop it
+	@scripts/install-tools.sh $(if $(TOOLS),podman mmdebstrap)
+	@exec $(BIN)/python -m pytest tests/system/containers $(ARGS)
 
 check: setup ## lint, format, types, import directions and the word list
 	$(BIN)/ruff check

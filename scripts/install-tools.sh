@@ -1,5 +1,6 @@
 #!/bin/sh
-# Install what is missing of the named: make, git, venv, chromium, libatomic (for Playwright), promtool.
+# Install what is missing of the named: make, git, venv, chromium, libatomic (for Playwright), promtool, podman (with what
+# it needs to build and to connect containers), mmdebstrap.
 #
 # Packages are installed by apt-get, as root or with a sudo that asks for no password. Prometheus, which brings promtool,
 # is only unpacked into .tools, so that no daemon starts. A program that cannot be installed is reported in one sentence;
@@ -14,6 +15,8 @@ is_installed() {
         venv) python3 -c 'import ensurepip, venv' ;;
         libatomic) python3 -c 'import ctypes; ctypes.CDLL("libatomic.so.1")' ;;
         promtool) command -v prometheus && command -v promtool || [ -x .tools/prometheus/usr/bin/promtool ] ;;
+        podman) command -v podman && command -v runc && command -v iptables && [ -x /usr/lib/podman/aardvark-dns ] \
+            && [ -x /usr/lib/podman/netavark ] && command -v catatonit ;;
         *) command -v "$1" ;;
     esac >/dev/null 2>&1
 }
@@ -23,6 +26,7 @@ package_of() {
         venv) echo python3-venv ;;
         libatomic) echo libatomic1 ;;
         promtool) echo prometheus ;;
+        podman) echo podman runc netavark aardvark-dns iptables catatonit ;;
         *) echo "$1" ;;
     esac
 }
@@ -37,8 +41,8 @@ update_and() {
     apt update && "$@"
 }
 
-install_package() {
-    apt install -y --no-install-recommends "$1"
+install_packages() {
+    apt install -y --no-install-recommends "$@"
 }
 
 # Downloading into a folder of one's own needs no rights, if the package lists are there.
@@ -56,7 +60,7 @@ unpack_prometheus() {
 install() {
     case $1 in
         promtool) step=unpack_prometheus ;;
-        *) step="install_package $(package_of "$1")" ;;
+        *) step="install_packages $(package_of "$1")" ;;
     esac
     if ! command -v apt-get >/dev/null 2>&1; then
         reason="there is no apt-get on this machine"

@@ -127,7 +127,7 @@ def client(databases: Databases, tmp_path: Path) -> Iterator[Client]:
 def airflow(tmp_path: Path, empty_database_url: str) -> Iterator[RealAirflow]:
     # Its own node does not exist, so that only the connection can lead to one.
     nowhere = "http://127.0.0.1:1"
-    services = AirflowServices(tmp_path, "postgresql+psycopg2://unused", empty_database_url, nowhere, free_port())
+    services = AirflowServices(tmp_path, "postgresql+psycopg2://unused", empty_database_url, nowhere, free_port(), {})
     services.prepare()
     airflow = RealAirflow(services)
     try:

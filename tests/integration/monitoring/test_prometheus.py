@@ -94,6 +94,7 @@ def running_prometheus(folder: Path, target: str) -> Iterator[Prometheus]:
     config = yaml.safe_load((DOCKER / "prometheus" / "prometheus.yml").read_text())
     config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
     config["scrape_configs"][0]["static_configs"] = [{"targets": [target]}]
+    del config["scrape_configs"][0]["authorization"]  # The node under test requires no token.
     (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
     shutil.copy(DOCKER / "prometheus" / "rules.yml", folder)
     flags = ["--config.file=prometheus.yml", "--storage.tsdb.path=data", "--web.listen-address=127.0.0.1:0"]

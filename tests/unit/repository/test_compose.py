@@ -1,5 +1,6 @@
-"""compose.yaml: ports, variables and secrets of the services agree, and only published ports are reachable."""
+"""compose.yaml: addresses, variables and secrets of the services agree, and none has more rights than it needs."""
 
+import hashlib
 import importlib.util
 import json
 import os
@@ -19,6 +20,7 @@ from typer import Context
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from api.shared.tokens import read_tokens_file
 from muster.cli.main import app
 from muster.settings import Settings, load_settings
 from spark_jobs.database import parse_url
@@ -29,14 +31,18 @@ COMPOSE = DOCKER / "compose.yaml"
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load(COMPOSE.read_text())["services"]
 # Variables of jobs and their submission besides the settings.
 JOB_VARIABLES = {
+    "MUSTER_ARCHIVE_URI",
     "MUSTER_JOBS_DATABASE_URL",
     "MUSTER_REPORTS_SINCE",
     "MUSTER_SPARK_POOL",
     "MUSTER_SPARK_REPORT_POOL",
+    "MUSTER_TOKEN",
     "MUSTER_URL",
 }
+JOB_CODE = ("airflow_provider", "dags", "spark_jobs")
 SECRET = re.compile(r"\$\{(\w+):\?run docker/new-secrets\.sh\}")
 LOOPBACK = "127.0.0.1"
+DIGEST = re.compile(r":v?[\w.-]+@sha256:[0-9a-f]{64}$")
 NODES = ("node-1", "node-2", "node-3")
 SPARK = ("spark-master", "spark-worker")
 BALANCING = (DOCKER / "haproxy.cfg").read_text()
@@ -73,10 +79,10 @@ def test_compose_names_the_whole_platform() -> None:
 
 
 @every_service
-def test_a_service_is_built_from_a_dockerfile_that_exists_or_from_a_pinned_image(service: str) -> None:
+def test_a_service_is_built_from_a_dockerfile_that_exists_or_from_an_image_pinned_by_digest(service: str) -> None:
     build = SERVICES[service].get("build")
     if build is None:
-        assert re.search(r":v?[\d.]+", SERVICES[service]["image"])
+        assert DIGEST.search(SERVICES[service]["image"])
     else:
         context = (DOCKER / build["context"]).resolve()
         assert context == ROOT
@@ -97,30 +103,44 @@ def test_a_service_waits_for_services_that_exist(service: str) -> None:
 
 
 @every_service
-def test_a_service_listens_on_this_machine_only(service: str) -> None:
-    # Nodes have no tokens, so they must not be reachable from elsewhere; others have unencrypted passwords.
+def test_a_service_has_no_rights_and_resources_beyond_its_own(service: str) -> None:
     described = SERVICES[service]
-    assert described["network_mode"] == "host"
-    assert "ports" not in described
-    output = yaml.safe_dump([described.get("environment"), described.get("command")])
-    output += BALANCING if service == "load-balancer" else ""
-    assert "0.0.0.0" not in output
-    assert [name for name in listening_ports(service) if LOOPBACK not in output] == []
+    assert described["read_only"]
+    assert described["cap_drop"] == ["ALL"]
+    assert described["security_opt"] == ["no-new-privileges:true"]
+    assert described["mem_limit"]
+    assert described["pids_limit"] > 0
+    # A test of Dockerfiles checks the users of images that are built here.
+    assert "build" in described or not described["user"].startswith(("0", "root"))
+    assert not {"privileged", "network_mode", "cap_add", "pid", "ipc"} & described.keys()
 
 
-def test_no_two_services_listen_on_one_port() -> None:
-    servers = [service for service in SERVICES if service != "migrate" and "airflow" not in service]
-    ports = [port for service in [*servers, "airflow-api-server"] for port in listening_ports(service)]
+@every_service
+def test_a_service_has_a_health_check_unless_it_is_a_task(service: str) -> None:
+    assert "test" in SERVICES[service]["healthcheck"] or SERVICES[service]["restart"] == "no"
+
+
+@every_service
+def test_a_service_is_published_on_this_machine_only(service: str) -> None:
+    # Airflow, Postgres and Spark's UI have unencrypted passwords, or none.
+    for published in SERVICES[service].get("ports", []):
+        host, _, port = published.split(":")
+        assert host == LOOPBACK
+        assert int(port) > 0
+
+
+def test_no_two_services_are_published_on_one_port() -> None:
+    ports = [port.split(":")[1] for service in SERVICES.values() for port in service.get("ports", [])]
     assert len(ports) == len(set(ports))
 
 
-def test_every_address_is_on_loopback_at_a_port_that_a_service_listens_on() -> None:
+def test_every_address_is_of_a_service_at_a_port_that_it_listens_on() -> None:
     found = list(addresses())
     assert found
-    ports = {port for service in SERVICES for port in listening_ports(service)}
+    published = {int(port.split(":")[1]) for service in SERVICES.values() for port in service.get("ports", [])}
     for where, host, port in found:
-        assert host == LOOPBACK, f"{where} asks {host}"
-        assert port in ports, f"{where} asks {host}:{port}"
+        listening = listening_ports(where) | published if host == LOOPBACK else listening_ports(host)
+        assert port in listening, f"{where} asks {host}:{port}"
 
 
 @every_service
@@ -131,7 +151,7 @@ def test_every_environment_variable_is_read(service: str) -> None:
 
 
 def test_the_job_variables_are_read_by_the_jobs_and_their_dags() -> None:
-    sources = "".join(file.read_text() for folder in ("spark_jobs", "dags") for file in (ROOT / folder).rglob("*.py"))
+    sources = "".join(file.read_text() for folder in JOB_CODE for file in (ROOT / folder).rglob("*.py"))
     assert [name for name in JOB_VARIABLES if f'"{name}"' not in sources] == []
 
 
@@ -153,7 +173,8 @@ def test_a_node_accepts_the_settings_it_is_given(
     for name, value in given.items():
         monkeypatch.setenv(name, value)
     settings = load_settings()
-    assert {settings.http_port} == listening_ports(node)
+    assert settings.node_url == f"http://{node}:{settings.http_port}"
+    assert settings.tokens_file is not None
     assert settings.cluster_secret is not None
     assert settings.cluster_secret.get_secret_value() == secrets["CLUSTER_SECRET"]
 
@@ -166,11 +187,13 @@ def test_dags_use_the_pools_that_are_made_and_leave_tasks_to_others() -> None:
 
 
 def test_requests_are_spread_over_all_nodes_and_no_others() -> None:
-    balanced = re.findall(r"^    server (\S+) 127\.0\.0\.1:(\d+)$", BALANCING, re.MULTILINE)
-    assert balanced == [(node, str(*listening_ports(node))) for node in NODES]
+    balanced = re.findall(r"^    server (\S+) (\S+):(\d+)$", BALANCING, re.MULTILINE)
+    assert balanced == [(node, node, str(*listening_ports(node))) for node in NODES]
     assert "option httpchk GET /readyz" in BALANCING
     url = urlsplit(environment("airflow-scheduler")["MUSTER_URL"])
-    assert {url.port} == listening_ports("load-balancer")
+    assert url.hostname == "load-balancer"
+    assert url.port in listening_ports("load-balancer")
+    assert url.hostname in environment("node-1")["MUSTER_ALLOWED_HOSTS"].split(",")
 
 
 def test_the_load_balancer_waits_longer_than_a_join_may() -> None:
@@ -182,13 +205,13 @@ def test_the_load_balancer_waits_longer_than_a_join_may() -> None:
 
 def test_prometheus_watches_every_node() -> None:
     targets = yaml.safe_load(SCRAPING)["scrape_configs"][0]["static_configs"][0]["targets"]
-    assert targets == [f"{LOOPBACK}:{port}" for node in NODES for port in listening_ports(node)]
+    assert targets == [f"{node}:{port}" for node in NODES for port in listening_ports(node)]
 
 
 def test_grafana_reads_the_database_and_prometheus_with_the_password_it_is_given() -> None:
     sources = {source["type"]: source for source in yaml.safe_load(SOURCES)["datasources"]}
     postgres = sources["grafana-postgresql-datasource"]
-    assert postgres["url"] == f"{LOOPBACK}:{environment('postgres')['PGPORT']}"
+    assert postgres["url"] == "postgres:5432"
     assert postgres["jsonData"]["database"] == environment("postgres")["POSTGRES_DB"]
     assert postgres["secureJsonData"]["password"].removeprefix("$") in environment("grafana")
     assert {urlsplit(sources["prometheus"]["url"]).port} == listening_ports("prometheus")
@@ -209,6 +232,51 @@ def test_jobs_reach_the_database_that_postgres_makes(secrets: dict[str, str]) ->
     assert database.name == environment("postgres")["POSTGRES_DB"]
     assert database.password == secrets["JOBS_DATABASE_PASSWORD"]
     assert f"CREATE ROLE {database.user} LOGIN" in (DOCKER / "first-start.sh").read_text()
+
+
+def test_tokens_are_those_of_the_files_and_variables(tmp_path: Path) -> None:
+    script = shutil.copy(DOCKER / "new-secrets.sh", tmp_path)
+    subprocess.run([script], check=True, capture_output=True)
+    folder = tmp_path / "secrets"
+    known = read_tokens_file(folder / "node" / "tokens.json")
+    given = dict(line.split("=", 1) for line in (tmp_path / ".env").read_text().splitlines())
+    tokens = {
+        "operator": (folder / "operator-token").read_text().strip(),
+        "agent": (folder / "agent-token").read_text().strip(),
+        "airflow": given["AIRFLOW_TOKEN"],
+        "prometheus": (folder / "prometheus" / "token").read_text().strip(),
+    }
+    roles = {"operator": "operator", "agent": "agent", "airflow": "operator", "prometheus": "viewer"}
+    found = {actor: known[hashlib.sha256(token.encode()).digest()] for actor, token in tokens.items()}
+    identities = {actor: each.identity for actor, each in found.items()}
+    assert {actor: each and (each.actor, each.role) for actor, each in identities.items()} == {
+        actor: (actor, role) for actor, role in roles.items()
+    }
+    assert len(known) == len(tokens)
+    # Containers have users of their own; only the folder keeps others out.
+    assert folder.stat().st_mode & 0o077 == 0
+    mounted = [file for name in ("node", "prometheus", "spark") for file in (folder / name).iterdir()]
+    assert all(file.stat().st_mode & 0o004 for file in mounted)
+
+
+def test_spark_refuses_applications_without_the_secret(tmp_path: Path) -> None:
+    script = shutil.copy(DOCKER / "new-secrets.sh", tmp_path)
+    subprocess.run([script], check=True, capture_output=True)
+    lines = (tmp_path / "secrets" / "spark" / "spark-defaults.conf").read_text().splitlines()
+    conf = dict(line.split() for line in lines)
+    assert conf["spark.authenticate"] == "true"
+    assert len(conf["spark.authenticate.secret"]) >= 64
+    for service in (*SPARK, "airflow-scheduler"):
+        assert "./secrets/spark:/etc/spark:ro" in SERVICES[service]["volumes"]
+
+
+@pytest.mark.parametrize("service", [*NODES, "airflow-scheduler", "spark-worker"])
+def test_the_archive_is_where_jobs_write_and_nodes_look_for_it(service: str) -> None:
+    uri = urlsplit(environment("airflow-scheduler")["MUSTER_ARCHIVE_URI"])
+    mounts = [volume.split(":")[:2] for volume in SERVICES[service]["volumes"]]
+    assert ["archive", uri.path] in mounts
+    assert environment(service).get("MUSTER_ARCHIVE_URI", uri.geturl()) == uri.geturl()
+    assert service not in NODES or "MUSTER_ARCHIVE_URI" in environment(service)
 
 
 def test_every_secret_is_created_and_used(secrets: dict[str, str]) -> None:
@@ -250,7 +318,10 @@ def test_a_mounted_file_exists_and_a_mounted_volume_is_declared(service: str) ->
     declared = yaml.safe_load(COMPOSE.read_text())["volumes"]
     for volume in SERVICES[service].get("volumes", []):
         source = volume.split(":")[0]
-        assert (DOCKER / source).exists() if source.startswith("./") else source in declared
+        if source.startswith("./"):
+            assert source.startswith("./secrets/") or (DOCKER / source).exists()
+        else:
+            assert source.startswith("/") or source in declared
 
 
 @pytest.mark.parametrize("script", sorted(DOCKER.glob("*.sh")), ids=lambda file: file.name)
@@ -276,15 +347,15 @@ def forget_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def listening_ports(service: str) -> set[int]:
-    """Return the ports that a service listens on, as its variables and its command say."""
-    serves = {"postgres": "PGPORT", "airflow-api-server": "AIRFLOW__API__PORT", "grafana": "GF_SERVER_HTTP_PORT"}
-    serves |= dict.fromkeys(NODES, "MUSTER_HTTP_PORT")
+    """Return the ports that a service listens on, as its variables and its command say, or else by default."""
+    variables = ("MUSTER_HTTP_PORT", "AIRFLOW__API__PORT", "GF_SERVER_HTTP_PORT")
+    found = {int(environment(service)[name]) for name in variables if name in environment(service)}
     command = SERVICES[service].get("command", [])
-    flagged = {int(after) for flag, after in pairwise(command) if flag in {"--port", "--webui-port"}}
-    flagged |= {int(found[1]) for word in command if (found := re.match(r"--web\.listen-address=.*:(\d+)$", word))}
+    found |= {int(after) for flag, after in pairwise(command) if flag in {"--port", "--webui-port"}}
+    found |= {"postgres": {5432}, "prometheus": {9090}}.get(service, set())
     if service == "load-balancer":
-        flagged |= {int(port) for port in re.findall(r"^    bind \S+:(\d+)$", BALANCING, re.MULTILINE)}
-    return flagged | ({int(environment(service)[serves[service]])} if service in serves else set())
+        found |= {int(port) for port in re.findall(r"^    bind \S*:(\d+)$", BALANCING, re.MULTILINE)}
+    return found
 
 
 def addresses() -> Iterator[tuple[str, str, int]]:

@@ -30,7 +30,7 @@ def test_docker_is_never_a_package() -> None:
 
 @every_dockerfile
 def test_every_instruction_is_valid(dockerfile: Path) -> None:
-    known = {"FROM", "RUN", "COPY", "ENV", "USER", "WORKDIR", "CMD"}
+    known = {"ARG", "FROM", "RUN", "COPY", "ENV", "USER", "WORKDIR", "CMD"}
     assert {word for word, _ in instructions(dockerfile)} <= known
 
 
@@ -77,12 +77,11 @@ def test_the_command_is_a_program_of_the_environment(dockerfile: Path) -> None:
     assert (ROOT / ".venv" / "bin" / program).is_file()
 
 
-def test_driver_and_workers_run_one_python_at_one_place() -> None:
-    by_image = {file.suffix[1:]: instructions(file) for file in DOCKERFILES}
-    bases = {
-        image: [argument.split()[0] for word, argument in found if word == "FROM"] for image, found in by_image.items()
-    }
-    assert len({base for names in bases.values() for base in names}) == 1
+def test_all_images_have_one_base_pinned_by_digest_so_driver_and_workers_run_one_python() -> None:
+    found = [instructions(file) for file in DOCKERFILES]
+    assert {argument.split()[0] for lines in found for word, argument in lines if word == "FROM"} == {"${BASE}"}
+    (base,) = {argument for lines in found for word, argument in lines if word == "ARG"}
+    assert re.fullmatch(r"BASE=[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}", base)
     assert variables(DOCKER / "Dockerfile.airflow")["PYSPARK_PYTHON"] == "/opt/muster/bin/python"
     assert variables(DOCKER / "Dockerfile.spark")["PYSPARK_PYTHON"] == "/opt/muster/bin/python"
 
@@ -115,7 +114,8 @@ def stages(dockerfile: Path) -> list[list[tuple[str, str]]]:
     for word, argument in instructions(dockerfile):
         if word == "FROM":
             found.append([])
-        found[-1].append((word, argument))
+        if word != "ARG":  # It names the base, before the first stage.
+            found[-1].append((word, argument))
     return found
 
 

@@ -1,0 +1,1 @@
+"""The images are built and docker/compose.yaml is run, by podman: `make docker-test`."""
