@@ -160,16 +160,3 @@ def test_every_query_of_the_runbook_that_reads_history_names_a_range_or_a_group(
     ]
     assert len(of_history) >= 4
     assert [each for each in of_history if "now() - interval" not in each] == []
-
-
-def test_every_query_of_the_runbook_runs(database_url: str) -> None:
-    queries = [
-        *re.findall(r"```sql\n(.*?)```", RUNBOOK, re.DOTALL),
-        *re.findall(r"`(SELECT[^`]+)`", RUNBOOK),
-    ]
-    assert len(queries) > 10
-    with psycopg2.connect(psql_url(database_url)) as connection, connection.cursor() as cursor:
-        cursor.execute("SET ROLE muster_reader")
-        for query in queries:
-            cursor.execute(query)
-    connection.close()

@@ -1,7 +1,6 @@
-"""Queries and grants of docs/tables.md."""
+"""Grants of docs/tables.md."""
 
 import re
-from collections.abc import Iterator
 
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
@@ -20,14 +19,3 @@ def test_the_page_lists_the_tables_that_jobs_insert_into(sql_connection: Psycopg
             " WHERE grantee = 'muster_jobs' AND privilege_type = 'INSERT'"
         )
         assert documented | staged == {table for (table,) in cursor.fetchall()}
-
-
-def queries() -> Iterator[str]:
-    yield from re.findall(r"```sql\n(.*?)```", DOC.read_text(), re.DOTALL)
-
-
-def test_every_query_runs(sql_connection: PsycopgConnection) -> None:
-    assert list(queries())
-    for query in queries():
-        with sql_connection.cursor() as cursor:
-            cursor.execute(query)

@@ -26,7 +26,6 @@ LEFT_BEHIND = "left-behind"
 """A group that somebody joined and left, and that never committed."""
 
 DAILY = "rebalance_frequency_report"
-"""Limit for actions that take seconds on an idle machine."""
 
 OTHER_DAGS = ("history_archive", DAILY, "assignment_balance_audit", "timeout_advice")
 
@@ -41,7 +40,7 @@ def test_new_user_sees_live_groups_rebalances_and_dag_runs(tmp_path: Path) -> No
         _kills_a_member(platform)
         _finds_due_offsets_expired(platform)
         _publishes_airflow_url(platform)
-        # They wait for the only slot of the Spark pool.
+        # They wait for the only slot of their Spark pool.
         others = {dag_id: platform.start(dag_id, {}) for dag_id in OTHER_DAGS}
         _expires_offsets(platform)
         _reads_reports(platform, others)
