@@ -296,7 +296,7 @@ def _queue(bag: Any, command: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401
     from sqlalchemy import update  # noqa: PLC0415 - likewise
 
     DagBundlesManager().sync_bundles_to_db()  # type: ignore[no-untyped-call]  # Airflow's own
-    sync_bag_to_db(bag, "dags-folder", None)
+    sync_bag_to_db(bag, BUNDLES[0]["name"], None)
     with create_session() as session:
         session.execute(update(DagModel).values(is_paused=False))
         for pool, slots in command["pools"].items():
