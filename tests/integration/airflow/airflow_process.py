@@ -22,14 +22,8 @@ DAGS = ROOT / "dags"
 PROPOSAL_POOL, REPORT_POOL = "proposals_under_test", "reports_under_test"
 EXAMPLE_DAGS = ROOT / "airflow_provider" / "muster_airflow" / "example_dags"
 PROVIDER_DAGS = Path(__file__).parent / "provider_dags"
-BUNDLES = [
-    {
-        "name": f"{folder.parent.name}-{folder.name}",
-        "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle",
-        "kwargs": {"path": str(folder)},
-    }
-    for folder in (DAGS, EXAMPLE_DAGS, PROVIDER_DAGS)
-]
+BUNDLES = {f"{folder.parent.name}-{folder.name}": folder for folder in (DAGS, EXAMPLE_DAGS, PROVIDER_DAGS)}
+"""Folders of DAGs by the name that Airflow knows them by, ours first."""
 
 
 class AirflowProcess:
@@ -117,7 +111,7 @@ def started(home: Path, env: Mapping[str, str]) -> Iterator[AirflowProcess]:
     settings = {
         "AIRFLOW_HOME": str(home),
         "AIRFLOW__CORE__DAGS_FOLDER": str(DAGS),
-        "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(BUNDLES),
+        "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(_bundles()),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home}/airflow.db",
         "AIRFLOW_CONN_SPARK_DEFAULT": '{"conn_type": "spark", "host": "local[2]"}',
@@ -147,6 +141,12 @@ def started(home: Path, env: Mapping[str, str]) -> Iterator[AirflowProcess]:
             yield AirflowProcess(process, log)
         finally:
             process.kill()
+
+
+def _bundles() -> list[dict[str, Any]]:
+    """Return Airflow's configuration of the bundles."""
+    local = "airflow.dag_processing.bundles.local.LocalDagBundle"
+    return [{"name": name, "classpath": local, "kwargs": {"path": str(folder)}} for name, folder in BUNDLES.items()]
 
 
 def main() -> None:
@@ -296,7 +296,7 @@ def _queue(bag: Any, command: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401
     from sqlalchemy import update  # noqa: PLC0415 - likewise
 
     DagBundlesManager().sync_bundles_to_db()  # type: ignore[no-untyped-call]  # Airflow's own
-    sync_bag_to_db(bag, BUNDLES[0]["name"], None)
+    sync_bag_to_db(bag, next(iter(BUNDLES)), None)
     with create_session() as session:
         session.execute(update(DagModel).values(is_paused=False))
         for pool, slots in command["pools"].items():
