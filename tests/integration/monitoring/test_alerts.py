@@ -40,8 +40,10 @@ def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_configuration_and_rules_are_valid() -> None:
-    checked = promtool("check", "config", "prometheus.yml")
-    assert checked.returncode == 0, checked.stdout + checked.stderr
+    # Syntax only: in its container the token is a file, and here it is not. So the rules are checked apart.
+    for what in (("config", "--syntax-only", "prometheus.yml"), ("rules", "rules.yml")):
+        checked = promtool("check", *what)
+        assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 def test_alert_rules_pass_their_unit_tests() -> None:

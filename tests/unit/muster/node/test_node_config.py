@@ -16,7 +16,7 @@ def test_configured_limit_is_passed_to_the_node() -> None:
     changed = {name: Settings.model_fields[name].default + 1 for name in LIMITS}
     config = _node_config(Settings(**changed), "0")
     assert {name: getattr(config, name) for name in LIMITS} == changed
-    assert len(LIMITS) == 12
+    assert len(LIMITS) == 13
 
 
 def test_configured_limits_are_those_of_queries() -> None:
