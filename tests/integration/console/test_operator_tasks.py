@@ -64,6 +64,7 @@ def test_flapping_group_is_found_by_keyboard(shows: Callable[[str], Page], healt
     page.keyboard.press("/")
     page.keyboard.type("FLAP")
     expect(page.get_by_role("link", name=healthy.group_id)).to_be_hidden()
+    expect(page.get_by_role("link", name=flapping.group_id)).to_be_visible()
     page.keyboard.press("Enter")
     page.keyboard.press("j")
     page.keyboard.press("Enter")
