@@ -2,7 +2,7 @@
 
 Rules:
 
-* Nothing is done when the stamp in .venv tells that it was done: the stamp names the lock, the projects, this script,
+* Nothing is done when the stamp in .venv shows that it was done: the stamp names the lock, the projects, this script,
   the place and the Python. It is removed before the first change and written after the last one, so an interrupted
   setup never counts.
 * Whatever is installed is in the lock with its hash: uv, which installs the rest; the build backends; the packages.
@@ -48,7 +48,7 @@ FLAGS_OF_UV = ("--no-build-isolation", "--python", str(VENV_PYTHON))
 
 
 class SetupError(Exception):
-    """The environment cannot be made; the message is one sentence for whoever typed `make setup`."""
+    """The environment cannot be made; the message is one sentence for the terminal of `make setup`."""
 
 
 class CommandFailed(SetupError):

@@ -15,7 +15,7 @@ from coordinator_core.analytics.advice.steps import counted
 FIRST_DAY = 20_400
 HEARTBEAT_MS = 3_000
 BEATS_A_DAY = 400
-"""Of one member, fewer than there are: nobody counts to thirty thousand in a test."""
+"""Of one member, fewer than there are: a test need not count to thirty thousand."""
 
 
 @dataclass(frozen=True)

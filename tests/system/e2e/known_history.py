@@ -15,7 +15,7 @@ REPORTED_GROUP = "reported"
 LOPSIDED = "lopsided"
 FLAPPING = "flapping-1"
 TOPIC = "parcels"
-"""Which nobody else reads."""
+"""Read by no other test."""
 
 REPORTED_DAY = datetime.now(UTC).date() - timedelta(days=1)
 REBALANCES = {"rebalances": 2, "took_max_ms": 3_000, "took_total_ms": 5_000, "evicted": 1, "spuriously_evicted": 1}
