@@ -110,6 +110,7 @@ def test_corrupt_row_quarantines_one_group_on_two_nodes(settled: str, sql_connec
         closing(Client(first.url)) as client,
         closing(Client(second.url)) as other,
     ):
+        poll_until(lambda: shards_of_nodes(sql_connection) == [25, 25])
         for asked in (client, other):
             refused = eventually_quarantined(asked)
             assert "groups.state is 'stable'" in refused["detail"]
@@ -124,6 +125,13 @@ def test_corrupt_row_quarantines_one_group_on_two_nodes(settled: str, sql_connec
         listed = [asked.ok("GET", "/v1/quarantined-groups")["groups"] for asked in (client, other)]
         assert sorted(map(len, listed)) == [0, 1]
         settle(client.group("new"))
+
+
+def shards_of_nodes(sql_connection: PsycopgConnection) -> list[int]:
+    """Return how many shards each of two nodes owns, when no other node owns any."""
+    with sql_connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM shard_leases GROUP BY node_id HAVING node_id IS NOT NULL")
+        return [int(owned) for (owned,) in cursor]
 
 
 def scraped_with_offsets(client: Client) -> str:
