@@ -48,7 +48,7 @@ from coordinator_core.runtime.offset_checkpoints import OffsetCheckpoints
 from coordinator_core.runtime.quarantine import Quarantine, QuarantinedGroup
 from coordinator_core.runtime.readiness import ReadinessCheck, quarantine_notice
 from coordinator_core.runtime.rebalance_rate import RebalanceRate
-from coordinator_core.runtime.shard import MemberRequest, Shard, completed_future
+from coordinator_core.runtime.shard import Decide, MemberRequest, Shard, completed_future
 from coordinator_core.runtime.shard_ownership import ShardOwnership
 from coordinator_core.runtime.stuck_groups import rebalancing_groups
 from coordinator_core.runtime.timer_loop import TimerLoop
@@ -76,11 +76,22 @@ class Coordinator:
         config: NodeConfig,
         clock: Clock | None = None,
         threads: Threads | None = None,
+        mirror: Decide | None = None,
     ) -> None:
+        """Prepare a node.
+
+        Args:
+            store: the database.
+            config: the node's configuration.
+            clock: the time; None: the machine's.
+            threads: where the store's calls run; None: threads of this process.
+            mirror: decides in place of the protocol, where the groups are those of a mirrored cluster.
+        """
         self.node_id = config.node_id
         self.listeners = config.listeners
         self.store = store
         self._config = config
+        self._mirror = mirror
         self._clock = clock or SystemClock()
         self._threads = threads or SystemThreads(config.max_reads)
         self._tokens = count(1)
@@ -136,6 +147,7 @@ class Coordinator:
             on_timer=self._timer_loop.wake,
             checkpoints=self._checkpoints,
             on_unload=self._ownership.forget,
+            mirror=self._mirror,
         )
 
     def _owned_shards(self) -> list[Shard]:

@@ -19,6 +19,7 @@ from coordinator_core.protocol.records import (
     GroupCreated,
     GroupDied,
     GroupEmptied,
+    GroupFound,
     InitialDelayExtended,
     JoinParked,
     MemberJoined,
@@ -62,6 +63,7 @@ Uncounted = (
     | InitialDelayExtended
     | PhaseTimeoutReset
     | GroupCreated
+    | GroupFound
     | GenerationStarted
     | AssignmentAccepted
     | GroupEmptied

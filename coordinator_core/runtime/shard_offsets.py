@@ -20,6 +20,10 @@ class Checkpoints(Protocol):
         """Return when the table has every commit of a group that was answered before this call."""
         ...
 
+    async def store_shard(self, shard: "Shard") -> None:
+        """Return when the table has every commit of a shard that was answered before this call."""
+        ...
+
 
 class ShardOffsets:
     """What the next checkpoint of a shard stores, and what the one under way is storing."""

@@ -109,6 +109,28 @@ incarnation = Table(
     CheckConstraint("only_row", name="incarnation_only_row"),
 )
 
+# One row if the database mirrors a Kafka cluster, none if nodes coordinate its groups.
+mirrored_cluster = Table(
+    "mirrored_cluster",
+    metadata,
+    Column("only_row", Boolean, primary_key=True, server_default=text("true")),
+    Column("cluster_id", Text, nullable=False),
+    Column("created_at", At, nullable=False, server_default=text("date_trunc('milliseconds', clock_timestamp())")),
+    CheckConstraint("only_row", name="mirrored_cluster_only_row"),
+)
+
+# How far each shard of a mirror has read its partition of `__consumer_offsets`.
+mirror_positions = Table(
+    "mirror_positions",
+    metadata,
+    Column("shard_id", SmallInteger, primary_key=True, autoincrement=False),
+    Column("base", BigInteger, nullable=False),
+    Column("groups_seq", BigInteger, nullable=False),
+    Column("offsets_seq", BigInteger, nullable=False),
+    Column("read_at", At, nullable=False),
+    postgresql_with={"fillfactor": 50},
+)
+
 # -- current state --------------------------------------------------------------------------------
 
 groups = Table(
@@ -352,6 +374,8 @@ rebalances = Table(
     Column("member_count_before", Integer, nullable=False),
     Column("member_count_after", Integer, nullable=False),
     Column("partitions_moved", Integer, nullable=False),
+    Column("is_trigger_inferred", Boolean, nullable=False, server_default=text("false")),
+    Column("is_start_inferred", Boolean, nullable=False, server_default=text("false")),
     PrimaryKeyConstraint("rebalance_id", "completed_at"),
     Index("rebalances_group_id_completed_at", "group_id", "completed_at"),
     postgresql_partition_by="RANGE (completed_at)",
@@ -370,7 +394,7 @@ rebalance_members = Table(
     Column("client_host", Text, nullable=False),
     Column("joined_after_ms", BigInteger, nullable=True),
     Column("synced_after_ms", BigInteger, nullable=True),
-    Column("waited_for_ms", BigInteger, nullable=False),
+    Column("waited_for_ms", BigInteger, nullable=True),
     Column("outcome", Text, nullable=False),
     PrimaryKeyConstraint("rebalance_id", "completed_at", "member_id"),
     postgresql_partition_by="RANGE (completed_at)",
@@ -392,10 +416,10 @@ member_sessions = Table(
     Column("ended_at", At, nullable=False),
     Column("end_reason", Text, nullable=False),
     Column("last_heartbeat_at", At, nullable=True),
-    Column("heartbeat_count", Integer, nullable=False),
+    Column("heartbeat_count", Integer, nullable=True),
     Column("heartbeat_gap_ms_max", Integer, nullable=True),
     # Counts of gaps of at most 1 ms, 2 ms, 4 ms … 2^21 ms, each above the previous bound; the last: longer.
-    Column("heartbeat_gap_histogram", ARRAY(Integer), nullable=False),
+    Column("heartbeat_gap_histogram", ARRAY(Integer), nullable=True),
     Index("member_sessions_group_id_ended_at", "group_id", "ended_at"),
     postgresql_partition_by="RANGE (ended_at)",
 )

@@ -16,6 +16,7 @@ from coordinator_core.state_store.postgres import (
     loading,
     log_ends,
     maintenance,
+    mirrors,
     offset_log,
     partitions,
     reads,
@@ -37,6 +38,7 @@ from coordinator_core.state_store.rows import (
     CheckpointResult,
     FetchedOffset,
     Incarnation,
+    MirrorPosition,
     RecordedChange,
     Renewal,
     ShardCheckpoint,
@@ -142,6 +144,18 @@ class PostgresStore:
         node["cluster_configs"] = cluster_configs
         renew = partial(leases.renew, server=self._server, node=node, epochs=epochs, ttl_ms=ttl_ms)
         return self._leases.transact(renew)
+
+    def mirror_of(self, cluster_id: str) -> str | None:
+        """Make an empty database a mirror of a cluster; return the cluster that it mirrors."""
+        return self._leases.transact(partial(mirrors.mirror_of, cluster_id=cluster_id))
+
+    def mirrored_cluster(self) -> str | None:
+        """Return the id of the Kafka cluster that the database mirrors."""
+        return self._readers.read(mirrors.read_mirrored_cluster)
+
+    def mirror_position(self, shard_id: int) -> MirrorPosition | None:
+        """Return how far a shard has read its log, with its last checkpoint."""
+        return self._readers.read(partial(mirrors.read_position, shard_id=shard_id))
 
     def start_incarnation(self, known: int, actor: str, reason: str) -> Incarnation:
         """Start an incarnation in place of the known one; do nothing where that is over already."""

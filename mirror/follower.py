@@ -1,0 +1,239 @@
+"""Follower: applies one partition of `__consumer_offsets` to the shard of the same number.
+
+Rules:
+
+* A group's values are stored with the position in the log, in one transaction. A value before the stored position is
+  not applied again.
+* The log is the offset log of a mirror: commits are dirty until a checkpoint stores them in the table `offsets` with
+  its position. After a failure the log is read again from the checkpoint; commits that the table has stay as they are.
+* Before an offset or a group is removed, the shard is checkpointed, so no older commit is read again after it.
+* The first read takes only what the log says last of each key: history begins when the mirror does. So does a read
+  after the log was truncated, created again, or not read for so long that deletions may have been compacted away.
+  Groups and offsets that are no longer in the log are then removed.
+
+Source: docs/mirror.md "Exactly once".
+"""
+
+import uuid
+from collections.abc import Iterable, Sequence
+from functools import partial
+from itertools import groupby
+from typing import Final, NamedTuple
+
+from coordinator_core.protocol.consumer_protocol import partitions_of
+from coordinator_core.protocol.group import Group
+from coordinator_core.protocol.records import OffsetsCommitted
+from coordinator_core.protocol.requests import OffsetToCommit
+from coordinator_core.runtime.coordinator import Coordinator
+from coordinator_core.runtime.shard import Shard
+from coordinator_core.state_store.dirty_offsets import LoggedCommits
+from coordinator_core.state_store.rows import ExtraRows, MirrorPosition
+from mirror.decide import GroupDeletedObserved, GroupObserved, Observation, OffsetsDeletedObserved, SimpleGroupObserved
+from mirror.observed import GroupDeleted, Observed, ObservedCommit, ObservedGroup, OffsetDeleted
+
+DELETIONS_KEPT_MS: Final = 86_400_000
+"""How long Kafka keeps a deletion in a compacted log, by default (`delete.retention.ms`)."""
+
+Owners = dict[tuple[str, int], str]
+"""(topic, partition) → the member that owns it."""
+
+
+class LogEntry(NamedTuple):
+    """What one record of the log says."""
+
+    offset: int
+    appended_ms: int
+    """Wall time of the broker when it was appended."""
+    seen: Observed
+
+
+class Follower:
+    """One shard, and how far it has read its partition."""
+
+    def __init__(self, shard: Shard, coordinator: Coordinator, stored: MirrorPosition | None) -> None:
+        """Continue from the stored position.
+
+        Args:
+            shard: the shard, loaded and owned.
+            coordinator: its node.
+            stored: its position; None: it has not read its log yet.
+        """
+        self.shard = shard
+        self._coordinator = coordinator
+        now_ms = coordinator.wall_ms()
+        self._position = stored or MirrorPosition(shard.shard_id, 0, 0, 0, now_ms)
+        is_current = stored is not None and now_ms - stored.read_at_ms < DELETIONS_KEPT_MS
+        self._is_first_read = stored is None
+        self._snapshot: dict[object, LogEntry] | None = None if is_current else {}
+        self._owners: dict[str, tuple[Group, Owners]] = {}
+
+    @property
+    def is_reading_whole_log(self) -> bool:
+        """Whether the log is read from its beginning to its end before anything is applied."""
+        return self._snapshot is not None
+
+    @property
+    def next_offset(self) -> int:
+        """The offset of the log from which it is read."""
+        return 0 if self.is_reading_whole_log else self._position.offsets_seq - self._position.base
+
+    def read_whole_log(self) -> None:
+        """Start again from the beginning of the log, which was truncated or created again."""
+        self._snapshot = {}
+        latest = max(self._position.groups_seq, self._position.offsets_seq)
+        self._position = self._position._replace(base=latest, offsets_seq=latest)
+
+    # -- application ---------------------------------------------------------------------------------------
+
+    async def apply(self, entries: Sequence[LogEntry]) -> None:
+        """Apply entries in the order of the log; return when those about groups are stored.
+
+        Raises:
+            CoordinatorError: the shard was lost, or the database cannot be reached.
+        """
+        if self._snapshot is not None:
+            self._snapshot.update((_key_of(entry.seen), entry) for entry in entries)
+            return
+        for (is_deletion, group_id), some in groupby(entries, _kind):
+            if is_deletion:
+                await self._delete_offsets(group_id, list(some))
+            else:
+                for entry in some:
+                    await self._apply(entry)
+        await self._stored(entry.seen.group_id for entry in entries)
+
+    async def finish_whole_log(self, end_offset: int) -> None:
+        """Apply what the log says last of each key, now that its end is reached, and store the position."""
+        snapshot, self._snapshot = self._snapshot, None
+        assert snapshot is not None, "the whole log was read"
+        entries = sorted(snapshot.values(), key=lambda entry: entry.offset)
+        await self._remove_unlisted(entries, end_offset)
+        for entry in entries:
+            if isinstance(entry.seen, ObservedGroup):
+                self._observe(entry, GroupObserved(entry.seen, entry.appended_ms, is_first_read=self._is_first_read))
+        await self._stored(self.shard.groups)
+        for entry in entries:
+            if isinstance(entry.seen, ObservedCommit):
+                await self._commit(entry, entry.seen)
+        self._is_first_read = False
+        await self.store_position(end_offset)
+
+    async def store_position(self, next_offset: int) -> None:
+        """Store that everything before an offset of the log is applied, and its commits are in the table."""
+        await self.shard.store_offsets()
+        seq = self._position.base + next_offset
+        self._position = self._position._replace(
+            groups_seq=seq, offsets_seq=seq, read_at_ms=self._coordinator.wall_ms()
+        )
+        await self.shard.store_mirror_position(self._position)
+
+    async def _apply(self, entry: LogEntry) -> None:
+        seen = entry.seen
+        if isinstance(seen, ObservedCommit):
+            await self._commit(entry, seen)
+        elif self._seq(entry) > self._position.groups_seq:
+            if isinstance(seen, GroupDeleted):
+                await self.shard.store_offsets()
+                self._observe(entry, GroupDeletedObserved(entry.appended_ms))
+            elif isinstance(seen, ObservedGroup):
+                self._observe(entry, GroupObserved(seen, entry.appended_ms))
+
+    def _observe(self, entry: LogEntry, observation: Observation) -> None:
+        """Let the shard decide, and store the position with the decision unless the whole log is being read."""
+        if not self.shard.offsets.size:
+            self._position = self._position._replace(offsets_seq=self._seq(entry))
+        self._position = self._position._replace(groups_seq=self._seq(entry), read_at_ms=self._coordinator.wall_ms())
+        extra_rows = ExtraRows(mirror_position=None if self.is_reading_whole_log else self._position)
+        self.shard.perform(entry.seen.group_id, observation, lambda *_: extra_rows)
+
+    async def _commit(self, entry: LogEntry, seen: ObservedCommit) -> None:
+        if not self._exists(seen.group_id):
+            self.shard.perform(seen.group_id, SimpleGroupObserved(seen.committed_at_ms))
+            await self._stored([seen.group_id])
+        offset = OffsetToCommit(seen.topic, seen.partition, seen.offset, seen.leader_epoch, seen.metadata, None)
+        record = OffsetsCommitted(seen.committed_at_ms, self._owner(seen), seen.expires_at_ms, (offset,))
+        self.shard.commits_observed(LoggedCommits(self.shard.shard_id, seen.group_id, (record,)), self._seq(entry))
+
+    def _owner(self, seen: ObservedCommit) -> str:
+        """Return the member that owns a partition, which is the one that commits it; empty if there is none."""
+        group = self.shard.groups[seen.group_id].group
+        known, owners = self._owners.get(seen.group_id, (None, {}))
+        if known is not group:
+            owners = _owners_of(group)
+            self._owners[seen.group_id] = (group, owners)
+        return owners.get((seen.topic, seen.partition), "")
+
+    # -- removals ------------------------------------------------------------------------------------------
+
+    async def _delete_offsets(self, group_id: str, entries: Sequence[LogEntry]) -> None:
+        """Remove offsets that the log deletes one after another."""
+        new = [entry for entry in entries if self._seq(entry) > self._position.groups_seq]
+        deleted = {(entry.seen.topic, entry.seen.partition) for entry in new if isinstance(entry.seen, OffsetDeleted)}
+        if new and self._exists(group_id):
+            await self._remove(group_id, deleted, new[-1])
+
+    async def _remove(self, group_id: str, deleted: Iterable[tuple[str, int]], entry: LogEntry) -> None:
+        """Remove the offsets of these partitions, which the shard does not change meanwhile."""
+        await self._stored([group_id])
+        await self.shard.store_offsets()
+        partitions = set(deleted)
+        stored = await self._coordinator.read(partial(self._coordinator.store.stored_offsets, group_id))
+        gone = tuple(offset for offset in stored if (offset.topic, offset.partition) in partitions)
+        observation = OffsetsDeletedObserved(gone, str(uuid.uuid4()), entry.appended_ms, len(gone) < len(stored))
+        self._observe(entry._replace(seen=GroupDeleted(group_id)), observation)
+
+    async def _remove_unlisted(self, entries: Sequence[LogEntry], end_offset: int) -> None:
+        """Remove the groups and offsets of the shard that the log does not have."""
+        listed: dict[str, set[tuple[str, int]]] = {}
+        for entry in entries:
+            partitions = listed.setdefault(entry.seen.group_id, set())
+            if isinstance(entry.seen, ObservedCommit):
+                partitions.add((entry.seen.topic, entry.seen.partition))
+        kept = {entry.seen.group_id for entry in entries if not isinstance(entry.seen, GroupDeleted | OffsetDeleted)}
+        now_ms = self._coordinator.wall_ms()
+        for group_id in list(self.shard.groups):
+            end = LogEntry(end_offset - 1, now_ms, GroupDeleted(group_id))
+            stored = await self._coordinator.read(partial(self._coordinator.store.stored_offsets, group_id))
+            known = {(offset.topic, offset.partition) for offset in stored}
+            if gone := known - listed.get(group_id, set()):
+                await self._remove(group_id, gone, end)
+            if group_id not in kept and self._exists(group_id):
+                self._observe(end, GroupDeletedObserved(now_ms))
+
+    # -- helpers -------------------------------------------------------------------------------------------
+
+    def _seq(self, entry: LogEntry) -> int:
+        return self._position.base + entry.offset + 1
+
+    def _exists(self, group_id: str) -> bool:
+        context = self.shard.groups.get(group_id)
+        return context is not None and context.group.exists
+
+    async def _stored(self, group_ids: Iterable[str]) -> None:
+        """Return when the decisions about groups are stored."""
+        for group_id in set(group_ids):
+            context = self.shard.groups.get(group_id)
+            if context is not None:
+                await context.wait_until_drained()
+        self.shard.check_is_loaded()
+
+
+def _kind(entry: LogEntry) -> tuple[bool, str]:
+    """Return whether an entry deletes an offset, and its group: such entries are applied together."""
+    return isinstance(entry.seen, OffsetDeleted), entry.seen.group_id
+
+
+def _key_of(seen: Observed) -> object:
+    """Return the key of the log; of several entries with one key the last counts."""
+    if isinstance(seen, ObservedCommit | OffsetDeleted):
+        return seen.group_id, seen.topic, seen.partition
+    return seen.group_id
+
+
+def _owners_of(group: Group) -> Owners:
+    return {
+        (topic, partition): member.member_id
+        for member in group.members.values()
+        for topic, partitions in partitions_of(member.assignment) or ()
+        for partition in partitions
+    }
