@@ -6,7 +6,8 @@ Rules:
   not applied again.
 * The log is the offset log of a mirror: commits are dirty until a checkpoint stores them in the table `offsets` with
   its position. After a failure the log is read again from the checkpoint; commits that the table has stay as they are.
-* Before an offset or a group is removed, the shard is checkpointed, so no older commit is read again after it.
+* Before what the log says of a group is applied, its commits are checkpointed. So none is read again after it, which
+  would bring a deleted offset back, or give a commit to the owner of a later generation.
 * The first read takes only what the log says last of each key: history begins when the mirror does. So does a read
   after the log was truncated, created again, or not read for so long that deletions may have been compacted away.
   Groups and offsets that are no longer in the log are then removed.
@@ -63,6 +64,8 @@ class Follower:
         now_ms = coordinator.wall_ms()
         self._position = stored or MirrorPosition(shard.shard_id, 0, 0, 0, now_ms)
         is_current = stored is not None and now_ms - stored.read_at_ms < DELETIONS_KEPT_MS
+        self._latest_seq = max(self._position.groups_seq, self._position.offsets_seq)
+        """The greatest position that was used; those of a log that was created again are greater."""
         self._is_first_read = stored is None
         self._snapshot: dict[object, LogEntry] | None = None if is_current else {}
         self._owners: dict[str, tuple[Group, Owners]] = {}
@@ -73,15 +76,14 @@ class Follower:
         return self._snapshot is not None
 
     @property
-    def next_offset(self) -> int:
-        """The offset of the log from which it is read."""
-        return 0 if self.is_reading_whole_log else self._position.offsets_seq - self._position.base
+    def next_offset(self) -> int | None:
+        """The offset of the log from which it is read; None: from the beginning of the log."""
+        return None if self.is_reading_whole_log else self._position.offsets_seq - self._position.base
 
     def read_whole_log(self) -> None:
         """Start again from the beginning of the log, which was truncated or created again."""
         self._snapshot = {}
-        latest = max(self._position.groups_seq, self._position.offsets_seq)
-        self._position = self._position._replace(base=latest, offsets_seq=latest)
+        self._position = self._position._replace(base=self._latest_seq, offsets_seq=self._latest_seq)
 
     # -- application ---------------------------------------------------------------------------------------
 
@@ -94,6 +96,7 @@ class Follower:
         if self._snapshot is not None:
             self._snapshot.update((_key_of(entry.seen), entry) for entry in entries)
             return
+        self._latest_seq = max([self._latest_seq, *map(self._seq, entries[-1:])])
         for (is_deletion, group_id), some in groupby(entries, _kind):
             if is_deletion:
                 await self._delete_offsets(group_id, list(some))
@@ -104,9 +107,8 @@ class Follower:
 
     async def finish_whole_log(self, end_offset: int) -> None:
         """Apply what the log says last of each key, now that its end is reached, and store the position."""
-        snapshot, self._snapshot = self._snapshot, None
-        assert snapshot is not None, "the whole log was read"
-        entries = sorted(snapshot.values(), key=lambda entry: entry.offset)
+        assert self._snapshot is not None, "the whole log was read"
+        entries = sorted(self._snapshot.values(), key=lambda entry: entry.offset)
         await self._remove_unlisted(entries, end_offset)
         for entry in entries:
             if isinstance(entry.seen, ObservedGroup):
@@ -115,13 +117,13 @@ class Follower:
         for entry in entries:
             if isinstance(entry.seen, ObservedCommit):
                 await self._commit(entry, entry.seen)
-        self._is_first_read = False
         await self.store_position(end_offset)
+        self._snapshot, self._is_first_read = None, False
 
     async def store_position(self, next_offset: int) -> None:
         """Store that everything before an offset of the log is applied, and its commits are in the table."""
         await self.shard.store_offsets()
-        seq = self._position.base + next_offset
+        seq = self._latest_seq = self._position.base + next_offset
         self._position = self._position._replace(
             groups_seq=seq, offsets_seq=seq, read_at_ms=self._coordinator.wall_ms()
         )
@@ -132,18 +134,25 @@ class Follower:
         if isinstance(seen, ObservedCommit):
             await self._commit(entry, seen)
         elif self._seq(entry) > self._position.groups_seq:
+            await self.shard.store_offsets(seen.group_id)
             if isinstance(seen, GroupDeleted):
-                await self.shard.store_offsets()
                 self._observe(entry, GroupDeletedObserved(entry.appended_ms))
             elif isinstance(seen, ObservedGroup):
                 self._observe(entry, GroupObserved(seen, entry.appended_ms))
 
     def _observe(self, entry: LogEntry, observation: Observation) -> None:
-        """Let the shard decide, and store the position with the decision unless the whole log is being read."""
-        if not self.shard.offsets.size:
-            self._position = self._position._replace(offsets_seq=self._seq(entry))
-        self._position = self._position._replace(groups_seq=self._seq(entry), read_at_ms=self._coordinator.wall_ms())
-        extra_rows = ExtraRows(mirror_position=None if self.is_reading_whole_log else self._position)
+        """Let the shard decide, and store the position with the decision.
+
+        While the whole log is applied there is none: it is not applied in order, and if it fails, it is read again.
+        """
+        if self.is_reading_whole_log:
+            self.shard.perform(entry.seen.group_id, observation)
+            return
+        seq = self._seq(entry)
+        offsets_seq = self._position.offsets_seq if self.shard.offsets.size else seq
+        read_at_ms = self._coordinator.wall_ms()
+        self._position = self._position._replace(groups_seq=seq, offsets_seq=offsets_seq, read_at_ms=read_at_ms)
+        extra_rows = ExtraRows(mirror_position=self._position)
         self.shard.perform(entry.seen.group_id, observation, lambda *_: extra_rows)
 
     async def _commit(self, entry: LogEntry, seen: ObservedCommit) -> None:
@@ -175,7 +184,7 @@ class Follower:
     async def _remove(self, group_id: str, deleted: Iterable[tuple[str, int]], entry: LogEntry) -> None:
         """Remove the offsets of these partitions, which the shard does not change meanwhile."""
         await self._stored([group_id])
-        await self.shard.store_offsets()
+        await self.shard.store_offsets(group_id)
         partitions = set(deleted)
         stored = await self._coordinator.read(partial(self._coordinator.store.stored_offsets, group_id))
         gone = tuple(offset for offset in stored if (offset.topic, offset.partition) in partitions)

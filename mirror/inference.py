@@ -80,7 +80,6 @@ def find(draft: Draft, seen: ObservedGroup, appended_ms: int) -> None:
     draft.emit(
         GroupFound(
             at_ms=since_ms,
-            found_ms=draft.now.wall_ms,
             generation=seen.generation,
             protocol_type=seen.protocol_type or None,
             protocol_name=seen.protocol_name,

@@ -78,8 +78,6 @@ class GroupFound:
     is_stored: ClassVar[bool] = True
     at_ms: int
     """Since when it is in its state."""
-    found_ms: int
-    """When it was found; its member sessions are recorded from then on."""
     generation: int
     protocol_type: str | None
     protocol_name: str | None

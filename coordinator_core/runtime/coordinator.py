@@ -10,7 +10,7 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import count
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import structlog
 
@@ -37,7 +37,7 @@ from coordinator_core.runtime.background_tasks import log_errors, restart_on_err
 from coordinator_core.runtime.clock import Clock, SystemClock, SystemThreads, Threads
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.confirmations import Confirmations
-from coordinator_core.runtime.counters import Counters, GroupCounts, NodeCounts
+from coordinator_core.runtime.counters import Counters, GroupCounts, MirrorCounts, NodeCounts
 from coordinator_core.runtime.group_description import describe_group
 from coordinator_core.runtime.history_archiver import HistoryArchiver
 from coordinator_core.runtime.log_ends import LogEndReports
@@ -65,6 +65,16 @@ HISTORY_CHECK_S = 3_600
 """How often partitions of history tables are created and rows of lost nodes are deleted."""
 HISTORY_RETRY_S = 60
 """The same after a failure: not at once, since an attempt may block writers of history for a lock timeout."""
+
+
+class ClusterFollower(Protocol):
+    """What keeps the groups of a mirror as they are in the mirrored cluster."""
+
+    counts: MirrorCounts
+
+    async def run(self) -> None:
+        """Follow the cluster, without end."""
+        ...
 
 
 class Coordinator:
@@ -129,6 +139,7 @@ class Coordinator:
         )
         self.confirmations = Confirmations(store, self.read, self.metadata_cache, self._clock, config)
         self._readiness_check = ReadinessCheck(store, self.read, config.schema, lambda: self._ownership.failure)
+        self._follower: ClusterFollower | None = None
         self.is_stopping = False
         self._shard_count = 0
 
@@ -202,6 +213,11 @@ class Coordinator:
 
     def _is_writer_behind(self) -> bool:
         return self._writer.queued_rows > self._config.max_batch_rows
+
+    def follow(self, follower: ClusterFollower) -> None:
+        """Follow a mirrored cluster until the node stops."""
+        self._follower = follower
+        self._start_loop("mirror", follower.run)
 
     def _start_loop(self, name: str, loop: Callable[[], Coroutine[None, None, None]]) -> None:
         self._tasks.append(asyncio.create_task(restart_on_error(name, loop), name=f"muster-{name}"))
@@ -441,6 +457,11 @@ class Coordinator:
         """Return the age after which a log end is stale."""
         return self.metadata_cache.log_end_max_age_ms()
 
+    def serving_shards(self) -> list[Shard]:
+        """Return the loaded shards whose leases are valid."""
+        now_ms = self._clock.now().node_ms
+        return [shard for shard in self._owned_shards() if not shard.is_loading and shard.valid_until_ms > now_ms]
+
     def owned_shard_ids(self) -> list[int]:
         """Return the shards that this node owns, sorted."""
         return sorted(self._ownership.owned)
@@ -470,7 +491,7 @@ class Coordinator:
             quarantined_groups=len(self.quarantined()),
             members_of_group=tuple((group.group_id, len(group.members)) for group in groups),
             shard_count=self._shard_count,
-            shards_active=self._shards_active(),
+            shards_active=len(self.serving_shards()),
             shards_loading=sum(shard.is_loading for shard in shards),
             lease_left_s=max(0, lease_left_ms) / 1000,
             is_store_reachable=self._ownership.is_store_reachable(),
@@ -481,6 +502,7 @@ class Coordinator:
             oldest_dirty_offset_s=self._checkpoints.oldest_ms() / 1000,
             max_queued_rows=self._config.max_queued_rows,
             wall_ms=now.wall_ms,
+            mirror=None if self._follower is None else deepcopy(self._follower.counts),
         )
 
     async def readiness(self) -> Readiness:
@@ -496,16 +518,13 @@ class Coordinator:
             return Readiness(is_ready=False, reasons=(hanging,))
         if failures := self._ownership.loading.reasons():
             return Readiness(is_ready=False, reasons=(*found.reasons, *failures))
-        if not self._shards_active() and not self._is_spare():
+        if not len(self.serving_shards()) and not self._is_spare():
             return Readiness(is_ready=False, reasons=(*found.reasons, "the node owns no shard yet"))
+        if self._follower is not None and self._follower.counts.failure is not None:
+            return Readiness(is_ready=False, reasons=(*found.reasons, self._follower.counts.failure))
         if quarantined := len(self.quarantined()):
             return replace(found, reasons=(*found.reasons, quarantine_notice(quarantined)))
         return found
-
-    def _shards_active(self) -> int:
-        """Return how many loaded shards have a valid lease."""
-        now_ms = self._clock.now().node_ms
-        return sum(not shard.is_loading and shard.valid_until_ms > now_ms for shard in self._owned_shards())
 
     def _is_spare(self) -> bool:
         """Return whether there are more nodes than shards, so that some nodes own none."""

@@ -73,27 +73,16 @@ class OffsetCheckpoints:
         if self.dirty_size >= self._config.max_dirty_offsets:
             self._wake.set()
 
-    async def store_group(self, shard: Shard, group_id: str) -> None:
-        """Return when the table has every commit of a group that was answered before this call.
+    async def store_group(self, shard: Shard, group_id: str | None) -> None:
+        """Return when the table has every commit of a group, or (None) of a shard, that was answered before this call.
 
         Raises:
             CoordinatorError: the database cannot be reached, or the shard was lost.
         """
         if shard.offsets.has(group_id):
-            await self._next_checkpoint(shard)
-
-    async def store_shard(self, shard: Shard) -> None:
-        """Return when the table has every commit of a shard that was answered before this call.
-
-        Raises:
-            CoordinatorError: the database cannot be reached, or the shard was lost.
-        """
-        if shard.offsets.size:
-            await self._next_checkpoint(shard)
-
-    async def _next_checkpoint(self, shard: Shard) -> None:
-        self._wake.set()
-        await asyncio.shield(self._waiting.setdefault(shard, asyncio.get_running_loop().create_future()))
+            self._wake.set()
+            waiting = self._waiting.setdefault(shard, asyncio.get_running_loop().create_future())
+            await asyncio.shield(waiting)
 
     async def run(self) -> None:
         """Checkpoint at every interval, and when requests or too many dirty offsets demand it, without end."""

@@ -389,13 +389,13 @@ class Shard:
         """
         self._checkpoints.note_growth(self.offsets.add(logged, position, self._clock.now().node_ms))
 
-    async def store_offsets(self) -> None:
-        """Return when the table has every commit of the shard so far.
+    async def store_offsets(self, group_id: str | None = None) -> None:
+        """Return when the table has every commit so far of a group, or (None) of the shard.
 
         Raises:
             CoordinatorError: the database cannot be reached, or the shard was lost.
         """
-        await self._checkpoints.store_shard(self)
+        await self._checkpoints.store_group(self, group_id)
 
     async def store_mirror_position(self, position: MirrorPosition) -> None:
         """Store how far the log of the mirrored cluster was read.

@@ -149,7 +149,7 @@ class Ledger:
         self.group_id = group_id
         self.shard_id = shard_id
         self._epoch = epoch
-        self._is_mirrored = is_mirrored
+        self.is_mirrored = is_mirrored
         self.created_at_ms = 0
         self.state: GroupState | None = None
         self.generation = 0
@@ -234,7 +234,7 @@ class Ledger:
         self.state = STABLE if record.members else EMPTY
         self.generation, self.leader_id = record.generation, record.leader_id
         self.member_count = len(record.members)
-        self.sessions = {member.member_id: session_of(member, record.found_ms) for member in record.members}
+        self.sessions = {member.member_id: session_of(member, member.joined_at_ms) for member in record.members}
         for member in record.members:
             self._hand_over(member.member_id, self._read(member.assignment), record.at_ms)
 
@@ -315,12 +315,12 @@ class Ledger:
             member_count_before=in_progress.member_count_before,
             member_count_after=member_count_after,
             partitions_moved=moved,
-            is_trigger_inferred=self._is_mirrored,
+            is_trigger_inferred=self.is_mirrored,
             is_start_inferred=in_progress.is_start_inferred,
         )
         self._rows.rebalances.append(row)
         members = self._rebalance_members.close(row)
-        self._rows.rebalance_members += map(without_measurements, members) if self._is_mirrored else members
+        self._rows.rebalance_members += map(without_measurements, members) if self.is_mirrored else members
 
     # -- ownership ----------------------------------------------------------------------------------------
 
@@ -423,7 +423,12 @@ class Ledger:
             self._rows.sessions.append(self._session_row(member_id, session, at_ms, end_reason))
 
     def due_session_intervals(self, at_ms: int, limit: int) -> tuple[MemberSessionRow, ...]:
-        """Return at most `limit` rows of sessions without a row for an hour; the sessions continue."""
+        """Return at most `limit` rows of sessions without a row for an hour; the sessions continue.
+
+        Those of a mirrored group have no measurements, and one row each.
+        """
+        if self.is_mirrored:
+            return ()
         due = [
             (name, session)
             for name, session in self.sessions.items()
@@ -441,7 +446,7 @@ class Ledger:
             at_ms=at_ms,
             end_reason=end_reason,
         )
-        return replace(row, heartbeat_count=None, heartbeat_gap_histogram=None) if self._is_mirrored else row
+        return replace(row, heartbeat_count=None, heartbeat_gap_histogram=None) if self.is_mirrored else row
 
     # -- snapshots ------------------------------------------------------------------------------------------
 

@@ -324,7 +324,10 @@ def _ledger_of(stored: StoredGroup, at_ms: int, ledger: Ledger) -> Ledger:
     ledger.leader_id = row.leader_id
     ledger.member_count = len(stored.members)
     ledger.ownership = {member.member_id: ownership_from_json(member.ownership) for member in stored.members}
-    ledger.sessions = {member.member_id: session_of(member, at_ms) for member in stored.members}
+    ledger.sessions = {
+        member.member_id: session_of(member, member.joined_at_ms if ledger.is_mirrored else at_ms)
+        for member in stored.members
+    }
     ledger.load_rebalance(row.rebalance)
     ledger.awaited = None if row.awaited_members is None else AwaitedMembers.from_json(row.awaited_members)
     return ledger

@@ -1,0 +1,206 @@
+"""Reader of `__consumer_offsets` of a Kafka cluster, with aiokafka: no group, no commits, nothing that it changes."""
+
+import ssl
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple, Protocol, Self
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.abc import AbstractTokenProvider
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError
+
+TOPIC: Final = "__consumer_offsets"
+BATCH_RECORDS: Final = 20_000
+"""Records of one partition that are applied at once."""
+CLIENT_ID: Final = "muster-mirror"
+
+SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+
+
+class Record(Protocol):
+    """A record of the log."""
+
+    offset: int
+    timestamp: int
+    """Wall time of the broker in milliseconds when it was appended; negative: unknown."""
+    key: bytes | None
+    value: bytes | None
+
+
+class KafkaUnavailable(Exception):
+    """The Kafka cluster cannot be reached, or refuses; the text is the reason."""
+
+
+class LogChanged(Exception):
+    """The log no longer has the next offset of some partitions: it was truncated, or created again."""
+
+    def __init__(self, partitions: Sequence[int]) -> None:
+        super().__init__(f"the log of partitions {sorted(partitions)} was truncated or created again")
+        self.partitions = partitions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaConnection:
+    """How the cluster is reached; the names are those of Kafka's clients."""
+
+    bootstrap_servers: str
+    security_protocol: SecurityProtocol = "PLAINTEXT"
+    sasl_mechanism: SaslMechanism | None = None
+    sasl_username: str | None = None
+    sasl_password: str | None = None
+    sasl_token_file: Path | None = None
+    """A file with the bearer token for OAUTHBEARER; it is read at each connection."""
+    ssl_ca_file: Path | None = None
+    """None: the certificate authorities of the machine."""
+    ssl_certificate_file: Path | None = None
+    ssl_key_file: Path | None = None
+
+    def options(self) -> dict[str, Any]:
+        """Return the options of an aiokafka client.
+
+        Raises:
+            OSError: a file cannot be read.
+            ssl.SSLError: a file has no certificate or key.
+        """
+        options: dict[str, Any] = {
+            "bootstrap_servers": self.bootstrap_servers,
+            "client_id": CLIENT_ID,
+            "security_protocol": self.security_protocol,
+        }
+        if self.security_protocol in {"SSL", "SASL_SSL"}:
+            context = ssl.create_default_context(cafile=self.ssl_ca_file)
+            if self.ssl_certificate_file is not None:
+                context.load_cert_chain(self.ssl_certificate_file, self.ssl_key_file)
+            options["ssl_context"] = context
+        if self.sasl_mechanism is not None:
+            options["sasl_mechanism"] = self.sasl_mechanism
+            options["sasl_plain_username"] = self.sasl_username
+            options["sasl_plain_password"] = self.sasl_password
+        if self.sasl_token_file is not None:
+            options["sasl_oauth_token_provider"] = _TokenFile(self.sasl_token_file)
+        return options
+
+
+class _TokenFile(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def token(self) -> str:
+        return self._path.read_text(encoding="utf-8").strip()
+
+
+class ClusterFacts(NamedTuple):
+    """What a mirror has to know of a cluster before it begins."""
+
+    cluster_id: str
+    partitions: int | None
+    """The number of partitions of `__consumer_offsets`; None: the cluster has had no group yet."""
+
+
+async def describe_cluster(connection: KafkaConnection) -> ClusterFacts:
+    """Return the facts of a cluster.
+
+    Raises:
+        KafkaUnavailable: it cannot be reached, or refuses.
+    """
+    admin = AIOKafkaAdminClient(**connection.options())
+    try:
+        await admin.start()
+        cluster = await admin.describe_cluster()
+        topics = await admin.list_topics()
+        described = await admin.describe_topics([TOPIC]) if TOPIC in topics else []
+    except (KafkaError, OSError) as failure:
+        raise KafkaUnavailable(_reason(failure)) from failure
+    finally:
+        await admin.close()
+    partitions = next((len(topic["partitions"]) for topic in described), None)
+    return ClusterFacts(cluster["cluster_id"], partitions)
+
+
+class KafkaLog:
+    """A connection that reads some partitions, each from its own offset."""
+
+    def __init__(self, connection: KafkaConnection) -> None:
+        self._consumer = AIOKafkaConsumer(
+            **connection.options(),
+            enable_auto_commit=False,
+            isolation_level="read_committed",
+            auto_offset_reset="none",
+            exclude_internal_topics=False,
+        )
+        self._assigned: set[TopicPartition] = set()
+
+    async def __aenter__(self) -> Self:
+        """Connect.
+
+        Raises:
+            KafkaUnavailable: the cluster cannot be reached, or refuses.
+        """
+        try:
+            await self._consumer.start()
+        except (KafkaError, OSError) as failure:
+            await self._consumer.stop()
+            raise KafkaUnavailable(_reason(failure)) from failure
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Disconnect."""
+        await self._consumer.stop()
+
+    async def assign(self, next_offsets: Mapping[int, int | None]) -> None:
+        """Read these partitions from now on, each from its next offset; None: from the beginning of its log."""
+        partitions = {TopicPartition(TOPIC, number): offset for number, offset in next_offsets.items()}
+        self._assigned = set(partitions)
+        self._consumer.assign(list(partitions))
+        from_beginning = [partition for partition, offset in partitions.items() if offset is None]
+        try:
+            starts = await self._consumer.beginning_offsets(from_beginning) if from_beginning else {}
+        except KafkaError as failure:
+            raise KafkaUnavailable(_reason(failure)) from failure
+        for partition, offset in partitions.items():
+            self._consumer.seek(partition, starts[partition] if offset is None else offset)
+
+    async def end_offsets(self, partitions: Sequence[int]) -> dict[int, int]:
+        """Return the offset after the last committed record of each partition."""
+        wanted = [TopicPartition(TOPIC, number) for number in partitions]
+        try:
+            ends = await self._consumer.end_offsets(wanted) if wanted else {}
+        except KafkaError as failure:
+            raise KafkaUnavailable(_reason(failure)) from failure
+        return {partition.partition: offset for partition, offset in ends.items()}
+
+    async def poll(self, timeout_ms: int) -> dict[int, list[Record]]:
+        """Return new records by partition; empty if there are none in time.
+
+        Raises:
+            LogChanged: the next offset of a partition is not in the log.
+            KafkaUnavailable: the cluster cannot be reached, or refuses.
+        """
+        try:
+            found = await self._consumer.getmany(timeout_ms=timeout_ms, max_records=BATCH_RECORDS)
+        except OffsetOutOfRangeError as failure:
+            raise LogChanged([partition.partition for partition in failure.args[0]]) from failure
+        except KafkaError as failure:
+            raise KafkaUnavailable(_reason(failure)) from failure
+        return {partition.partition: records for partition, records in found.items()}
+
+    async def position(self, partition: int) -> int:
+        """Return the offset that is read next, which is beyond records that are not returned."""
+        found: int = await self._consumer.position(TopicPartition(TOPIC, partition))
+        return found
+
+    async def lag(self) -> dict[int, int]:
+        """Return how many offsets each partition is behind the end of its log, as far as that is known."""
+        behind: dict[int, int] = {}
+        for partition in self._assigned:
+            end = self._consumer.last_stable_offset(partition)
+            if end is not None:
+                behind[partition.partition] = max(0, end - await self._consumer.position(partition))
+        return behind
+
+
+def _reason(failure: BaseException) -> str:
+    return f"{type(failure).__name__}: {failure}" if str(failure) else type(failure).__name__
