@@ -1,0 +1,1 @@
+"""Tests of the mirror of a Kafka cluster."""
