@@ -47,17 +47,11 @@ def test_a_skipped_benchmark_prints_one_sentence_and_writes_no_figures(
     assert table([written]) == "kafka is skipped: there is no broker."
 
 
-def test_jars_that_cannot_be_fetched_skip_the_benchmark(tmp_path: Path) -> None:
-    with pytest.raises(Skipped, match=r"the jars of org.apache.kafka:kafka_2.13:\S+ cannot be fetched"):
-        kafka_broker.fetch_jars("/bin/false", tmp_path / "kafka")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_missing_java_skips_the_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def find_java(_: Path) -> NoReturn:
         raise UserError("there is no Java")
 
-    monkeypatch.setattr(kafka_broker, "find_java", find_java)
+    monkeypatch.setattr("tests.support.kafka_broker.find_java", find_java)
     with (
         pytest.raises(Skipped, match="Kafka needs Java 17 or newer, and there is none"),
         kafka_broker.kafka_broker(tmp_path, partitions=1, initial_rebalance_delay_ms=0),
