@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, Protocol, Self
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.abc import AbstractTokenProvider
-from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import KafkaError, OffsetOutOfRangeError
+from aiokafka import AIOKafkaConsumer, TopicPartition  # type: ignore[import-untyped]  # comes without types
+from aiokafka.abc import AbstractTokenProvider  # type: ignore[import-untyped]  # comes without types
+from aiokafka.admin import AIOKafkaAdminClient  # type: ignore[import-untyped]  # comes without types
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError  # type: ignore[import-untyped]  # comes without types
 
 TOPIC: Final = "__consumer_offsets"
 BATCH_RECORDS: Final = 20_000

@@ -15,7 +15,8 @@ from coordinator_core.runtime.shard import Shard
 from mirror.follower import Follower, LogEntry
 from mirror.kafka_log import KafkaUnavailable, LogChanged, Record
 from mirror.observed import Observed
-from mirror.offsets_topic import UndecodableRecord, decode
+from mirror.offsets_topic import decode
+from mirror.record_reader import UndecodableRecord
 
 log = structlog.get_logger("muster.mirror")
 
@@ -155,7 +156,8 @@ class Mirror:
 
     def _decoded(self, follower: Follower, record: Record) -> Observed | None:
         try:
-            return decode(record.key or b"", record.value)
+            decoded = decode(record.key, record.value)
+            return decoded if isinstance(decoded, Observed) else None
         except UndecodableRecord as failure:
             self.counts.undecodable += 1
             if self.counts.undecodable <= REPORTED_MAX:

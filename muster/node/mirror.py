@@ -60,7 +60,8 @@ async def check_database(settings: Settings, store: Store) -> str | None:
 
 
 def decisions() -> Decide:
-    """Return what decides in a mirror, in place of the protocol."""
+    """Return what decides in a mirror, in place of the protocol; all of the mirror is imported before it serves."""
+    import mirror.mirror  # noqa: F401
     from mirror.decide import decide
 
     return decide

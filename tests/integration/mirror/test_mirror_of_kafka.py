@@ -1,0 +1,111 @@
+"""A node mirrors a real Kafka: its groups, their history and their offsets, as the clients themselves saw them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing
+from itertools import count
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer  # type: ignore[import-untyped]  # comes without types
+from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
+
+from muster.node.mirror import prepare_database
+from muster.settings import Settings
+from tests.support.http_client import Client
+from tests.support.kafka_broker import KafkaBroker
+from tests.support.kafka_log import create_topics
+from tests.support.nodes import running_node
+from tests.support.waiting import poll_until
+
+_serial = count(1)
+
+
+@pytest.fixture
+def topic(kafka: KafkaBroker) -> str:
+    """Return a topic with four partitions, of which each has one record."""
+    name = f"mirrored-{next(_serial)}"
+
+    async def fill() -> None:
+        await create_topics(kafka.bootstrap, {name: 4})
+        async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap) as producer:
+            for partition in range(4):
+                await producer.send_and_wait(name, b"one", partition=partition)
+        async with consumer(kafka, name, f"first-{name}"):
+            pass  # The cluster has the topic __consumer_offsets when it has had a group.
+
+    asyncio.run(fill())
+    return name
+
+
+@asynccontextmanager
+async def consumer(kafka: KafkaBroker, topic: str, group_id: str, **options: object) -> AsyncIterator[AIOKafkaConsumer]:
+    """Run a member until it leaves."""
+    member = AIOKafkaConsumer(
+        topic,
+        bootstrap_servers=kafka.bootstrap,
+        group_id=group_id,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        heartbeat_interval_ms=200,
+        **options,
+    )
+    async with member:
+        while not member.assignment():  # noqa: ASYNC110 - the client notifies of nothing
+            await asyncio.sleep(0.02)
+        yield member
+
+
+async def until_assigned(member: AIOKafkaConsumer, partitions: int) -> None:
+    """Wait until a member has so many partitions."""
+    while len(member.assignment()) != partitions:
+        await member.getmany(timeout_ms=20)
+
+
+def ended_rebalances(client: Client, group_id: str, how_many: int) -> list[dict[str, object]] | None:
+    """Return the rebalances of a group, the newest first, when there are so many."""
+    found = client.call("GET", f"/v1/groups/{group_id}/rebalances")
+    rows: list[dict[str, object]] = found.json["rebalances"] if found.status == 200 else []
+    return rows if len(rows) == how_many else None
+
+
+def committed(client: Client, group_id: str) -> dict[int, int]:
+    """Return the committed offsets of a group, by partition."""
+    found = client.ok("GET", f"/v1/groups/{group_id}/offsets")["offsets"]
+    return {each["partition"]: each["offset"] for each in found}
+
+
+@pytest.fixture
+def client(kafka: KafkaBroker, topic: str, empty_database_url: str) -> Iterator[Client]:
+    """Run a mirror."""
+    settings = Settings(database_url=empty_database_url, mirror_bootstrap_servers=kafka.bootstrap)  # type: ignore[arg-type]
+    prepare_database(settings, empty_database_url)
+    with (
+        running_node(empty_database_url, mirror_bootstrap_servers=kafka.bootstrap) as node,
+        closing(Client(node.url)) as client,
+    ):
+        poll_until(lambda: client.call("GET", "/readyz").status == 200)
+        yield client
+
+
+def test_rebalances_and_offsets_are_those_of_the_clients(kafka: KafkaBroker, topic: str, client: Client) -> None:
+    group_id = f"payments-{topic}"
+
+    async def consume() -> None:
+        async with consumer(kafka, topic, group_id, client_id="first") as first:
+            async with consumer(kafka, topic, group_id, client_id="second"):
+                await until_assigned(first, 2)
+            await until_assigned(first, 4)
+            await first.commit({partition: 1 for partition in first.assignment()})
+
+    asyncio.run(consume())
+
+    rows = poll_until(lambda: ended_rebalances(client, group_id, 4))
+    assert [(row["generation"], row["trigger"], row["outcome"]) for row in reversed(rows)] == [
+        (1, "member_joined", "completed"),
+        (2, "member_joined", "completed"),
+        (3, "member_left_or_expired", "completed"),
+        (4, "member_left_or_expired", "emptied"),
+    ]
+    assert all(row["is_trigger_inferred"] for row in rows)
+    assert [row["partitions_moved"] for row in reversed(rows)] == [0, 2, 2, 0]
+    poll_until(lambda: committed(client, group_id) == {0: 1, 1: 1, 2: 1, 3: 1})
