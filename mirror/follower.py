@@ -68,6 +68,8 @@ class Follower:
         """The greatest position that was used; those of a log that was created again are greater."""
         self._is_first_read = stored is None
         self._snapshot: dict[object, LogEntry] | None = None if is_current else {}
+        self.committed_topics: set[str] = set()
+        """The topics in which groups of the shard have committed offsets."""
         self._owners: dict[str, tuple[Group, Owners]] = {}
 
     @property
@@ -159,6 +161,7 @@ class Follower:
         if not self._exists(seen.group_id):
             self.shard.perform(seen.group_id, SimpleGroupObserved(seen.committed_at_ms))
             await self._stored([seen.group_id])
+        self.committed_topics.add(seen.topic)
         offset = OffsetToCommit(seen.topic, seen.partition, seen.offset, seen.leader_epoch, seen.metadata, None)
         record = OffsetsCommitted(seen.committed_at_ms, self._owner(seen), seen.expires_at_ms, (offset,))
         self.shard.commits_observed(LoggedCommits(self.shard.shard_id, seen.group_id, (record,)), self._seq(entry))

@@ -23,11 +23,25 @@ SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"
 class Record(Protocol):
     """A record of the log."""
 
-    offset: int
-    timestamp: int
-    """Wall time of the broker in milliseconds when it was appended; negative: unknown."""
-    key: bytes | None
-    value: bytes | None
+    @property
+    def offset(self) -> int:
+        """Its offset."""
+        ...
+
+    @property
+    def timestamp(self) -> int:
+        """Wall time of the broker in milliseconds when it was appended; negative: unknown."""
+        ...
+
+    @property
+    def key(self) -> bytes | None:
+        """Its key."""
+        ...
+
+    @property
+    def value(self) -> bytes | None:
+        """Its value."""
+        ...
 
 
 class KafkaUnavailable(Exception):
@@ -113,7 +127,7 @@ async def describe_cluster(connection: KafkaConnection) -> ClusterFacts:
         topics = await admin.list_topics()
         described = await admin.describe_topics([TOPIC]) if TOPIC in topics else []
     except (KafkaError, OSError) as failure:
-        raise KafkaUnavailable(_reason(failure)) from failure
+        raise KafkaUnavailable(reason_of(failure)) from failure
     finally:
         await admin.close()
     partitions = next((len(topic["partitions"]) for topic in described), None)
@@ -143,7 +157,7 @@ class KafkaLog:
             await self._consumer.start()
         except (KafkaError, OSError) as failure:
             await self._consumer.stop()
-            raise KafkaUnavailable(_reason(failure)) from failure
+            raise KafkaUnavailable(reason_of(failure)) from failure
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -159,7 +173,7 @@ class KafkaLog:
         try:
             starts = await self._consumer.beginning_offsets(from_beginning) if from_beginning else {}
         except KafkaError as failure:
-            raise KafkaUnavailable(_reason(failure)) from failure
+            raise KafkaUnavailable(reason_of(failure)) from failure
         for partition, offset in partitions.items():
             self._consumer.seek(partition, starts[partition] if offset is None else offset)
 
@@ -169,7 +183,7 @@ class KafkaLog:
         try:
             ends = await self._consumer.end_offsets(wanted) if wanted else {}
         except KafkaError as failure:
-            raise KafkaUnavailable(_reason(failure)) from failure
+            raise KafkaUnavailable(reason_of(failure)) from failure
         return {partition.partition: offset for partition, offset in ends.items()}
 
     async def poll(self, timeout_ms: int) -> dict[int, list[Record]]:
@@ -184,7 +198,7 @@ class KafkaLog:
         except OffsetOutOfRangeError as failure:
             raise LogChanged([partition.partition for partition in failure.args[0]]) from failure
         except KafkaError as failure:
-            raise KafkaUnavailable(_reason(failure)) from failure
+            raise KafkaUnavailable(reason_of(failure)) from failure
         return {partition.partition: records for partition, records in found.items()}
 
     async def position(self, partition: int) -> int:
@@ -202,5 +216,6 @@ class KafkaLog:
         return behind
 
 
-def _reason(failure: BaseException) -> str:
+def reason_of(failure: BaseException) -> str:
+    """Return a failure in one line."""
     return f"{type(failure).__name__}: {failure}" if str(failure) else type(failure).__name__

@@ -14,6 +14,7 @@ from coordinator_core.runtime.counters import MirrorCounts
 from coordinator_core.runtime.shard import Shard
 from mirror.follower import Follower, LogEntry
 from mirror.kafka_log import KafkaUnavailable, LogChanged, Record
+from mirror.log_end_poll import LogEndPoll
 from mirror.observed import Observed
 from mirror.offsets_topic import decode
 from mirror.record_reader import UndecodableRecord
@@ -52,11 +53,17 @@ class Log(Protocol):
         ...
 
 
+OpenLog = Callable[[], AbstractAsyncContextManager[Log, bool | None]]
+"""Connects to the cluster."""
+
+
 class Mirror:
     """Follows the log of a cluster for the shards of one node."""
 
-    def __init__(self, coordinator: Coordinator, open_log: Callable[[], AbstractAsyncContextManager[Log]]) -> None:
+    def __init__(self, coordinator: Coordinator, open_log: OpenLog) -> None:
         self.counts = MirrorCounts()
+        self.poll: LogEndPoll | None = None
+        """Reads log ends beside it, if it is set before the mirror runs."""
         self._coordinator = coordinator
         self._open_log = open_log
         self._followers: dict[Shard, Follower] = {}
@@ -66,6 +73,19 @@ class Mirror:
         """Partition that is read as a whole → the end of its log when that began."""
 
     async def run(self) -> None:
+        """Follow the log, and poll log ends if there is a poll, without end."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._follow())
+            if self.poll is not None:
+                tasks.create_task(self.poll.run())
+
+    def used_topics(self) -> set[str]:
+        """Return the topics that the node's groups subscribe to, or have committed offsets in."""
+        groups = (group for shard in self._followers for group in shard.live_groups())
+        subscribed = {topic for group in groups for topic in group.subscribed_topics or ()}
+        return subscribed.union(*(follower.committed_topics for follower in self._followers.values()))
+
+    async def _follow(self) -> None:
         """Follow, without end; after a failure connect again."""
         while True:
             try:
@@ -114,7 +134,10 @@ class Mirror:
         store, new = self._coordinator.store, served - self._followers.keys()
         for shard in new:
             stored = await self._coordinator.read(partial(store.mirror_position, shard.shard_id))
-            self._followers[shard] = Follower(shard, self._coordinator, stored)
+            follower = self._followers[shard] = Follower(shard, self._coordinator, stored)
+            follower.committed_topics.update(
+                await self._coordinator.read(partial(store.committed_topics, shard.shard_id))
+            )
         return bool(new) or self._read != served
 
     async def _assign(self, kafka: Log) -> None:

@@ -247,6 +247,8 @@ class MirrorSettings(BaseSettings):
     mirror_bootstrap_servers: str | None = None
     """The Kafka cluster to mirror, as `host:port` of some brokers, separated by commas. None: this node coordinates
     groups and mirrors none."""
+    mirror_poll_interval_ms: int = Field(default=5_000, ge=100, le=3_600_000)
+    """How often the mirror reads where the logs of the groups' topics end, and how many partitions they have."""
     mirror_security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     """The protocol of the brokers' listener."""
     mirror_sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = None

@@ -462,6 +462,10 @@ class Coordinator:
         now_ms = self._clock.now().node_ms
         return [shard for shard in self._owned_shards() if not shard.is_loading and shard.valid_until_ms > now_ms]
 
+    def observe_log_ends(self, log_ends: Mapping[tuple[str, int], int]) -> None:
+        """Take log ends of a mirrored cluster, by topic and partition; they are stored within about a second."""
+        self._log_ends.observe_log_ends(log_ends, self._clock.now().wall_ms)
+
     def owned_shard_ids(self) -> list[int]:
         """Return the shards that this node owns, sorted."""
         return sorted(self._ownership.owned)

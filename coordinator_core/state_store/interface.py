@@ -106,6 +106,20 @@ class Store(Protocol):
         """Return the id of the Kafka cluster that the database mirrors; None: nodes coordinate its groups."""
         ...
 
+    def observe_topics(self, partitions: Mapping[str, int]) -> None:
+        """Take the numbers of partitions of a mirrored cluster's topics into the topic metadata, without changes rows.
+
+        The version is raised only if a number is new.
+
+        Args:
+            partitions: topic → its number of partitions.
+        """
+        ...
+
+    def committed_topics(self, shard_id: int) -> list[str]:
+        """Return the topics in which the groups of a shard have committed offsets, sorted."""
+        ...
+
     def mirror_position(self, shard_id: int) -> MirrorPosition | None:
         """Return how far a shard has read its log, with its last checkpoint; None: it has read nothing yet."""
         ...

@@ -61,6 +61,7 @@ async def check_database(settings: Settings, store: Store) -> str | None:
 
 def decisions() -> Decide:
     """Return what decides in a mirror, in place of the protocol; all of the mirror is imported before it serves."""
+    import mirror.kafka_topics
     import mirror.mirror  # noqa: F401
     from mirror.decide import decide
 
@@ -69,9 +70,15 @@ def decisions() -> Decide:
 
 def follow(coordinator: Coordinator, settings: Settings, cluster_id: str) -> None:
     """Let a node follow its cluster until it stops."""
+    from mirror.kafka_topics import KafkaTopics
+    from mirror.log_end_poll import LogEndPoll
     from mirror.mirror import Mirror
 
-    coordinator.follow(Mirror(coordinator, partial(_open_log, _connection(settings), cluster_id)))
+    connection = _connection(settings)
+    mirror = Mirror(coordinator, partial(_open_log, connection, cluster_id))
+    interval_s = settings.mirror_poll_interval_ms / 1000
+    mirror.poll = LogEndPoll(coordinator, partial(KafkaTopics, connection), mirror.used_topics, interval_s)
+    coordinator.follow(mirror)
 
 
 @asynccontextmanager

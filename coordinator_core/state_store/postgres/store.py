@@ -153,6 +153,14 @@ class PostgresStore:
         """Return the id of the Kafka cluster that the database mirrors."""
         return self._readers.read(mirrors.read_mirrored_cluster)
 
+    def observe_topics(self, partitions: Mapping[str, int]) -> None:
+        """Take the numbers of partitions of a mirrored cluster's topics into the topic metadata."""
+        self._changes.transact(partial(mirrors.observe_topics, partitions=partitions))
+
+    def committed_topics(self, shard_id: int) -> list[str]:
+        """Return the topics in which the groups of a shard have committed offsets, sorted."""
+        return self._readers.read(partial(mirrors.read_committed_topics, shard_id=shard_id))
+
     def mirror_position(self, shard_id: int) -> MirrorPosition | None:
         """Return how far a shard has read its log, with its last checkpoint."""
         return self._readers.read(partial(mirrors.read_position, shard_id=shard_id))

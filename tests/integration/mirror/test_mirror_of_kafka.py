@@ -7,7 +7,6 @@ from itertools import count
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer  # type: ignore[import-untyped]  # comes without types
-from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
 from muster.node.mirror import prepare_database
 from muster.settings import Settings
@@ -27,9 +26,7 @@ def topic(kafka: KafkaBroker) -> str:
 
     async def fill() -> None:
         await create_topics(kafka.bootstrap, {name: 4})
-        async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap) as producer:
-            for partition in range(4):
-                await producer.send_and_wait(name, b"one", partition=partition)
+        await produce(kafka, name)
         async with consumer(kafka, name, f"first-{name}"):
             pass  # The cluster has the topic __consumer_offsets when it has had a group.
 
@@ -53,6 +50,18 @@ async def consumer(kafka: KafkaBroker, topic: str, group_id: str, **options: obj
         while not member.assignment():  # noqa: ASYNC110 - the client notifies of nothing
             await asyncio.sleep(0.02)
         yield member
+
+
+async def produce(kafka: KafkaBroker, topic: str) -> None:
+    """Add a record to each of four partitions."""
+    async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap) as producer:
+        for partition in range(4):
+            await producer.send_and_wait(topic, b"one", partition=partition)
+
+
+def lags(client: Client, group_id: str) -> list[int | None]:
+    """Return the lag in records of each partition of a group."""
+    return [each["lag"] for each in client.ok("GET", f"/v1/groups/{group_id}/lag")["partitions"]]
 
 
 async def until_assigned(member: AIOKafkaConsumer, partitions: int) -> None:
@@ -80,7 +89,7 @@ def client(kafka: KafkaBroker, topic: str, empty_database_url: str) -> Iterator[
     settings = Settings(database_url=empty_database_url, mirror_bootstrap_servers=kafka.bootstrap)  # type: ignore[arg-type]
     prepare_database(settings, empty_database_url)
     with (
-        running_node(empty_database_url, mirror_bootstrap_servers=kafka.bootstrap) as node,
+        running_node(empty_database_url, mirror_bootstrap_servers=kafka.bootstrap, mirror_poll_interval_ms=200) as node,
         closing(Client(node.url)) as client,
     ):
         poll_until(lambda: client.call("GET", "/readyz").status == 200)
@@ -95,17 +104,22 @@ def test_rebalances_and_offsets_are_those_of_the_clients(kafka: KafkaBroker, top
             async with consumer(kafka, topic, group_id, client_id="second"):
                 await until_assigned(first, 2)
             await until_assigned(first, 4)
-            await first.commit({partition: 1 for partition in first.assignment()})
+            await first.commit(dict.fromkeys(first.assignment(), 1))
 
     asyncio.run(consume())
 
     rows = poll_until(lambda: ended_rebalances(client, group_id, 4))
-    assert [(row["generation"], row["trigger"], row["outcome"]) for row in reversed(rows)] == [
+    assert rows is not None
+    rows.reverse()
+    assert [(row["generation"], row["trigger"], row["outcome"]) for row in rows] == [
         (1, "member_joined", "completed"),
         (2, "member_joined", "completed"),
         (3, "member_left_or_expired", "completed"),
         (4, "member_left_or_expired", "emptied"),
     ]
     assert all(row["is_trigger_inferred"] for row in rows)
-    assert [row["partitions_moved"] for row in reversed(rows)] == [0, 2, 2, 0]
+    assert [row["partitions_moved"] for row in rows] == [0, 2, 2, 0]
     poll_until(lambda: committed(client, group_id) == {0: 1, 1: 1, 2: 1, 3: 1})
+    poll_until(lambda: lags(client, group_id) == [0, 0, 0, 0])
+    asyncio.run(produce(kafka, topic))
+    poll_until(lambda: lags(client, group_id) == [1, 1, 1, 1])

@@ -179,6 +179,16 @@ class MemoryStore:
         """Return the id of the mirrored cluster."""
         return self._mirrored_cluster
 
+    def observe_topics(self, partitions: Mapping[str, int]) -> None:
+        """Take the numbers of partitions into the topic metadata."""
+        with self._lock:
+            self._settings_and_topics.observe_topics(partitions)
+
+    def committed_topics(self, shard_id: int) -> list[str]:
+        """Return the topics of a shard's committed offsets."""
+        with self._lock:
+            return sorted({one.topic for _, shard, one in self._groups.all_stored() if shard == shard_id})
+
     def mirror_position(self, shard_id: int) -> MirrorPosition | None:
         """Return the stored position of a shard, with its checkpoint."""
         with self._lock:
