@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from typing import Final, assert_never
 
 from coordinator_core.protocol.decision import Decision, Draft
-from coordinator_core.protocol.errors import InvalidRequest
+from coordinator_core.protocol.errors import READ_ONLY_MIRROR, InvalidRequest
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.records import OffsetRemoved
 from coordinator_core.protocol.requests import ExpireDeadline, Reevaluate, Request, Resume, StoredOffset
 from coordinator_core.protocol.settings import Context, Now
-from mirror.inference import DELETED_UPSTREAM, create_simple, end, find, infer
+from mirror.inference import create_simple, end, find, infer
 from mirror.observed import ObservedGroup
 
-READ_ONLY: Final = "the groups here are those of a mirrored Kafka cluster, which are changed there and not here"
+OFFSET_CAUSE: Final = "deleted_upstream"
+"""The cause of a removed offset in `archived_offsets`: it was deleted or has expired in the mirrored cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ def decide(group: Group, request: Request | Observation, now: Now, context: Cont
         case Resume() | Reevaluate() | ExpireDeadline():
             return Decision(group)
         case _:
-            return Decision.error_response(group, request.token, InvalidRequest(READ_ONLY))
+            return Decision.error_response(group, request.token, InvalidRequest(READ_ONLY_MIRROR))
 
 
 def _observe(draft: Draft, observation: Observation) -> None:
@@ -88,7 +89,7 @@ def _observe(draft: Draft, observation: Observation) -> None:
             create_simple(draft, observation.at_ms)
         case OffsetsDeletedObserved():
             for offset in observation.stored:
-                draft.emit_offset(OffsetRemoved(observation.at_ms, offset, DELETED_UPSTREAM, observation.change_id))
+                draft.emit_offset(OffsetRemoved(observation.at_ms, offset, OFFSET_CAUSE, observation.change_id))
             if not observation.has_others and draft.group.exists and draft.group.protocol_type is None:
                 end(draft, observation.at_ms)
         case GroupDeletedObserved():

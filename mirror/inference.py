@@ -39,7 +39,7 @@ from coordinator_core.protocol.states import COMPLETING, EMPTY, PREPARING, STABL
 from mirror.observed import ObservedGroup, ObservedMember
 
 DELETED_UPSTREAM: Final = "deleted or expired in the mirrored cluster"
-"""The cause of a mirrored group's or offset's end."""
+"""The cause of a mirrored group's end."""
 
 
 _GONE: Final = RemovalReason.LEFT_OR_EXPIRED

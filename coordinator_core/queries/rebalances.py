@@ -21,11 +21,12 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import UUID
 
 from coordinator_core.queries.groups import known
+from coordinator_core.state_store.mirror_tables import mirrored_cluster
 from coordinator_core.state_store.postgres.connections import Transaction
 from coordinator_core.state_store.postgres.failures import DataRefused
 from coordinator_core.state_store.postgres.timestamps import END_OF_TIME_MS, as_ms, columns_of, from_ms
 from coordinator_core.state_store.rows import RebalanceMemberRow
-from coordinator_core.state_store.tables import groups, mirrored_cluster, rebalance_members, rebalances
+from coordinator_core.state_store.tables import groups, rebalance_members, rebalances
 
 
 class RebalanceCursor(NamedTuple):

@@ -449,6 +449,11 @@ class Coordinator:
 
     # -- the node --------------------------------------------------------------------------------------------
 
+    @property
+    def is_mirror(self) -> bool:
+        """Whether the groups are those of a mirrored cluster, and are only read here."""
+        return self._mirror is not None
+
     def wall_ms(self) -> int:
         """Return the wall time."""
         return self._clock.now().wall_ms

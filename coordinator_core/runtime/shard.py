@@ -75,8 +75,6 @@ from coordinator_core.state_store.rows import (
 log = structlog.get_logger("muster.runtime")
 
 SHARD_RELOADING: Final = "the group's shard is being loaded again"
-NO_GROUP_ID: Final = ""
-"""Of a write that concerns the shard and no group."""
 REPLIES_AT_ONCE: Final = 100
 """Sending so many responses takes some milliseconds; heartbeats of other groups come between two lots."""
 
@@ -378,45 +376,6 @@ class Shard:
             log.exception("invariant_violated", group=group_id, request=type(request).__name__)
             self.fail(CoordinatorNotAvailable(SHARD_RELOADING))
 
-    # -- a mirrored cluster --------------------------------------------------------------------------------
-
-    def commits_observed(self, logged: LoggedCommits, position: int) -> None:
-        """Take commits that the log of a mirrored cluster has: it is their offset log, and a checkpoint stores them.
-
-        Args:
-            logged: the commits.
-            position: their position in that log (`MirrorPosition`).
-        """
-        self._checkpoints.note_growth(self.offsets.add(logged, position, self._clock.now().node_ms))
-
-    async def store_offsets(self, group_id: str | None = None) -> None:
-        """Return when the table has every commit so far of a group, or (None) of the shard.
-
-        Raises:
-            CoordinatorError: the database cannot be reached, or the shard was lost.
-        """
-        await self._checkpoints.store_group(self, group_id)
-
-    async def store_mirror_position(self, position: MirrorPosition) -> None:
-        """Store how far the log of the mirrored cluster was read.
-
-        Raises:
-            CoordinatorError: the shard was lost.
-        """
-        of_shard = self._absent(NO_GROUP_ID)
-        self._enqueue(
-            of_shard, GroupWrite(NO_GROUP_ID, self.shard_id, mirror_position=position), PendingDecision((), ())
-        )
-        await of_shard.wait_until_drained()
-        self.check_is_loaded()
-
-    def check_is_loaded(self) -> None:
-        """Raise NotCoordinator if the shard was unloaded."""
-        if self.is_unloaded:
-            raise NotCoordinator("the shard was unloaded on this node")
-
-    # -- decisions -----------------------------------------------------------------------------------------
-
     def _apply(self, group_context: GroupContext, decision: Decision, extra_rows: ExtraRows, now_ms: int) -> None:
         before = group_context.group
         group_context.group = decision.group
@@ -577,6 +536,41 @@ class Shard:
             row = group_row(group_context.group, group_context.ledger)
             self._enqueue(group_context, GroupWrite(row.group_id, self.shard_id, group=row), PendingDecision((), ()))
         return len(changed)
+
+    # -- a mirrored cluster --------------------------------------------------------------------------------
+
+    def commits_observed(self, logged: LoggedCommits, position: int) -> None:
+        """Take commits that the log of a mirrored cluster has: it is their offset log, and a checkpoint stores them.
+
+        Args:
+            logged: the commits.
+            position: their position in that log (`MirrorPosition`).
+        """
+        self._checkpoints.note_growth(self.offsets.add(logged, position, self._clock.now().node_ms))
+
+    async def store_offsets(self, group_id: str | None = None) -> None:
+        """Return when the table has every commit so far of a group, or (None) of the shard.
+
+        Raises:
+            CoordinatorError: the database cannot be reached, or the shard was lost.
+        """
+        await self._checkpoints.store_group(self, group_id)
+
+    async def store_mirror_position(self, position: MirrorPosition) -> None:
+        """Store how far the log of the mirrored cluster was read.
+
+        Raises:
+            CoordinatorError: the shard was lost.
+        """
+        of_no_group = self._absent("")
+        self._enqueue(of_no_group, GroupWrite("", self.shard_id, mirror_position=position), PendingDecision((), ()))
+        await of_no_group.wait_until_drained()
+        self.check_is_loaded()
+
+    def check_is_loaded(self) -> None:
+        """Raise NotCoordinator if the shard was unloaded."""
+        if self.is_unloaded:
+            raise NotCoordinator("the shard was unloaded on this node")
 
     # -- groups ------------------------------------------------------------------------------------------
 

@@ -206,7 +206,9 @@ def test_deleted_group_dies(mirrored: Mirrored) -> None:
 
 
 def test_requests_of_clients_are_refused() -> None:
-    decision = decide(Group("g"), Heartbeat(token=1, member_id="a", group_instance_id=None, generation=1), NOW, Context())
+    decision = decide(
+        Group("g"), Heartbeat(token=1, member_id="a", group_instance_id=None, generation=1), NOW, Context()
+    )
 
     (reply,) = decision.replies
     assert isinstance(reply, Reply)
