@@ -67,12 +67,13 @@ format: setup ## put the code into the one format, and fix what can be fixed saf
 	$(BIN)/ruff check --fix-only
 	$(BIN)/ruff format
 
-docs: setup ## write the generated parts of the pages in docs/
+docs: setup ## write the generated parts of the pages in docs/, and build the pages as a site into site/
 	@$(BIN)/python -m scripts.reference_pages
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 lock: setup ## resolve pyproject.toml and requirements.in into requirements.lock (LOCK_ARGS=--upgrade: take the newest)
 	@scripts/lock.sh $(LOCK_ARGS)
 
 clean: ## remove the environment and all caches, but not the data in .muster
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .tools dist
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .tools dist site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

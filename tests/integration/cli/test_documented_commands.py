@@ -33,6 +33,7 @@ NOT_RUN: Final = {
     "muster up": PLATFORM,
     "muster serve": "runs until it is stopped: tests/integration/http/test_node_process.py",
     "muster groups watch": "runs until Ctrl-C: tests/integration/cli/test_watch.py",
+    "make docs": "writes into the checkout: tests/unit/repository/test_docs_site.py",
     "make test": "runs this test",
     "make test TOOLS=": "runs this test",
     "kill -9 <a pid from the table>": "needs the consumers of a platform: tests/system/chaos kills consumers",
