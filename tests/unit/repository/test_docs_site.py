@@ -1,6 +1,7 @@
 """The site of `make docs`: it builds without a broken link, anchor or image, and loads nothing from another host."""
 
 import re
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +32,15 @@ def test_every_page_is_in_the_site(site: Path) -> None:
 def test_the_site_loads_nothing_from_another_host(site: Path) -> None:
     assert LOADED.findall('<script src="https://host/x.js">') == ["https://host/x.js"]
     assert {address for page in site.glob("*.html") for address in LOADED.findall(page.read_text())} == set()
+
+
+def test_every_picture_is_a_small_screenshot_that_a_page_shows() -> None:
+    pictures = sorted((ROOT / "docs" / "images").iterdir())
+    console = (ROOT / "docs" / "console.md").read_text()
+
+    assert [picture.name for picture in pictures if f"](images/{picture.name})" not in console] == []
+    assert [picture.name for picture in pictures if picture.stat().st_size > 150_000] == []
+    assert {struct.unpack(">II", picture.read_bytes()[16:24]) for picture in pictures} == {(1280, 800)}
 
 
 @pytest.mark.parametrize(
