@@ -57,9 +57,9 @@ const REPORTS = [
     none: "No timeout should be changed.",
     columns: [
       ["Setting", "", (report) => lines(changes(report).map(({ key }) => key))],
-      ["Now → advised", "", (report) => lines(changes(report).map(({ from, to }) => `${from === null ? "set by each client" : span(from)} → ${span(to)}`))],
+      ["Now → advised", "action", (report) => lines(changes(report).map(({ from, to }) => `${from === null ? "set by each client" : span(from)} → ${span(to)}`))],
       ["Confidence", "", (report) => lines(changes(report).map(({ confidence }) => plain(confidence)))],
-      ["Reason", "", (report) => lines(changes(report).map(({ reason }) => reason))],
+      ["Reason", "", (report) => lines(changes(report).map(({ key, reason }, _, all) => (all.length > 1 ? `${key}: ${reason}` : reason)))],
     ],
   },
 ];

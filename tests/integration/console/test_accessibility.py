@@ -125,6 +125,15 @@ def test_the_bar_fits_a_narrow_window(page: Page, node: Node, width: int) -> Non
         assert box and box["x"] >= 0 and box["x"] + box["width"] <= width, control.text_content()  # noqa: PT018 - one place
 
 
+def test_no_screen_is_wider_than_a_narrow_window(page: Page, node: Node, places: list[str]) -> None:
+    page.set_viewport_size({"width": 390, "height": 800})
+    for place in places:
+        page.goto(f"{node.url}/#/{place}")
+        expect(page.locator("#poll-status")).to_have_attribute("data-state", "live")
+        expect(page.locator("main")).not_to_contain_text("Loading…")
+        assert page.evaluate("document.documentElement.scrollWidth") == 390, place  # noqa: PLR2004 - as above
+
+
 def test_dialog_traps_the_focus_and_restores_it(page: Page, node: Node, healthy: Group) -> None:
     page.goto(f"{node.url}/#/groups/{healthy.group_id}")
     opener = page.get_by_role("button", name="Change group_max_size")
