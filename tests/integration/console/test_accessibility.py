@@ -131,7 +131,7 @@ def test_no_screen_is_wider_than_a_narrow_window(page: Page, node: Node, places:
         page.goto(f"{node.url}/#/{place}")
         expect(page.locator("#poll-status")).to_have_attribute("data-state", "live")
         expect(page.locator("main")).not_to_contain_text("Loading…")
-        assert page.evaluate("document.documentElement.scrollWidth") == 390, place  # noqa: PLR2004 - as above
+        assert page.evaluate("document.documentElement.scrollWidth") == 390, place
 
 
 def test_dialog_traps_the_focus_and_restores_it(page: Page, node: Node, healthy: Group) -> None:
