@@ -2,7 +2,7 @@
 # ARGS goes to the command that a target runs: make run ARGS=--no-airflow, make test ARGS="-k leave".
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-all sim conformance chaos bench spark-package docker-check docker-test check format docs lock clean
+.PHONY: help setup run test test-all sim conformance chaos bench spark-package docker-check docker-test check format docs screenshots lock clean
 
 BIN := .venv/bin
 # Each file of tests is run by one of TEST_PROCESSES: two a core, since tests wait half of the time, as far as 2.4 GB of memory
@@ -67,12 +67,17 @@ format: setup ## put the code into the one format, and fix what can be fixed saf
 	$(BIN)/ruff check --fix-only
 	$(BIN)/ruff format
 
-docs: setup ## write the generated parts of the pages in docs/
+docs: setup ## write the generated parts of the pages in docs/, and build the pages as a site into site/
 	@$(BIN)/python -m scripts.reference_pages
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
+screenshots: setup ## take the console's pictures in docs/images anew, from a node with sample groups
+	@scripts/install-tools.sh $(filter chromium libatomic,$(TOOLS))
+	@$(BIN)/python -m scripts.screenshots
 
 lock: setup ## resolve pyproject.toml and requirements.in into requirements.lock (LOCK_ARGS=--upgrade: take the newest)
 	@scripts/lock.sh $(LOCK_ARGS)
 
 clean: ## remove the environment and all caches, but not the data in .muster
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .tools dist
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .tools dist site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -57,6 +57,7 @@ LITESTAR_HANDLERS: Final[Sequence[HTTPRouteHandler]] = (
     groups.find_coordinator,
     groups.list_groups,
     overview.list_group_overview,
+    overview.list_topic_overview,
     overview.describe_activity,
     groups.describe_group,
     groups.delete_group,

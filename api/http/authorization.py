@@ -46,6 +46,7 @@ ACCESS_RULES: Final = OPERATION_RULES | {
     "ListTopics": AccessRule(ANY_ROLE, Scope.OWN_GROUPS),
     "DescribeTopic": AccessRule(VIEWERS, Scope.OWN_GROUPS),
     "ListGroupOverview": OPERATION_RULES["ListGroups"],
+    "ListTopicOverview": AccessRule(VIEWERS, Scope.OWN_GROUPS),
     "DescribeActivity": OPERATION_RULES["ListGroups"],
     "ListQuarantinedGroups": OPERATION_RULES["ListGroups"],
     "ListChanges": AccessRule(VIEWERS, Scope.OWN_GROUPS),

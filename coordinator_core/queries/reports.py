@@ -1,6 +1,6 @@
-"""Queries of reports: the newest row of each group, with the columns of the table."""
+"""Queries of reports: the newest row of each group, or every row of some days, with the columns of the table."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -10,6 +10,7 @@ from sqlalchemy.dialects.postgresql import distinct_on
 
 from coordinator_core.jobs import JOBS
 from coordinator_core.state_store.postgres.connections import Transaction
+from coordinator_core.state_store.postgres.timestamps import as_ms, from_ms
 from coordinator_core.state_store.report_tables import report_table
 
 Report = Mapping[str, Any]
@@ -25,10 +26,25 @@ class ReportFilter:
 
     subject: str
     """A key of REPORTS."""
-    group_id: str | None = None
+    group_ids: Sequence[str] | None = None
     """None: all groups."""
     after: str | None = None
     """The last group of the previous page."""
+    limit: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ReportHistoryFilter:
+    """Selects reports by their interval."""
+
+    subject: str
+    """A key of REPORTS."""
+    since_ms: int
+    """Reports whose interval ended after this time, in wall time."""
+    group_ids: Sequence[str] | None = None
+    """None: all groups."""
+    after: tuple[int, int, str] | None = None
+    """End and start of the interval, in wall time, and group of the last report of the previous page."""
     limit: int = 100
 
 
@@ -67,12 +83,26 @@ def read_reports(transaction: Transaction, which: ReportFilter) -> list[Report]:
 def _newest(transaction: Transaction, which: ReportFilter) -> list[Report]:
     table = REPORTS[which.subject]
     wanted = select(table).ext(distinct_on(table.c.group_id))
-    if which.group_id is not None:
-        wanted = wanted.where(table.c.group_id == which.group_id)
+    if which.group_ids is not None:
+        wanted = wanted.where(table.c.group_id.in_(which.group_ids))
     if which.after is not None:
         wanted = wanted.where(table.c.group_id > which.after)
     newest_first = (table.c.group_id, table.c.interval_end.desc(), table.c.interval_start.desc(), table.c.as_of.desc())
     rows = transaction.execute(wanted.order_by(*newest_first).limit(which.limit))
+    return [_in_utc(row) for row in rows.mappings()]
+
+
+def read_report_history(transaction: Transaction, which: ReportHistoryFilter) -> list[Report]:
+    """Return a page of the reports of every interval, the newest first, without their parts."""
+    table = REPORTS[which.subject]
+    newest_first = (table.c.interval_end, table.c.interval_start, table.c.group_id)
+    wanted = select(table).where(table.c.interval_end > from_ms(which.since_ms))
+    if which.group_ids is not None:
+        wanted = wanted.where(table.c.group_id.in_(which.group_ids))
+    if which.after is not None:
+        place = tuple_(as_ms(table.c.interval_end), as_ms(table.c.interval_start), table.c.group_id)
+        wanted = wanted.where(place < which.after)
+    rows = transaction.execute(wanted.order_by(*(column.desc() for column in newest_first)).limit(which.limit))
     return [_in_utc(row) for row in rows.mappings()]
 
 

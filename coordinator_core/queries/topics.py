@@ -1,12 +1,103 @@
-"""One topic: its partitions with their log ends, and the groups that read it, with their lag."""
+"""Queries of topics: all with their lag, the highest first; one with its partitions, and the groups that read it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from coordinator_core.protocol.log_ends import LAG_MAX_RECORDS
 from coordinator_core.queries.activity import OWN_GROUPS
-from coordinator_core.queries.overview import LAG_COLUMNS
+from coordinator_core.queries.overview import LAG_COLUMNS, LAG_UNKNOWN_KEY
 from coordinator_core.state_store.postgres.connections import Transaction
+
+# -- the list ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicOverviewFilter:
+    """Selects topics with metadata, committed offsets or subscribers."""
+
+    text: str = ""
+    """A substring of the topic; ASCII letters match in either case."""
+    prefixes: Sequence[str] | None = None
+    """Prefixes of group ids, one of which must match for a group to count; None: all groups count."""
+    after: tuple[int, str] | None = None
+    """Key and name of the last topic of the previous page."""
+    limit: int = 100
+    fresh_since_ms: int = 0
+    """A log end that was last reported before this time is stale."""
+
+
+class TopicSummary(NamedTuple):
+    """A topic in the list."""
+
+    key: int
+    """The list is sorted by key and topic."""
+    topic: str
+    partition_count: int | None
+    """By the topic metadata; None: there is none."""
+    group_count: int
+    """Groups that subscribe to the topic, or have committed offsets in it, or both."""
+    lag: int | None
+    """The sum over these groups; None: no log end is known, or it is a lower bound of 0."""
+    is_lag_lower_bound: bool
+    log_end_at_ms: int | None
+    """The oldest of the times at which the log ends were last reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOverview:
+    """A page of topics, the highest lag first."""
+
+    topic_count: int
+    """The number of topics on all pages."""
+    topics: list[TopicSummary]
+
+
+_OVERVIEW: Final = f"""
+WITH reads AS (
+    SELECT topic, group_id, greatest(log_end_offset - committed_offset, 0) AS lag, log_end_at
+    FROM dashboards.known_log_ends WHERE {OWN_GROUPS}
+    UNION ALL
+    SELECT topic COLLATE "C", group_id, NULL, NULL
+    FROM groups CROSS JOIN unnest(subscribed_topics) AS subscribed (topic)
+    WHERE state <> 'Dead' AND {OWN_GROUPS}
+), by_group AS (
+    SELECT topic, sum(lag) AS lag, min(log_end_at) AS log_end_at FROM reads GROUP BY topic, group_id
+), by_topic AS (
+    SELECT topic, count(*) AS group_count, sum(lag) AS lag, min(log_end_at) AS log_end_at FROM by_group GROUP BY topic
+), matching AS (
+    SELECT topic, topics.partitions, coalesce(group_count, 0) AS group_count,
+        CASE WHEN lag > 0 OR log_end_at >= to_timestamp(%(fresh_since_ms)s / 1000.0)
+            THEN least(lag, {LAG_MAX_RECORDS})::bigint END AS lag,
+        coalesce(log_end_at < to_timestamp(%(fresh_since_ms)s / 1000.0), false) AS is_lag_lower_bound,
+        floor(extract(epoch FROM log_end_at) * 1000)::bigint AS log_end_at_ms
+    FROM by_topic FULL JOIN topics USING (topic)
+    WHERE strpos(lower(topic), %(text)s) > 0
+), page AS (
+    SELECT coalesce(-lag, {LAG_UNKNOWN_KEY}) AS key, matching.* FROM matching
+    WHERE %(after_key)s::bigint IS NULL
+        OR (coalesce(-lag, {LAG_UNKNOWN_KEY}), topic) > (%(after_key)s::bigint, %(after_topic)s::text COLLATE "C")
+    ORDER BY key, topic LIMIT %(limit)s
+)
+SELECT (SELECT count(*) FROM matching), page.* FROM (SELECT) AS one LEFT JOIN page ON true ORDER BY key, topic
+"""  # noqa: S608 - all of it is written here
+
+
+def read_topic_overview(transaction: Transaction, which: TopicOverviewFilter) -> TopicOverview:
+    """Return a page of topics, the highest lag first and an unknown lag last."""
+    wanted = {
+        "text": which.text.encode().lower().decode(),
+        "prefixes": None if which.prefixes is None else list(which.prefixes),
+        "after_key": which.after and which.after[0],
+        "after_topic": which.after and which.after[1],
+        "limit": which.limit,
+        "fresh_since_ms": which.fresh_since_ms,
+    }
+    rows = list(transaction.execute(_OVERVIEW, wanted))
+    return TopicOverview(rows[0][0], [TopicSummary(*row[1:]) for row in rows if row[1] is not None])
+
+
+# -- one topic -----------------------------------------------------------------------------------------------
 
 TOPIC_PARTITIONS_MAX: Final = 10_000
 TOPIC_GROUPS_MAX: Final = 1_000

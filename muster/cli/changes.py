@@ -9,7 +9,7 @@ import typer
 
 from muster import display
 from muster.cli.command_tree import command_group
-from muster.cli.group_selection import optional_group
+from muster.cli.group_selection import optional_group, split
 from muster.cli.options import (
     REASON,
     ActorOption,
@@ -36,18 +36,30 @@ DONE: Final = frozenset({"restored", "removed"})
 def list_changes(
     group_id: GroupArgument = None,
     group: GroupOption = None,
+    actor: Annotated[
+        str, typer.Option("--actor", help="Only changes whose actor contains this text.", metavar="TEXT")
+    ] = "",
+    actions: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--action", help="Only changes with these actions: reset_offsets,...; repeatable.", metavar="ACTIONS"
+        ),
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of entries.")] = 20,
     wide: WideOption = False,
     url: UrlOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List changes, the newest first, of one group or of all."""
-    found = NodeClient(url).pages("/v1/changes", "changes", limit, group_id=optional_group(group_id, group))
+    wanted = list(split(actions))
+    found = NodeClient(url).pages(
+        "/v1/changes", "changes", limit, group_id=optional_group(group_id, group), actor=actor, action=wanted
+    )
     if as_json:
         print_json({"changes": found})
         return
     if not found:
-        print("No changes.")
+        print("No matching changes." if actor or wanted else "No changes.")
         return
     table = Table("AT", "ACTOR", "ACTION", "GROUP", "REASON", "UNDONE", "CHANGE", wide_only={"UNDONE"})
     for each in found:

@@ -259,9 +259,10 @@ def _reassignment_text(described: Json, member: Json) -> str:
     if not count:
         return "It owns no partition."
     owned = f"Its {counted(count, 'partition')} ({display.printable(display.owned_list(member))})"
+    is_one = count == 1
     if len(described["members"]) == 1:
-        return f"{owned} have no owner until another member joins."
-    return f"{owned} go to the other members."
+        return f"{owned} {'has' if is_one else 'have'} no owner until another member joins."
+    return f"{owned} {'goes' if is_one else 'go'} to the other members."
 
 
 def _member(described: Json, named: str) -> Json:

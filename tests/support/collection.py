@@ -21,6 +21,7 @@ LONGEST_FIRST: Final = (
     "tests/integration/spark/archive/test_archive_kill.py",
     "tests/integration/spark/archive/test_history_restore.py",
     "tests/integration/spark/test_timeout_advice.py",
+    "tests/integration/cli/test_documented_commands.py",
     "tests/integration/spark/archive/test_history_archive.py",
     "tests/integration/airflow/test_proposal_dags.py",
     "tests/integration/cli/test_up.py",

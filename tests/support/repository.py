@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
-MADE: Final = frozenset({"__pycache__", "dist", "build"})
+MADE: Final = frozenset({"__pycache__", "dist", "build", "site"})
 
 
 def written(*suffixes: str) -> list[Path]:

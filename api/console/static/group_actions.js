@@ -37,7 +37,8 @@ function ownedPartitions(group, { owned_partitions: owned }) {
   const number = owned.reduce((sum, each) => sum + each.partitions.length, 0);
   if (!number) return "it owns no partitions.";
   const named = owned.map((each, index) => [index > 0 && " ", h("bdi", {}, `${each.topic}:${each.partitions.join(",")}`)]);
-  return [`its ${plural(number, "partition")} (`, named, `) ${group.members.length === 1 ? "have no owner until another member joins." : "go to the other members."}`];
+  const [have, go] = number === 1 ? ["has", "goes"] : ["have", "go"];
+  return [`its ${plural(number, "partition")} (`, named, `) ${group.members.length === 1 ? `${have} no owner until another member joins.` : `${go} to the other members.`}`];
 }
 
 /** Delete a group that has no members. */

@@ -6,6 +6,7 @@ import { h } from "./dom.js";
 const SEQUENCE_MS = 1_200;
 const globalBindings = [
   ["g g", "groups", () => (location.hash = "#/")],
+  ["g t", "topics", () => (location.hash = "#/topics")],
   ["g o", "overview", () => (location.hash = "#/overview")],
   ["g r", "reports", () => (location.hash = "#/reports")],
   ["g m", "maintenance", () => (location.hash = "#/maintenance")],

@@ -77,8 +77,11 @@ export const groupName = (groupId) => (groupId === "" ? "(empty group id)" : gro
 /** Return a link to a group's page. */
 export const groupLink = (groupId) => h("a", { href: groupAddress(groupId), title: groupId }, groupName(groupId));
 
+/** Return the address of a topic's page. */
+export const topicAddress = (topic) => `#/topics/${encodeURIComponent(topic)}`;
+
 /** Return a link to a topic's page. */
-export const topicLink = (topic) => h("a", { href: `#/topics/${encodeURIComponent(topic)}`, title: topic }, topic);
+export const topicLink = (topic) => h("a", { href: topicAddress(topic), title: topic }, topic);
 
 const MEMBER = /^(.*?)-([0-9a-f]{4})[0-9a-f]{4}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}$/s;
 

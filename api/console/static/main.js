@@ -13,11 +13,13 @@ import { runsPage } from "./runs_page.js";
 import { settingsPage } from "./settings_page.js";
 import { startTheme, toggleTheme } from "./theme.js";
 import { topicPage } from "./topic_page.js";
+import { topicsPage } from "./topics_page.js";
 
 const ROUTES = [
   [/^\/$/, "groups", groupsPage],
   [/^\/groups\/(.*)$/, "groups", groupPage],
-  [/^\/topics\/(.*)$/, "groups", topicPage],
+  [/^\/topics$/, "topics", topicsPage],
+  [/^\/topics\/(.*)$/, "topics", topicPage],
   [/^\/overview$/, "overview", overviewPage],
   [/^\/reports$/, "reports", reportsPage],
   [/^\/maintenance$/, "maintenance", runsPage],

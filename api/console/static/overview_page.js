@@ -1,16 +1,17 @@
 // The cluster at a glance: groups by state, rebalances and evictions by hour, the highest lags, what expires next, and the last maintenance.
 
 import { read } from "./api.js";
-import { h, redrawOnChange, replaceContent, svg } from "./dom.js";
+import { h, redrawOnChange, replaceContent } from "./dom.js";
 import { ago, clock, count, lag, plural } from "./format.js";
 import { groupLink, plain, STATES } from "./labels.js";
 import { poll } from "./poll.js";
 import { statusBadge } from "./runs_page.js";
+import { sparkline } from "./sparkline.js";
 
 const EVERY_MS = 15_000;
 const GROUPS = 5;
 const RUNS = 5;
-const BAR = 9, GAP = 2, HEIGHT = 40;
+const HEIGHT_PX = 40;
 const SHOWN_STATES = ["PreparingRebalance", "CompletingRebalance", "Stable", "Empty"];
 
 /** Show the overview of the cluster. */
@@ -33,7 +34,7 @@ function cards(attention, behind, { hours, forecast }, { runs }) {
       h("a", { href: `#/?state=${state}` }, h("strong", {}, count(attention.counts[state] ?? 0)), ` ${STATES[state].name}`))))),
     card("Rebalances, 24 h", "#/?sort=rebalances", bars("rebalances", hours, "rebalances")),
     card("Evictions, 24 h", "#/?sort=rebalances", bars("evictions", hours, "evictions")),
-    card("Need attention", "#/", list(unsettled, (group) => `${STATES[group.state].name}, ${plural(group.rebalances_last_hour, "rebalance")} in the last hour`, "No group rebalanced within the last hour.")),
+    card("Need attention", "#/", list(unsettled, (group) => `${STATES[group.state].name}, ${plural(group.rebalances_last_hour, "rebalance")} in 1 h`, "No group rebalanced within the last hour.")),
     card("Highest lag", "#/?sort=lag", list(lagging, (group) => `${lag(group.lag, group.is_lag_lower_bound, group.log_end_at)} records`, "No known lag.")),
     card("Offsets that expire", "#/maintenance", forecast
       ? h("p", {}, h("strong", {}, count(forecast.within_a_day)), " within a day, ", h("strong", {}, count(forecast.within_a_week)), ` within a week, the next ${clock(forecast.next_expiry_at)}; as of ${clock(forecast.as_of)}.`)
@@ -48,20 +49,17 @@ const card = (title, href, content) => h("section", { class: "card" }, h("h2", {
 
 function list(groups, words, none) {
   if (!groups.length) return h("p", { class: "muted" }, none);
-  return h("ul", { class: "plain" }, groups.map((group) => h("li", {}, groupLink(group.group_id), ` ${words(group)}`)));
+  return h("ul", { class: "plain groups" }, groups.map((group) => h("li", {}, groupLink(group.group_id), h("span", {}, words(group)))));
 }
 
 /** Return a bar for each hour, with the sum of the day; a screen reader gets the sum and the highest hour. */
 function bars(key, hours, word) {
   const most = Math.max(...hours.map((each) => each[key]));
   const sum = hours.reduce((total, each) => total + each[key], 0);
-  const width = hours.length * (BAR + GAP);
+  const label = `${count(sum)} ${word} in 24 hours, at most ${count(most)} in an hour`;
   return [
     h("p", {}, h("strong", {}, count(sum)), most > 0 && `, at most ${count(most)} in an hour`),
-    svg("svg", { class: "bars", viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": `${count(sum)} ${word} in 24 hours, at most ${count(most)} in an hour` },
-      hours.map((each, index) => {
-        const height = each[key] ? Math.max(2, (each[key] / most) * HEIGHT) : 1;
-        return svg("rect", { x: index * (BAR + GAP), y: HEIGHT - height, width: BAR, height, class: each[key] ? "" : "none" }, svg("title", {}, `${clock(each.hour)}: ${count(each[key])}`));
-      })),
+    sparkline(hours.map((each) => ({ name: `${clock(each.hour)}: ${count(each[key])}`, value: each[key] })), { label, most, height: HEIGHT_PX }),
+    h("p", { class: "axis", "aria-hidden": "true" }, h("span", {}, "24 h ago"), h("span", {}, "now")),
   ];
 }

@@ -1,4 +1,4 @@
-// The newest reports of the daily jobs: groups that rebalance most, unbalanced assignments, and advised timeouts; the worst come first.
+// The newest reports of the daily jobs, with the trend of each group: groups that rebalance most, unbalanced assignments, and advised timeouts; the worst come first.
 
 import { read } from "./api.js";
 import { h, redrawOnChange, replaceContent } from "./dom.js";
@@ -6,28 +6,33 @@ import { clock, count, NONE, span } from "./format.js";
 import { pageKeys, rowKeys } from "./keys.js";
 import { groupAddress, groupLink, plain } from "./labels.js";
 import { poll } from "./poll.js";
+import { sparkline } from "./sparkline.js";
 
 const EVERY_MS = 60_000;
 const READ_MAX = 1_000;
 const SHOWN_MAX = 25;
+const TREND_DAYS = 14;
+const TREND_POINTS_MAX = 30;
+const TREND_PX = 20;
 
-const percent = (share) => `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} %`;
+const percent = (share) => `${(100 * share).toFixed(share < 0.1 ? 1 : 0)}\u00a0%`;
 const worst = (text) => h("strong", { class: "critical" }, text);
 
-/** A report: its endpoint and job, the order of its groups, which of them need attention, and its columns as [title, cell of a report]. */
+/** A report: its endpoint and job, the order of its groups, which of them need attention, its columns as [title, class, cell of a report], and the value whose trend is shown, with that of a full bar (by default the highest). */
 const REPORTS = [
   {
     subject: "rebalances", title: "Rebalance frequency", job: "rebalance_frequency_report",
     order: (one, other) => other.rebalancing_share - one.rebalancing_share || other.rebalances - one.rebalances,
     matters: (report) => report.is_churning || report.rebalances > 0,
     none: "No group rebalanced.",
+    trend: { key: "rebalances", title: "Rebalances" },
     columns: [
-      ["Rebalances", (report) => (report.is_churning ? worst(`${count(report.rebalances)}, still rebalancing`) : count(report.rebalances))],
-      ["Time rebalancing", (report) => `${span(report.rebalancing_ms)} (${percent(report.rebalancing_share)})`],
-      ["95 % took up to", (report) => span(report.took_p95_ms)],
-      ["Evicted", (report) => count(report.evicted)],
-      ["of these back within a minute", (report) => count(report.spuriously_evicted)],
-      ["Waited longest for", (report) => waitedFor(report)],
+      ["Rebalances", "number", (report) => (report.is_churning ? worst(`${count(report.rebalances)}, still rebalancing`) : count(report.rebalances))],
+      ["Time rebalancing", "number", (report) => `${span(report.rebalancing_ms)} (${percent(report.rebalancing_share)})`],
+      ["95 % took up to", "number", (report) => span(report.took_p95_ms)],
+      ["Evicted", "number", (report) => count(report.evicted)],
+      ["Of these back within a minute", "number", (report) => count(report.spuriously_evicted)],
+      ["Waited longest for", "", (report) => waitedFor(report)],
     ],
   },
   {
@@ -35,13 +40,14 @@ const REPORTS = [
     order: (one, other) => one.score - other.score || other.idle_members - one.idle_members,
     matters: (report) => report.has_better || report.idle_members > 0 || report.unassigned > 0,
     none: "Every assignment is as even as the subscriptions allow, and every member owns a partition.",
+    trend: { key: "score", title: "Score", most: 100 },
     columns: [
-      ["Score", (report) => (report.score < 50 ? worst(report.score) : count(report.score))],
-      ["Trend", (report) => (report.trend === "first" ? NONE : `${report.trend}, before: ${count(report.score_before)}`)],
-      ["Most partitions of a member", (report) => `${count(report.partitions_max)}, could be ${count(report.best_partitions_max)}`],
-      ["Idle members", (report) => `${count(report.idle_members)} of ${count(report.members)}`],
-      ["Unassigned partitions", (report) => count(report.unassigned)],
-      ["Moved, needed", (report) => `${count(report.moved)}, ${count(report.moves_needed)}`],
+      ["Score", "number", (report) => (report.score < 50 ? worst(report.score) : count(report.score))],
+      ["Since the last audit", "number", (report) => (report.trend === "first" ? NONE : `${report.trend} ${report.trend === "same" ? "as" : "than"} ${count(report.score_before)}`)],
+      ["Most partitions of a member", "number", (report) => `${count(report.partitions_max)}, could be ${count(report.best_partitions_max)}`],
+      ["Idle members", "number", (report) => `${count(report.idle_members)} of ${count(report.members)}`],
+      ["Unassigned partitions", "number", (report) => count(report.unassigned)],
+      ["Partitions moved", "number", (report) => `${count(report.moved)}, ${count(report.moves_needed)} needed`],
     ],
   },
   {
@@ -50,10 +56,10 @@ const REPORTS = [
     matters: (report) => changes(report).length > 0,
     none: "No timeout should be changed.",
     columns: [
-      ["Setting", (report) => lines(changes(report).map(({ key }) => key))],
-      ["Now → advised", (report) => lines(changes(report).map(({ from, to }) => `${from === null ? "set by each client" : span(from)} → ${span(to)}`))],
-      ["Confidence", (report) => lines(changes(report).map(({ confidence }) => plain(confidence)))],
-      ["Reason", (report) => lines(changes(report).map(({ reason }) => reason))],
+      ["Setting", "", (report) => lines(changes(report).map(({ key }) => key))],
+      ["Now → advised", "action", (report) => lines(changes(report).map(({ from, to }) => `${from === null ? "set by each client" : span(from)} → ${span(to)}`))],
+      ["Confidence", "", (report) => lines(changes(report).map(({ confidence }) => plain(confidence)))],
+      ["Reason", "", (report) => lines(changes(report).map(({ key, reason }, _, all) => (all.length > 1 ? `${key}: ${reason}` : reason)))],
     ],
   },
 ];
@@ -64,31 +70,64 @@ export function reportsPage(main) {
   const bodies = REPORTS.map(() => h("div", {}, h("p", { class: "muted" }, "Loading…")));
   replaceContent(main, h("h1", {}, "Reports"), REPORTS.map(({ subject, title }, index) =>
     h("section", { "aria-labelledby": `${subject}-title` }, h("h2", { id: `${subject}-title` }, title), bodies[index])));
-  const draw = REPORTS.map((report, index) => redrawOnChange(bodies[index], (page) => section(report, page)));
+  const draw = REPORTS.map((report, index) => redrawOnChange(bodies[index], (page, trends) => section(report, page, trends)));
   const poller = poll(async () => {
-    const pages = await Promise.all(REPORTS.map(({ subject }) => read(`/v1/reports/${subject}`, { limit: READ_MAX })));
-    pages.forEach((page, index) => draw[index](page));
+    await Promise.all(REPORTS.map(async (report, index) => {
+      const page = await read(`/v1/reports/${report.subject}`, { limit: READ_MAX });
+      draw[index](page, report.trend ? await readTrends(report, page.reports) : null);
+    }));
   }, EVERY_MS);
   pageKeys(rowKeys(() => [...main.querySelectorAll("[data-row]")], (row) => (location.hash = row.dataset.row)));
   return { stop: poller.stop };
 }
 
-function section(report, { reports, next_cursor: next }) {
+/** Return the reports that need attention, the worst first. */
+const worstFirst = (report, reports) => reports.filter(report.matters).sort(report.order);
+
+/** Return the values of the groups that are shown: the newest intervals, the oldest first, and for each group its value in each of them, or null. */
+async function readTrends(report, reports) {
+  const shown = worstFirst(report, reports).slice(0, SHOWN_MAX).map((each) => each.group_id);
+  if (!shown.length) return null;
+  const query = new URLSearchParams([["days", TREND_DAYS], ["limit", READ_MAX], ...shown.map((groupId) => ["group_id", groupId])]);
+  const history = (await read(`/v1/reports/${report.subject}?${query}`)).reports;
+  const starts = [...new Set(history.map((each) => each.interval_start))].slice(0, TREND_POINTS_MAX).sort();
+  const values = Map.groupBy(history, (each) => each.group_id);
+  const valueAt = (groupId, start) => values.get(groupId)?.find((each) => each.interval_start === start)?.[report.trend.key] ?? null;
+  return { starts, groups: shown.map((groupId) => [groupId, starts.map((start) => valueAt(groupId, start))]) };
+}
+
+function section(report, { reports, next_cursor: next }, trends) {
   if (!reports.length) return h("p", { class: "empty-state" }, `No report yet: the DAG ${report.job} writes one a day; muster job ${report.job} writes one now.`);
-  const found = reports.filter(report.matters).sort(report.order);
+  const found = worstFirst(report, reports);
   const newest = reports.reduce((last, each) => (each.interval_end > last.interval_end ? each : last));
   const among = `${next ? "the first " : ""}${count(reports.length)} ${reports.length === 1 ? "group" : "groups"}`;
   return [
-    h("p", { class: "muted" }, `${found.length > SHOWN_MAX ? `The worst ${SHOWN_MAX} of ${count(found.length)}` : count(found.length)} of ${among} with a report; the newest is of ${clock(newest.interval_start)} to ${clock(newest.interval_end)}.`),
-    found.length ? table(report, found.slice(0, SHOWN_MAX)) : h("p", { class: "empty-state" }, report.none),
+    h("p", { class: "muted" }, `${found.length > SHOWN_MAX ? `The worst ${SHOWN_MAX} of ${count(found.length)}` : count(found.length)} of ${among} with a report; the newest covers ${span(Date.parse(newest.interval_end) - Date.parse(newest.interval_start))} from ${clock(newest.interval_start)}.`),
+    found.length ? table(report, found.slice(0, SHOWN_MAX), trends) : h("p", { class: "empty-state" }, report.none),
   ];
 }
 
-function table({ title, columns }, reports) {
+function table({ title, columns, trend }, reports, trends) {
+  const [first, ...rest] = columns;
+  const shown = trend ? [first, [`${TREND_DAYS} days`, "", (report) => trendOf(trend, trends, report.group_id)], ...rest] : columns;
   return h("div", { class: "scroll" }, h("table", { class: "list", "aria-label": title },
-    h("thead", {}, h("tr", {}, ["Group", ...columns.map(([name]) => name)].map((name) => h("th", { scope: "col" }, name)))),
-    h("tbody", {}, reports.map((each) => h("tr", { tabindex: "-1", "data-row": groupAddress(each.group_id), "data-key": `${title} ${each.group_id}` },
-      h("td", { class: "id" }, groupLink(each.group_id)), columns.map(([, cell]) => h("td", {}, cell(each))))))));
+    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Group"), shown.map(([name, kind]) => h("th", { scope: "col", class: kind }, name)))),
+    h("tbody", {}, reports.map((each) => row(title, each, shown)))));
+}
+
+function row(title, report, columns) {
+  const to = groupAddress(report.group_id);
+  return h("tr", { tabindex: "-1", "data-row": to, "data-key": `${title} ${report.group_id}`, onclick: (event) => event.target.closest("a") || (location.hash = to) },
+    h("td", { class: "id" }, groupLink(report.group_id)), columns.map(([, kind, cell]) => h("td", { class: kind }, cell(report))));
+}
+
+/** Return the trend of a group as a sparkline; its accessible name has the numbers. */
+function trendOf({ title, most }, { starts, groups }, groupId) {
+  const values = groups.find(([each]) => each === groupId)?.[1] ?? [];
+  if (values.every((value) => value === null)) return NONE;
+  const points = values.map((value, index) => ({ value, name: `${clock(starts[index])}: ${count(value)}` }));
+  const label = `${title}, the oldest first: ${values.map((value) => (value === null ? "no report" : count(value))).join(", ")}`;
+  return sparkline(points, { label, most: most ?? Math.max(...values, 1), height: TREND_PX });
 }
 
 /** Return the settings that the advice would change. */

@@ -21,13 +21,13 @@ export function topicPage(main, [topic]) {
     h("section", { "aria-labelledby": "groups-title" }, h("h2", { id: "groups-title" }, "Groups that read it"), groups),
     h("section", { "aria-labelledby": "partitions-title" }, h("h2", { id: "partitions-title" }, "Partitions"), partitions));
   let isExpanded = false;
-  replaceContent(main, h("p", { class: "breadcrumb" }, h("a", { href: "#/" }, "Groups")), h("h1", { class: "id" }, topic), facts, sections);
+  replaceContent(main, h("p", { class: "breadcrumb" }, h("a", { href: "#/topics" }, "Topics")), h("h1", { class: "id" }, topic), facts, sections);
   const drawFacts = redrawOnChange(facts, heading);
   const drawGroups = redrawOnChange(groups, groupsTable);
   const drawPartitions = redrawOnChange(partitions, (found, isWhole) => partitionsTable(found, isWhole, () => { isExpanded = true; poller.now(); }));
   const poller = poll(load, EVERY_MS);
   pageKeys([
-    ["u", "back to groups", () => (location.hash = "#/")],
+    ["u", "back to topics", () => (location.hash = "#/topics")],
     ...rowKeys(() => [...groups.querySelectorAll("[data-row]")], (row) => (location.hash = row.dataset.row)),
   ]);
 

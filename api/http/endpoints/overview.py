@@ -1,4 +1,4 @@
-"""Endpoints for overviews: groups with state, members, lag and rebalances, sorted; the activity of a day by hour.
+"""Endpoints for overviews: groups, sorted; topics, the highest lag first; the activity of a day by hour.
 
 Any node answers.
 
@@ -17,17 +17,21 @@ from api.http.fast_path import REQUEST
 from api.http.fields import PageLimit, StatesParam
 from api.http.request_context import CurrentRequest
 from api.http.rows import response_of
-from api.shared.limits import GROUP_ID_MAX_CHARS
+from api.shared.limits import GROUP_ID_MAX_CHARS, TOPIC_MAX_CHARS
 from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.protocol.states import GroupState
 from coordinator_core.queries.activity import read_activity
 from coordinator_core.queries.overview import GroupOrder, OverviewCursor, OverviewFilter, read_overview
+from coordinator_core.queries.topics import TopicOverviewFilter, read_topic_overview
 
 TAGS: Final = ["Operators: groups"]
 STATE_NAMES: Final = {state.lower(): str(state) for state in GroupState}
 
 GroupIdTextParam: TypeAlias = Annotated[
     str, QueryParameter(name="q", max_length=GROUP_ID_MAX_CHARS, description="a part of the group id")
+]
+TopicTextParam: TypeAlias = Annotated[
+    str, QueryParameter(name="q", max_length=TOPIC_MAX_CHARS, description="a part of the topic")
 ]
 SortParam: TypeAlias = Annotated[
     str, QueryParameter(name="sort", description="attention, group_id, since, members, lag or rebalances")
@@ -92,6 +96,48 @@ async def list_group_overview(
     return GroupOverviewResponse(
         [response_of(GroupSummaryResponse, each) for each in page], dict(found.counts), next_cursor
     )
+
+
+class TopicSummaryResponse(Struct):
+    """A topic in the overview; lag is the sum of its groups, null if no log end is known or a lower bound is 0."""
+
+    topic: str
+    partition_count: int | None
+    """By the topic metadata; null: there is none."""
+    group_count: int
+    """Groups that subscribe to the topic, or have committed offsets in it, or both."""
+    lag: int | None
+    is_lag_lower_bound: bool
+    """Whether the lag is a lower bound, because a log end is stale."""
+    log_end_at: datetime | None
+    """The oldest of the times at which the log ends were last reported."""
+
+
+class TopicOverviewResponse(Struct):
+    """A page of topics, the highest lag first; `topic_count` is that of all pages."""
+
+    topics: list[TopicSummaryResponse]
+    topic_count: int
+    next_cursor: str | None
+
+
+@get("/v1/overview/topics", tags=["Operators: topics"], opt={REQUEST: "ListTopicOverview"})
+async def list_topic_overview(
+    context: CurrentRequest, q: TopicTextParam = "", limit: PageLimit = 100, cursor: FromQuery[str] = ""
+) -> TopicOverviewResponse:
+    """List topics with the number of groups that read them and their lag; a token for some groups counts its groups."""
+    overview_filter = TopicOverviewFilter(
+        text=q,
+        prefixes=context.own_prefixes,
+        after=read_cursor(cursor, tuple[Int64, Name]),
+        limit=limit + 1,
+        fresh_since_ms=context.coordinator.wall_ms() - context.coordinator.log_end_max_age_ms(),
+    )
+    found = await context.query(read_topic_overview, overview_filter)
+    page = found.topics[:limit]
+    next_cursor = write_cursor(page[-1].key, page[-1].topic) if len(found.topics) > limit else None
+    topics = [response_of(TopicSummaryResponse, each) for each in page]
+    return TopicOverviewResponse(topics, found.topic_count, next_cursor)
 
 
 class HourlyActivityResponse(Struct):

@@ -133,6 +133,24 @@ def test_changes_are_listed_and_shown_in_full(muster: Muster, group: Group) -> N
     assert muster.ok("changes", "show", listed["change_id"], "--json").json == listed
 
 
+def test_changes_are_selected_by_actor_and_action(muster: Muster, group: Group) -> None:
+    muster.ok("config", "set", group.group_id, "group_max_size=7", "--actor", "grace")
+    muster.ok("config", "set", group.group_id, "group_max_size=8")
+    muster.ok("config", "undo", "--group", group.group_id)
+
+    def listed(*filters: str) -> list[str]:
+        found = muster.ok("changes", "list", group.group_id, *filters, "--json").json["changes"]
+        return [f"{each['actor']} {each['action']}" for each in found]
+
+    assert listed() == ["ada undo", "ada put_settings", "grace put_settings"]
+    assert listed("--actor", "GRA") == ["grace put_settings"]
+    assert listed("--action", "put_settings") == ["ada put_settings", "grace put_settings"]
+    assert listed("--action", "undo,reset_offsets", "--actor", "ada") == ["ada undo"]
+    none = muster.ok("changes", "list", group.group_id, "--action", "delete_group").out
+    assert none == "No matching changes.\n"
+    assert "action must be one of" in muster.refused(1, "changes", "list", "--action", "vanish")
+
+
 def test_values_kept_by_an_undo_are_reported(muster: Muster, group: Group) -> None:
     commit(group, position(5), position(6, partition=1))
     plan = muster.ok(

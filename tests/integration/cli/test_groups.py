@@ -283,7 +283,7 @@ def test_member_is_removed_on_request(muster: Muster, group: Group, how: list[st
     wanted = ["groups", "remove-member", *(words.get(word, word) for word in how)]
 
     output = muster.ok(*wanted).out
-    owned = "Its 1 partition (orders:0) have no owner until another member joins."
+    owned = "Its 1 partition (orders:0) has no owner until another member joins."
     assert output.startswith(f"slow one at 127.0.0.1 ({member.member_id}) would be removed. {owned}")
     assert len(group.describe()["members"]) == 1
     would = muster.ok(*wanted, "--json").json
@@ -309,7 +309,7 @@ def test_members_show_ownership_and_wait_during_a_rebalance(muster: Muster, grou
     assert (rows["slow-one"][4], rows["slow-one"][-1]) == ("1", "join")
     assert rows["slow-one"][5:7] != ["joining,", "waiting"]
     assert (rows["ready"][4], rows["ready"][5:7], rows["ready"][-1]) == ("0", ["joining,", "waiting"], "-")
-    assert "Its 1 partition (orders:0) go to the other members." in output
+    assert "Its 1 partition (orders:0) goes to the other members." in output
     assert counted["partition_count"] == 1
     group.client.call("POST", f"{group.path}/leave", {"members": [{"member_id": slow.member_id}]})
 

@@ -46,6 +46,21 @@ FAINT = """() => {
 }"""
 """Texts whose contrast is below what WCAG 2.2 asks for (1.4.3)."""
 
+SMALL = """() => {
+    const middle = ({ left, right, top, bottom }) => ({ x: (left + right) / 2, y: (top + bottom) / 2 });
+    const target = (control) => (control.type === 'checkbox' ? control.labels[0] : control);
+    const shown = [...document.querySelectorAll('main :is(button, input, select, a), .bar :is(button, a)')]
+        .filter((each) => each.checkVisibility() && !each.closest('.dense tbody'));
+    const boxes = shown.map((each) => target(each).getBoundingClientRect());
+    const outside = (at, low, high) => Math.max(low - at, 0, at - high);
+    const near = ({ x, y }, box) => Math.hypot(outside(x, box.left, box.right), outside(y, box.top, box.bottom)) < 12;
+    const isSmall = (box) => Math.round(box.width) < 24 || Math.round(box.height) < 24;
+    return shown.filter((each, index) => isSmall(boxes[index])
+        && (each.tagName !== 'A' || boxes.some((box, other) => other !== index && near(middle(boxes[index]), box))))
+        .map((each) => each.outerHTML.slice(0, 120));
+}"""
+"""Targets of less than 24 by 24 pixels; a link may be lower if no target is within its circle (WCAG 2.2, 2.5.8)."""
+
 OVERFULL = """() => [...document.querySelectorAll('main section')]
     .filter((each) => each.scrollHeight > each.clientHeight + 1).map((each) => each.id)"""
 """Sections whose content covers the section below."""
@@ -68,6 +83,7 @@ def places(samples: SampleGroups, healthy: Group) -> list[str]:
     return [
         "",
         *groups,
+        "topics",
         "topics/orders",
         "overview",
         "reports",
@@ -87,6 +103,7 @@ def test_texts_have_contrast_and_controls_have_names(page: Page, node: Node, pla
         expect(page.locator("main")).not_to_contain_text("Loading…")
         assert page.evaluate(FAINT) == [], place
         assert page.evaluate(NAMELESS) == [], place
+        assert page.evaluate(SMALL) == [], place
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), place
         assert page.evaluate(OVERFULL) == [], place
 
@@ -106,6 +123,15 @@ def test_the_bar_fits_a_narrow_window(page: Page, node: Node, width: int) -> Non
     for control in page.locator(".bar a, .bar button").all():
         box = control.bounding_box()
         assert box and box["x"] >= 0 and box["x"] + box["width"] <= width, control.text_content()  # noqa: PT018 - one place
+
+
+def test_no_screen_is_wider_than_a_narrow_window(page: Page, node: Node, places: list[str]) -> None:
+    page.set_viewport_size({"width": 390, "height": 800})
+    for place in places:
+        page.goto(f"{node.url}/#/{place}")
+        expect(page.locator("#poll-status")).to_have_attribute("data-state", "live")
+        expect(page.locator("main")).not_to_contain_text("Loading…")
+        assert page.evaluate("document.documentElement.scrollWidth") == 390, place
 
 
 def test_dialog_traps_the_focus_and_restores_it(page: Page, node: Node, healthy: Group) -> None:

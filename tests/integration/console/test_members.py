@@ -10,7 +10,15 @@ from tests.support.http_client import Group
 from tests.support.nodes import Node
 
 MEMBERS = 60
-SCREEN_PX = 1_200
+TARGET_PX = 24
+"""Source: WCAG 2.2, 2.5.8."""
+HIT_HEIGHT = """(button) => {
+    const { left, top, width, height } = button.getBoundingClientRect();
+    const hits = (y) => document.elementFromPoint(left + width / 2, y) === button;
+    return Array.from({ length: Math.ceil(height) }, (_, index) => top + index + 0.5).filter(hits).length;
+}"""
+"""How many pixels of the middle of a button a pointer reaches."""
+SCREEN_PX = 1_100
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +48,19 @@ def test_sixty_members_fit_on_one_screen(members: Locator) -> None:
     box = members.get_by_role("table").bounding_box()
     assert box is not None
     assert box["height"] <= SCREEN_PX
+
+
+def test_button_of_a_dense_row_is_a_whole_target_while_the_row_has_the_pointer(page: Page, members: Locator) -> None:
+    row = members.locator("tbody tr").nth(MEMBERS // 2)
+    button = row.get_by_role("button")
+    expect(button).to_have_css("opacity", "0")
+    row.locator("td").first.hover()
+    expect(button).to_have_css("opacity", "1")
+    assert button.evaluate(HIT_HEIGHT) >= TARGET_PX
+    page.mouse.move(0, 0)
+    button.focus()
+    expect(button).to_have_css("opacity", "1")
+    assert button.evaluate(HIT_HEIGHT) >= TARGET_PX
 
 
 def test_members_are_sorted_by_a_column_in_both_directions(members: Locator) -> None:

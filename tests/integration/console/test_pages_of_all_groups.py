@@ -1,10 +1,13 @@
-"""The pages about all groups: reports show the worst groups first, the overview counts, and both link to groups."""
+"""The pages about all groups: reports show the worst groups first with their trends, the overview counts; both link."""
+
+import re
+from datetime import UTC, datetime
 
 from playwright.sync_api import Page, expect
 
 from tests.integration.console.sample_groups import SampleGroups
 from tests.support.nodes import Node
-from tests.support.report_rows import AUDIT, FREQUENCY, complete_row, insert_reports, report
+from tests.support.report_rows import AUDIT, DAY, FREQUENCY, complete_row, insert_reports, report
 
 
 def test_reports_show_the_worst_groups_first(page: Page, node: Node, samples: SampleGroups) -> None:
@@ -41,6 +44,24 @@ def test_reports_show_the_worst_groups_first(page: Page, node: Node, samples: Sa
     expect(advised).to_contain_text("→ 20 s")
     expect(advised).not_to_contain_text("rebalance_timeout_ms")
     expect(groups.nth(1).get_by_role("link", name="busy")).to_have_attribute("href", "#/groups/busy")
+
+
+def test_reports_show_the_trend_of_each_group(page: Page, node: Node, samples: SampleGroups) -> None:
+    today = (datetime.now(UTC) - DAY).days
+    counts = {5: 1, 4: 0, 2: 7, 1: 30}
+    churn = [report("trending", today - ago, of={**FREQUENCY, "rebalances": n}) for ago, n in counts.items()]
+    insert_reports(samples.rows, "rebalances", [*churn, report("other", today - 3, of=FREQUENCY)])
+    scores = [report("lopsided", today - ago, of={**AUDIT, "score": score}) for ago, score in ((2, 80), (1, 40))]
+    insert_reports(samples.rows, "assignments", scores)
+    page.goto(f"{node.url}/#/reports")
+
+    row = page.get_by_role("row", name="trending")
+    trend = row.get_by_role("img", name="Rebalances, the oldest first: 1, 0, no report, 7, 30", exact=True)
+    expect(trend.locator("rect")).to_have_count(len(counts))
+    audited = page.get_by_role("row", name="lopsided")
+    expect(audited.get_by_role("img", name=re.compile("^Score, the oldest first: .*80, 40$"))).to_be_visible()
+    row.get_by_role("cell").last.click()
+    expect(page).to_have_url(f"{node.url}/#/groups/trending")
 
 
 def test_overview_counts_and_links_to_groups(page: Page, node: Node, samples: SampleGroups) -> None:

@@ -1,4 +1,4 @@
-"""The page of a topic: who reads it, with which lag, and its log ends."""
+"""The list of topics; the page of a topic: who reads it, with which lag, and its log ends."""
 
 import re
 
@@ -65,3 +65,49 @@ def test_unknown_topic_is_reported(page: Page, node: Node) -> None:
     page.goto(f"{node.url}/#/topics/no-such")
     expect(page.get_by_role("alert")).to_contain_text("no group reads it")
     expect(page.get_by_role("heading", name="Partitions")).to_be_hidden()
+
+
+# -- the list ------------------------------------------------------------------------------------------------
+
+
+def test_topics_are_listed_the_highest_lag_first_and_linked(
+    page: Page, node: Node, samples: SampleGroups, readers: dict[str, Group]
+) -> None:
+    samples.client.ok("PUT", "/v1/topics/unread", {"partitions": 3, "reason": "a test"})
+    page.goto(f"{node.url}/")
+    page.keyboard.press("g")
+    page.keyboard.press("t")
+    rows = page.get_by_role("table", name="Topics").locator("tbody tr")
+    expect(rows.first).to_contain_text(TOPIC)
+    expect(rows.filter(has_text="unread").locator("td")).to_have_text(["unread", "3", "0", "–"])
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text(TOPIC)
+    page.keyboard.press("u")
+    expect(rows.first).to_contain_text(TOPIC)
+
+
+def test_two_thousand_topics_are_filtered_and_paged(page: Page, node: Node, samples: SampleGroups) -> None:
+    with samples.rows.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO topics (topic, partitions, version)"
+            " SELECT 'many-' || n, 1, 1 FROM generate_series(1, 2000) AS n"
+        )
+    page.goto(f"{node.url}/#/topics?q=MANY")
+    rows = page.get_by_role("table", name="Topics").locator("tbody tr")
+    expect(rows).to_have_count(50)
+    expect(page.locator(".pagination")).to_contain_text("1–50 of 2,000")
+    first = page.get_by_role("link", name="many-1", exact=True)
+    expect(first).to_be_visible()
+    page.keyboard.press("n")
+    expect(page.locator(".pagination")).to_contain_text("51–100 of 2,000")
+    expect(first).to_have_count(0)
+    page.keyboard.press("/")
+    page.keyboard.type("many-1999")
+    expect(page.locator(".pagination")).to_contain_text("1–1 of 1")
+    expect(page).to_have_url(re.compile("q=many-1999"))
+    page.keyboard.type("-no-such")
+    expect(page.get_by_role("main")).to_contain_text("No matching topics.")
+    page.keyboard.press("Escape")
+    page.keyboard.press("x")
+    expect(page.locator(".pagination")).to_contain_text("1–50 of")

@@ -91,7 +91,7 @@ def test_members_topics_and_reasons_are_text_in_tables_and_dialogs(
     button.click()
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text(
-        f"{shown(member.member_id)}: its 1 partition ({shown(name)}:0) go to the other members."
+        f"{shown(member.member_id)}: its 1 partition ({shown(name)}:0) goes to the other members."
     )
     dialog.get_by_label("Reason").fill("a test")
     dialog.get_by_label("Your name").fill("ada")

@@ -61,6 +61,7 @@ ROUTES: Final[dict[tuple[str, str], tuple[set[str], str]]] = {
     ("GET", "/v1/groups/{group_id:str}/tuning"): (READERS, "one"),
     **{("GET", f"/v1/reports/{job.subject}"): (READERS, "own") for job in JOBS.values() if job.is_report},
     ("GET", "/v1/overview/groups"): (READERS, "own"),
+    ("GET", "/v1/overview/topics"): (READERS, "own"),
     ("GET", "/v1/overview/activity"): (READERS, "own"),
     ("GET", "/v1/quarantined-groups"): (READERS, "own"),
     ("GET", "/v1/groups/{group_id:str}"): (READERS, "one"),
@@ -315,6 +316,9 @@ def test_groups_of_a_topic_are_listed_with_permission(by_token: TokenClients) ->
 
     assert listed("viewers") == {mine, other}
     assert listed("my-viewers") == {mine}
+    (summary,) = by_token["my-viewers"].send("GET", "/v1/overview/topics?q=orders").json["topics"]
+    (whole,) = by_token["viewers"].send("GET", "/v1/overview/topics?q=orders").json["topics"]
+    assert summary["group_count"] < whole["group_count"]
 
 
 def delete_offsets(by_token: TokenClient, group_id: str, **headers: str) -> Answer:

@@ -1,7 +1,8 @@
-"""Reports over HTTP: the newest row of each group, as a job has written it, on any node."""
+"""Reports over HTTP: the newest row of each group, or those of some days, as a job has written them, on any node."""
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -9,8 +10,9 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 
 from coordinator_core.jobs import JOBS, JobSpec
 from coordinator_core.state_store.report_tables import column_types
+from tests.integration.http.openapi import answer_fits
 from tests.support.http_client import Client, fresh_id
-from tests.support.report_rows import complete_row
+from tests.support.report_rows import DAY, complete_row
 
 KEY = {"interval_start", "interval_end", "group_id", "run_id", "as_of"}
 REPORTING = [job for job in JOBS.values() if job.is_report]
@@ -74,12 +76,42 @@ def test_the_list_is_paged_by_group(client: Client, reported: list[str]) -> None
     assert rest["next_cursor"] is None
 
 
+@pytest.fixture
+def history(rows: PsycopgConnection) -> Iterator[tuple[str, str]]:
+    """Write audits of two groups on the last three days, with topics, and an old one."""
+    one, other = fresh_id("a"), fresh_id("b")
+    today = (datetime.now(UTC) - DAY).days
+    days = [complete_row("assignment_balance_audits", name, today - ago) for name in (one, other) for ago in (1, 2, 3)]
+    insert(rows, "assignment_balance_audits", complete_row("assignment_balance_audits", one, today - 30), *days)
+    insert(rows, "assignment_balance_topics", complete_row("assignment_balance_topics", one, today - 1, topic="t"))
+    yield one, other
+    with rows.cursor() as cursor:
+        cursor.execute("TRUNCATE assignment_balance_audits, assignment_balance_topics")
+
+
+def test_reports_of_some_days_are_listed_newest_first_without_topics(client: Client, history: tuple[str, str]) -> None:
+    one, other = history
+    asked = f"/v1/reports/assignments?days=7&group_id={one}&group_id={other}&limit=4"
+    first = client.ok("GET", asked)
+    rest = client.ok("GET", f"{asked}&cursor={first['next_cursor']}")
+    found = [*first["reports"], *rest["reports"]]
+    assert [each["group_id"] for each in found] == [other, one] * 3
+    assert [each["interval_end"] for each in found] == sorted((each["interval_end"] for each in found), reverse=True)
+    assert not any("by_topic" in each for each in found)
+    assert (len(first["reports"]), rest["next_cursor"]) == (4, None)
+    answer_fits(client.ok("GET", "/openapi.json"), "get", "/v1/reports/assignments", first)
+    assert len(client.ok("GET", f"/v1/reports/assignments?days=7&group_id={one}")["reports"]) == 3
+    assert len(client.ok("GET", f"/v1/reports/assignments?days=60&group_id={one}")["reports"]) == 4
+
+
 def test_group_without_reports_is_not_listed(client: Client, reported: list[str]) -> None:
     for what in ("rebalances", "assignments"):
         assert client.ok("GET", f"/v1/reports/{what}?group_id=unknown")["reports"] == []
 
 
-@pytest.mark.parametrize("query", ["cursor=%25", "limit=0", "limit=1001", "grop_id=x"])
+@pytest.mark.parametrize(
+    "query", ["cursor=%25", "limit=0", "limit=1001", "grop_id=x", "days=0", "days=3651", "days=1&cursor=WyJhIl0"]
+)
 def test_invalid_report_query_is_rejected(client: Client, query: str) -> None:
     reply = client.call("GET", f"/v1/reports/rebalances?{query}")
     assert (reply.status, reply.json["code"]) == (400, "INVALID_REQUEST")

@@ -90,6 +90,24 @@ def test_topic_is_stored_and_listed(client: Client) -> None:
     assert put in client.ok("GET", "/v1/topics")["topics"]
 
 
+def test_topics_are_listed_with_groups_and_lag_in_pages(client: Client, rows: PsycopgConnection) -> None:
+    prefix = fresh_id("listed")
+    for name, lag in (("low", 5), ("high", 50), ("unread", None)):
+        client.ok("PUT", f"/v1/topics/{prefix}-{name}", {"partitions": 1})
+        if lag is not None:
+            ends = position(10, topic=f"{prefix}-{name}", log_end_offset=10 + lag)
+            client.group(fresh_id()).post("offsets", {"generation": -1, "member_id": "", "offsets": [ends]})
+    wait_for_checkpoint(rows)
+
+    first = client.ok("GET", f"/v1/overview/topics?q={prefix}&limit=2")
+    rest = client.ok("GET", f"/v1/overview/topics?q={prefix}&limit=2&cursor={first['next_cursor']}")
+
+    found = [(each["topic"], each["group_count"], each["lag"]) for each in [*first["topics"], *rest["topics"]]]
+    assert found == [(f"{prefix}-high", 1, 50), (f"{prefix}-low", 1, 5), (f"{prefix}-unread", 0, None)]
+    assert (first["topic_count"], rest["topic_count"], rest["next_cursor"]) == (3, 3, None)
+    answer_fits(client.ok("GET", "/openapi.json"), "get", "/v1/overview/topics", first)
+
+
 def test_partition_count_can_only_be_raised(client: Client) -> None:
     topic = fresh_id("topic")
     client.ok("PUT", f"/v1/topics/{topic}", {"partitions": 3, "log_start_offset": 5})

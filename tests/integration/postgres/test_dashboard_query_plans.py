@@ -1,12 +1,15 @@
-"""Query plans of the dashboards with 10,000 groups and a month of history."""
+"""Query plans of the dashboards, and of the list of topics, with 10,000 groups and a month of history."""
 
 import json
 import re
+from typing import cast
 
 import psycopg2
 import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
+from coordinator_core.queries.topics import TopicOverviewFilter, read_topic_overview
+from coordinator_core.state_store.postgres.connections import Transaction
 from muster.settings import psql_url
 from tests.support.databases import Databases
 from tests.support.repository import ROOT
@@ -88,6 +91,9 @@ OF_ONE_GROUP = (
     "SELECT * FROM dashboards.rebalancing_groups WHERE group_id = 'g7'",
 )
 
+PARALLEL_WORKERS = 2
+"""By Postgres' default of max_parallel_workers_per_gather."""
+
 DASHBOARDS = ROOT / "docker" / "grafana" / "dashboards"
 PANELS_OF_ONE_GROUP = {
     f"{name}: {panel['title']}": target["rawSql"]
@@ -151,6 +157,24 @@ def test_panel_queries_of_one_group_use_an_index(filled: PsycopgConnection, pane
     plan = plan_of(filled, question)
     assert history_read(plan) == {}
     assert not re.search(r"Seq Scan on (groups|members|offsets)\b", plan)
+
+
+def test_list_of_topics_reads_every_offset_once(filled: PsycopgConnection) -> None:
+    class Explained:
+        """A transaction that plans a statement instead of running it."""
+
+        plan = ""
+
+        def execute(self, statement: str, values: dict[str, object]) -> list[tuple[int, None]]:
+            with filled.cursor() as cursor:
+                self.plan = plan_of(filled, cursor.mogrify(statement, values).decode())
+            return [(0, None)]
+
+    explained = Explained()
+    read_topic_overview(cast(Transaction, explained), TopicOverviewFilter())
+    ((loops,),) = [re.findall(r"loops=(\d+)", line) for line in explained.plan.splitlines() if " on offsets " in line]
+    assert int(loops) <= 1 + PARALLEL_WORKERS
+    assert history_read(explained.plan) == {}
 
 
 def test_rebalances_of_an_hour_are_read_from_its_week_only(filled: PsycopgConnection) -> None:

@@ -1,15 +1,37 @@
-"""Contract tests: the newest report of each group, with its topics, in pages."""
+"""Contract tests: the newest report of each group, with its topics, and the reports of some days; in pages."""
 
 import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
-from coordinator_core.queries.reports import PARTS, REPORT_PARTS, REPORTS, ReportFilter, read_reports
+from coordinator_core.queries.reports import (
+    PARTS,
+    REPORT_PARTS,
+    REPORTS,
+    Report,
+    ReportFilter,
+    ReportHistoryFilter,
+    read_report_history,
+    read_reports,
+)
 from tests.support.report_rows import DAY, FREQUENCY, SPREAD, insert_reports, report
 from tests.support.store_worlds import Query
 
+DAY_MS = 86_400_000
+FIRST_MS = int(DAY.timestamp() * 1_000)
+
 
 def groups_of(query: Query, which: ReportFilter) -> list[tuple[str, int]]:
-    return [(row["group_id"], (row["interval_start"] - DAY).days) for row in query(read_reports, which)]
+    return [place(row) for row in query(read_reports, which)]
+
+
+def history_of(query: Query, **which: object) -> list[tuple[str, int]]:
+    filter_ = ReportHistoryFilter("rebalances", **{"since_ms": 0, **which})  # type: ignore[arg-type]  # each test gives what fits
+    return [place(row) for row in query(read_report_history, filter_)]
+
+
+def place(row: Report) -> tuple[str, int]:
+    """Return the group of a report, and its day."""
+    return row["group_id"], (row["interval_start"] - DAY).days
 
 
 def test_the_newest_report_of_each_group_comes_with_every_column(
@@ -43,7 +65,39 @@ def test_one_group_can_be_asked_for(
     sql_connection: PsycopgConnection, group_id: str, found: list[tuple[str, int]], query: Query
 ) -> None:
     insert_reports(sql_connection, "assignments", [report("a"), report("b")])
-    assert groups_of(query, ReportFilter("assignments", group_id=group_id)) == found
+    assert groups_of(query, ReportFilter("assignments", group_ids=[group_id])) == found
+
+
+@pytest.fixture
+def three_days(sql_connection: PsycopgConnection) -> None:
+    rows = [report(name, day, of=FREQUENCY) for name in ("a", "ä", "b") for day in (0, 1, 2)]
+    insert_reports(sql_connection, "rebalances", rows)
+
+
+def test_history_has_every_report_of_some_days_newest_first(three_days: None, query: Query) -> None:
+    assert history_of(query, since_ms=FIRST_MS + DAY_MS, group_ids=["a", "b"]) == [
+        ("b", 2),
+        ("a", 2),
+        ("b", 1),
+        ("a", 1),
+    ]
+    assert len(history_of(query)) == 9
+    assert history_of(query, group_ids=[]) == []
+
+
+def test_history_is_paged(three_days: None, query: Query) -> None:
+    whole = history_of(query)
+    found: list[tuple[str, int]] = []
+    while len(found) < len(whole):
+        group_id, day = found[-1] if found else ("", 0)
+        after = (FIRST_MS + (day + 1) * DAY_MS, FIRST_MS + day * DAY_MS, group_id) if found else None
+        found += history_of(query, after=after, limit=4)
+    assert found == whole
+
+
+def test_history_of_audits_has_no_parts(sql_connection: PsycopgConnection, query: Query) -> None:
+    insert_reports(sql_connection, "assignments", [report("a")], [report("a", of=SPREAD, topic="t")])
+    assert query(read_report_history, ReportHistoryFilter("assignments", 0)) == [report("a")]
 
 
 @pytest.mark.parametrize("subject", REPORTS)

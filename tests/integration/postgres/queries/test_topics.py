@@ -1,8 +1,17 @@
-"""Contract tests: the partitions of a topic, and the groups that read it."""
+"""Contract tests: the list of topics; the partitions of a topic, and the groups that read it."""
 
 import pytest
+from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
-from coordinator_core.queries.topics import TopicGroup, TopicPartition, TopicUse, read_topic_use
+from coordinator_core.queries.topics import (
+    TopicGroup,
+    TopicOverviewFilter,
+    TopicPartition,
+    TopicSummary,
+    TopicUse,
+    read_topic_overview,
+    read_topic_use,
+)
 from coordinator_core.state_store.log_ends import LogEndReport
 from tests.support.store_rows import NOW_MS, committed, group_row, write
 from tests.support.store_worlds import Owner, Query
@@ -57,3 +66,51 @@ def test_prefixes_select_groups_and_what_they_reported(read_by_three: None, quer
 
 def test_unknown_topic_is_empty(read_by_three: None, query: Query) -> None:
     assert look(query, "no such") == TopicUse(None, None, [], [])
+
+
+# -- the list ------------------------------------------------------------------------------------------------
+
+
+def topics_of(query: Query, **which: object) -> list[str]:
+    overview = query(read_topic_overview, TopicOverviewFilter(**which))  # type: ignore[arg-type]  # each test gives what fits
+    return [each.topic for each in overview.topics]
+
+
+@pytest.fixture
+def with_metadata(owner: Owner, read_by_three: None, sql_connection: PsycopgConnection) -> None:
+    """Add the metadata of clicks, and of a topic that no group reads; views have the highest lag."""
+    with sql_connection.cursor() as cursor:
+        cursor.execute("INSERT INTO topics (topic, partitions, version) VALUES ('clicks', 8, 1), ('Unread', 2, 1)")
+    owner.store.report_log_ends([LogEndReport("views", 0, 90, NOW_MS)], 0)
+
+
+def test_topics_are_listed_the_highest_lag_first(with_metadata: None, query: Query) -> None:
+    overview = query(read_topic_overview, TopicOverviewFilter())
+    assert overview.topic_count == 3
+    assert overview.topics == [
+        TopicSummary(-89, "views", None, 3, 89, False, NOW_MS),
+        TopicSummary(-15, "clicks", 8, 3, 15, False, NOW_MS),
+        TopicSummary(1, "Unread", 2, 0, None, False, None),
+    ]
+
+
+def test_lag_of_a_topic_is_a_lower_bound_while_a_log_end_is_stale(with_metadata: None, query: Query) -> None:
+    views = query(read_topic_overview, TopicOverviewFilter(fresh_since_ms=NOW_MS + 1)).topics[0]
+    assert (views.topic, views.lag, views.is_lag_lower_bound) == ("views", 89, True)
+
+
+def test_topics_are_filtered_and_paged(with_metadata: None, query: Query) -> None:
+    assert topics_of(query, text="CLI") == ["clicks"]
+    assert topics_of(query, text="no such") == []
+    assert topics_of(query, limit=2) == ["views", "clicks"]
+    assert topics_of(query, limit=2, after=(-89, "views")) == ["clicks", "Unread"]
+    assert query(read_topic_overview, TopicOverviewFilter(text="no such")).topic_count == 0
+
+
+def test_topics_of_some_groups_count_these_groups_only(with_metadata: None, query: Query) -> None:
+    topics = query(read_topic_overview, TopicOverviewFilter(prefixes=["sim", "id"])).topics
+    assert [(each.topic, each.group_count, each.lag) for each in topics] == [
+        ("Unread", 0, None),
+        ("clicks", 2, None),
+        ("views", 1, None),
+    ]

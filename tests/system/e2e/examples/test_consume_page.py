@@ -17,6 +17,7 @@ from threading import Thread
 import pytest
 import urllib3
 
+from tests.support.documented_commands import console_blocks, sessions, typed
 from tests.support.repository import ROOT
 from tests.support.waiting import PATIENCE_S, poll_until
 
@@ -26,16 +27,13 @@ INTERACTIVE_SHELL = ("setsid", "--ctty", "bash", "--norc", "--noprofile", "--noe
 PAGES_NODE = "http://127.0.0.1:8080"
 
 
-def blocks(kind: str) -> list[str]:
-    return re.findall(rf"^```{kind}\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
+def program() -> str:
+    """Return the page's one program."""
+    (code,) = re.findall(r"^```python\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
+    return str(code)
 
 
-def commands(block: str) -> list[str]:
-    """Return the commands, each as one line."""
-    return [found.replace("\\\n", " ") for found in re.findall(r"^\$ ((?:.*\\\n)*.*)$", block, flags=re.MULTILINE)]
-
-
-COMMANDS = [command for block in blocks("console") for command in commands(block)]
+COMMANDS = [command for block in console_blocks(PAGE) for command in typed(block)]
 
 
 class Terminal:
@@ -48,8 +46,7 @@ class Terminal:
         self._shown = bytearray()
         (folder / ".venv").symlink_to(sys.prefix)
         shutil.copytree(ROOT / "examples", folder / "examples")
-        (code,) = blocks("python")
-        (folder / "read_letters.py").write_text(code.replace(PAGES_NODE, node_url))
+        (folder / "read_letters.py").write_text(program().replace(PAGES_NODE, node_url))
         self._ours, theirs = pty.openpty()
         self._shell = subprocess.Popen([*INTERACTIVE_SHELL], cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs)
         os.close(theirs)
@@ -150,9 +147,14 @@ def test_commands_of_the_page_have_the_described_results(terminal: Terminal, rea
     assert terminal.is_at_the_end()
 
 
+def test_the_page_has_no_other_command_but_the_start_of_the_platform() -> None:
+    others = {command for session in sessions("docs/consume.md") for command in session} - set(COMMANDS)
+
+    assert others == {"make run", "make run ARGS=--no-airflow"}  # tests/system/e2e/test_local_platform.py
+
+
 def test_program_of_the_page_is_short() -> None:
-    (code,) = blocks("python")
-    _, _, loop = code.partition("    while True:\n")
+    _, _, loop = program().partition("    while True:\n")
 
     assert len(loop.splitlines()) <= 10
 
