@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -73,7 +74,7 @@ class KafkaMember:
 
     @classmethod
     def _started(cls, directory: Path, argv: list[str], library: str, group_id: str, client_id: str) -> "KafkaMember":
-        output = directory / f"{client_id}.log"
+        output = Path(tempfile.mkdtemp(prefix=client_id, dir=directory)) / "out.jsonl"
         with output.open("a") as out, output.with_suffix(".err").open("a") as err:
             process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=out, stderr=err, text=True)
         return cls(process, output, {"library": library, "group_id": group_id, "client_id": client_id})
