@@ -6,6 +6,7 @@ Source: the schemas of `__consumer_offsets` in Kafka's module group-coordinator 
 
 from dataclasses import dataclass
 from typing import NamedTuple
+from uuid import UUID
 
 
 class ObservedMember(NamedTuple):
@@ -64,6 +65,37 @@ class OffsetDeleted(NamedTuple):
     group_id: str
     topic: str
     partition: int
+
+
+class ObservedRebalanceStart(NamedTuple):
+    """The epoch of a consumer group was raised, so its members need a new assignment."""
+
+    group_id: str
+    generation: int
+    """The new epoch."""
+    at_ms: int
+    """Wall time of the broker."""
+
+
+class UnknownTopicIds(NamedTuple):
+    """Topics that an assignment has by ids without a known name: their partitions are left out of it."""
+
+    group_id: str
+    topic_ids: tuple[UUID, ...]
+
+
+class ObservedOtherGroup(NamedTuple):
+    """A share or streams group, whose generations are not mirrored."""
+
+    group_id: str
+    protocol_type: str
+    """`share` or `streams`."""
+    state: str
+    """Kafka's name of it: Empty, Assigning, Reconciling or Stable; share groups are Empty or Stable."""
+    epoch: int
+    member_count: int
+    state_since_ms: int
+    """Wall time of the broker."""
 
 
 Observed = ObservedGroup | GroupDeleted | ObservedCommit | OffsetDeleted

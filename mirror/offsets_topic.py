@@ -246,7 +246,9 @@ def _consumer_subscription(reader: RecordReader) -> Subscription:
     server_assignor = reader.nullable_text()
     classic = reader.tagged_field(0)
     session_timeout_ms = None
-    if classic is not None and classic.int8() >= 0:  # A structure that may be null begins with -1 if it is.
+    if (
+        classic is not None and classic.int8() > 0
+    ):  # In a tagged field, null is written as a structure that begins with 0.
         session_timeout_ms = classic.int32()
         if session_timeout_ms <= 0:
             raise UndecodableRecord(f"a session timeout of {session_timeout_ms} ms")

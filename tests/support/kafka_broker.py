@@ -57,13 +57,20 @@ class KafkaUnavailable(Exception):
 class KafkaBroker:
     """A broker with its data in a directory; it can be stopped and started again."""
 
-    def __init__(self, directory: Path, properties: Mapping[str, str], java_options: Sequence[str] = SMALL) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        properties: Mapping[str, str] = QUICK,
+        java_options: Sequence[str] = SMALL,
+        features: Sequence[str] = (),
+    ) -> None:
         """Prepare the broker's data; it is not started.
 
         Args:
             directory: where its data, log and properties are.
             properties: added to `DEFAULTS`.
             java_options: of its Java.
+            features: those that are not on by default, as `share.version=1`.
 
         Raises:
             KafkaUnavailable: it cannot be had.
@@ -82,6 +89,7 @@ class KafkaBroker:
         lines = [f"{name}={value}\n" for name, value in {**DEFAULTS, **addresses, **properties}.items()]
         self._properties.write_text("".join(lines))
         format_data = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._properties)]
+        format_data += [argument for feature in features for argument in ("--feature", feature)]
         subprocess.run([*self._run_class, *format_data], check=True, capture_output=True, timeout=FORMAT_TIMEOUT_S)
         self._child: Child | None = None
 
@@ -113,14 +121,17 @@ class KafkaBroker:
 
 @contextmanager
 def running_kafka(
-    directory: Path, properties: Mapping[str, str] = QUICK, java_options: Sequence[str] = SMALL
+    directory: Path,
+    properties: Mapping[str, str] = QUICK,
+    java_options: Sequence[str] = SMALL,
+    features: Sequence[str] = (),
 ) -> Iterator[KafkaBroker]:
-    """Run a broker until the block ends.
+    """Run a broker, made as by `KafkaBroker`, until the block ends.
 
     Raises:
         KafkaUnavailable: it cannot be had.
     """
-    broker = KafkaBroker(directory, properties, java_options)
+    broker = KafkaBroker(directory, properties, java_options, features)
     try:
         broker.start()
         yield broker

@@ -173,12 +173,13 @@ def test_the_members_of_a_consumer_group_are_decoded() -> None:
     fields += [compact("range")]
     classic = b"\1" + struct.pack(">i", 10_000) + array([compact("range") + b"\3ab" + tags()]) + tags()
 
-    own, of_classic = [
-        decode(group_key(5, "g", "m"), flexible_value(*fields, tagged_fields=tagged)) for tagged in ([], [(0, classic)])
+    own, absent, of_classic = [
+        decode(group_key(5, "g", "m"), flexible_value(*fields, tagged_fields=tagged))
+        for tagged in ([(0, b"\0")], [], [(0, classic)])
     ]
 
     expected = Subscription("instance", "client", "/10.0.0.1", 300_000, ("orders", "refunds"), "eu-.*", "range", None)
-    assert own == MemberSubscription(GroupType.CONSUMER, "g", "m", expected)
+    assert own == absent == MemberSubscription(GroupType.CONSUMER, "g", "m", expected)
     upgrading = expected._replace(classic_session_timeout_ms=10_000)
     assert of_classic == MemberSubscription(GroupType.CONSUMER, "g", "m", upgrading)
 
