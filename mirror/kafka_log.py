@@ -1,9 +1,11 @@
 """Reader of `__consumer_offsets` of a Kafka cluster, with aiokafka: no group, no commits, nothing that it changes."""
 
+import asyncio
 import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic, time
 from typing import Any, Final, Literal, NamedTuple, Protocol, Self
 
 from aiokafka import AIOKafkaConsumer, TopicPartition  # type: ignore[import-untyped]  # comes without types
@@ -12,6 +14,8 @@ from aiokafka.admin import AIOKafkaAdminClient  # type: ignore[import-untyped]  
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError  # type: ignore[import-untyped]  # comes without types
 
 TOPIC: Final = "__consumer_offsets"
+SILENT_MAX_S: Final = 10.0
+"""How long a broker may not answer before the log counts as unreachable."""
 BATCH_RECORDS: Final = 20_000
 """Records of one partition that are applied at once."""
 CLIENT_ID: Final = "muster-mirror"
@@ -146,6 +150,8 @@ class KafkaLog:
             exclude_internal_topics=False,
         )
         self._assigned: set[TopicPartition] = set()
+        self._assigned_s = 0.0
+        """When the partitions were assigned, by the monotonic clock."""
 
     async def __aenter__(self) -> Self:
         """Connect.
@@ -156,18 +162,19 @@ class KafkaLog:
         try:
             await self._consumer.start()
         except (KafkaError, OSError) as failure:
-            await self._consumer.stop()
+            await stop_consumer(self._consumer)
             raise KafkaUnavailable(reason_of(failure)) from failure
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Disconnect."""
-        await self._consumer.stop()
+        await stop_consumer(self._consumer)
 
     async def assign(self, next_offsets: Mapping[int, int | None]) -> None:
         """Read these partitions from now on, each from its next offset; None: from the beginning of its log."""
         partitions = {TopicPartition(TOPIC, number): offset for number, offset in next_offsets.items()}
         self._assigned = set(partitions)
+        self._assigned_s = monotonic()
         self._consumer.assign(list(partitions))
         from_beginning = [partition for partition, offset in partitions.items() if offset is None]
         try:
@@ -199,7 +206,20 @@ class KafkaLog:
             raise LogChanged([partition.partition for partition in failure.args[0]]) from failure
         except KafkaError as failure:
             raise KafkaUnavailable(reason_of(failure)) from failure
+        self._check_answers()
         return {partition.partition: records for partition, records in found.items()}
+
+    def _check_answers(self) -> None:
+        """Raise KafkaUnavailable if a partition's broker has not answered for long: the client only tries again."""
+        now_ms = time() * 1000
+        ages_s = [
+            (now_ms - answered_ms) / 1000
+            for partition in self._assigned
+            if (answered_ms := self._consumer.last_poll_timestamp(partition)) is not None
+        ]
+        silent_s = max(ages_s) if len(ages_s) == len(self._assigned) else monotonic() - self._assigned_s
+        if silent_s > SILENT_MAX_S:
+            raise KafkaUnavailable(f"a broker has not answered for {silent_s:.0f} s")
 
     async def position(self, partition: int) -> int:
         """Return the offset that is read next, which is beyond records that are not returned."""
@@ -214,6 +234,17 @@ class KafkaLog:
             if end is not None:
                 behind[partition.partition] = max(0, end - await self._consumer.position(partition))
         return behind
+
+
+async def stop_consumer(consumer: AIOKafkaConsumer) -> None:
+    """Stop a consumer; its client as well where aiokafka lets the cancellation of a task of its own out."""
+    try:
+        await consumer.stop()
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        await consumer._client.close()  # noqa: SLF001 - what stop would have done next
 
 
 def reason_of(failure: BaseException) -> str:

@@ -7,7 +7,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition  # type: ignore[import-unt
 from aiokafka.admin import AIOKafkaAdminClient  # type: ignore[import-untyped]  # comes without types
 from aiokafka.errors import KafkaError  # type: ignore[import-untyped]  # comes without types
 
-from mirror.kafka_log import KafkaConnection, KafkaUnavailable, reason_of
+from mirror.kafka_log import KafkaConnection, KafkaUnavailable, reason_of, stop_consumer
 
 NO_ERROR = 0
 
@@ -35,7 +35,7 @@ class KafkaTopics:
 
     async def __aexit__(self, *_: object) -> None:
         """Disconnect."""
-        await self._consumer.stop()
+        await stop_consumer(self._consumer)
         await self._admin.close()
 
     async def partitions(self, topics: Iterable[str]) -> dict[str, int]:

@@ -60,7 +60,8 @@ OpenLog = Callable[[], AbstractAsyncContextManager[Log, bool | None]]
 class Mirror:
     """Follows the log of a cluster for the shards of one node."""
 
-    def __init__(self, coordinator: Coordinator, open_log: OpenLog) -> None:
+    def __init__(self, coordinator: Coordinator, open_log: OpenLog, cluster_id: str) -> None:
+        self.cluster_id = cluster_id
         self.counts = MirrorCounts()
         self.poll: LogEndPoll | None = None
         """Reads log ends beside it, if it is set before the mirror runs."""

@@ -70,6 +70,8 @@ HISTORY_RETRY_S = 60
 class ClusterFollower(Protocol):
     """What keeps the groups of a mirror as they are in the mirrored cluster."""
 
+    cluster_id: str
+    """The id of the cluster, as Kafka gives it."""
     counts: MirrorCounts
 
     async def run(self) -> None:
@@ -453,6 +455,11 @@ class Coordinator:
     def is_mirror(self) -> bool:
         """Whether the groups are those of a mirrored cluster, and are only read here."""
         return self._mirror is not None
+
+    @property
+    def mirrored_cluster(self) -> str | None:
+        """The id of the mirrored cluster; None: this node coordinates its groups."""
+        return None if self._follower is None else self._follower.cluster_id
 
     def wall_ms(self) -> int:
         """Return the wall time."""

@@ -75,7 +75,7 @@ def follow(coordinator: Coordinator, settings: Settings, cluster_id: str) -> Non
     from mirror.mirror import Mirror
 
     connection = _connection(settings)
-    mirror = Mirror(coordinator, partial(_open_log, connection, cluster_id))
+    mirror = Mirror(coordinator, partial(_open_log, connection, cluster_id), cluster_id)
     interval_s = settings.mirror_poll_interval_ms / 1000
     mirror.poll = LogEndPoll(coordinator, partial(KafkaTopics, connection), mirror.used_topics, interval_s)
     coordinator.follow(mirror)

@@ -5,11 +5,14 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing
 from itertools import count
 
+import psycopg2
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer  # type: ignore[import-untyped]  # comes without types
 
+from muster.errors import UserError
 from muster.node.mirror import prepare_database
-from muster.settings import Settings
+from muster.node.schema import upgrade
+from muster.settings import Settings, psql_url
 from tests.support.http_client import Client
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_log import create_topics
@@ -123,3 +126,57 @@ def test_rebalances_and_offsets_are_those_of_the_clients(kafka: KafkaBroker, top
     poll_until(lambda: lags(client, group_id) == [0, 0, 0, 0])
     asyncio.run(produce(kafka, topic))
     poll_until(lambda: lags(client, group_id) == [1, 1, 1, 1])
+
+
+def test_console_of_a_mirror_names_the_cluster(client: Client) -> None:
+    assert b'<p id="mirror"' in client.call("GET", "/").body
+
+
+def test_operators_cannot_change_what_is_mirrored(topic: str, client: Client) -> None:
+    group = f"/v1/groups/first-{topic}"
+    changes = [
+        client.call("DELETE", f"{group}?reason=test"),
+        client.call("PUT", f"{group}/config", {"values": {"session_timeout_ms": 9_000}, "reason": "test"}),
+        client.call("PUT", "/v1/topics/new", {"partitions": 3, "reason": "test"}),
+        client.call("POST", f"{group}/heartbeat", {"generation": 1, "member_id": "m"}),
+        client.call("POST", f"{group}/offsets", {"generation": -1, "member_id": "", "offsets": []}),
+    ]
+
+    assert [(each.status, each.code) for each in changes] == [(400, "INVALID_REQUEST")] * len(changes)
+    assert all("mirrored Kafka cluster" in each.json["detail"] for each in changes)
+
+
+def test_node_that_coordinates_refuses_the_database_of_a_mirror(client: Client, empty_database_url: str) -> None:
+    with pytest.raises(UserError, match="The database mirrors the Kafka cluster"), running_node(empty_database_url):
+        pass
+
+
+def test_mirror_refuses_a_database_with_groups(kafka: KafkaBroker, topic: str, empty_database_url: str) -> None:
+    settings = Settings(database_url=empty_database_url, mirror_bootstrap_servers=kafka.bootstrap)  # type: ignore[arg-type]
+    upgrade(empty_database_url, shards=4)
+    with (
+        closing(psycopg2.connect(psql_url(empty_database_url))) as connection,
+        connection,
+        connection.cursor() as cursor,
+    ):
+        cursor.execute("INSERT INTO groups (group_id, shard_id, state, state_since) VALUES ('g', 0, 'Empty', now())")
+
+    with pytest.raises(UserError, match="has groups of its own"):
+        prepare_database(settings, empty_database_url)
+
+
+def test_mirror_goes_on_after_the_broker_was_away(kafka: KafkaBroker, topic: str, client: Client) -> None:
+    group_id = f"after-{topic}"
+    kafka.stop()
+    poll_until(lambda: client.call("GET", "/readyz").status == 503)
+    kafka.start()
+
+    asyncio.run(join_and_leave(kafka, topic, group_id))
+
+    assert poll_until(lambda: ended_rebalances(client, group_id, 2))
+
+
+async def join_and_leave(kafka: KafkaBroker, topic: str, group_id: str) -> None:
+    """Let a group have a member for a moment."""
+    async with consumer(kafka, topic, group_id):
+        pass

@@ -27,7 +27,7 @@ class World:
         """Run a mirror for the time of a block, which begins when it has caught up."""
         coordinator = Coordinator(self.store, config(offsets_checkpoint_interval_ms=20), mirror=decide)
         await coordinator.start()
-        self.mirror = Mirror(coordinator, self.log.opened)
+        self.mirror = Mirror(coordinator, self.log.opened, "cluster")
         coordinator.follow(self.mirror)
         try:
             await self.caught_up()
