@@ -98,8 +98,8 @@ def test_a_crash_is_a_generation_without_the_member(group_id: str) -> None:
     assert clients == [[], both[:1], both, both[:1], []]
     [killed] = events_of("killed", group_id)
     assert groups[3].state_since_ms is not None
-    # Its last heartbeat was before it was killed, but less than an interval.
-    assert 1_000 <= groups[3].state_since_ms - killed["at_ms"] <= 2_000 + SLACK_MS
+    # Its session of 2 s began with its last heartbeat. The other member rejoins when its next heartbeat is answered.
+    assert 1_000 <= groups[3].state_since_ms - killed["at_ms"] <= 3_000
 
 
 @pytest.mark.parametrize("group_id", [*CRASHES, "java-classic"])
