@@ -7,6 +7,8 @@ How Kafka writes the records, those of one decision next to each other in one ba
 
 * A member joins, or its subscription changes: its subscription; the raised group epoch; the target assignments that
   differ; the epoch of the target assignment; its current assignment. So a rebalance often starts and ends in one batch.
+* A member with a regular expression joins: its subscription and current assignment, in the epoch as it is. When the
+  broker has resolved it: its topics and the raised group epoch; a target assignment with the next heartbeat.
 * A member leaves, or its session ends: deletions of its current assignment, target assignment and subscription; the
   raised group epoch. The target assignment follows with the next heartbeat of another member, or, from Kafka 4.3,
   after `group.consumer.assignment.interval.ms`; epochs between have none. Without another member there is none, and

@@ -100,8 +100,8 @@ class RecordReader:
     def items(self, read_item: Callable[[], _Item]) -> tuple[_Item, ...]:
         """Read an array that is not null."""
         length = self.length()
-        if length < 0 or length > len(self._data) - self._at:
-            raise UndecodableRecord(f"an array of {length} items at byte {self._at} of {len(self._data)}")
+        if length < 0:
+            raise UndecodableRecord(f"the array before byte {self._at} is null")
         return tuple([read_item() for _ in range(length)])
 
     def tagged_field(self, wanted: int) -> "RecordReader | None":

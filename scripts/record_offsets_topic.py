@@ -21,11 +21,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
-from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, Producer, TopicCollection, TopicPartition
+from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.support.kafka_broker import SMALL, KafkaBroker, fetch_jars, java_or_unavailable, running_kafka
-from tests.support.kafka_log import create_topics, read_topic
+from tests.support.kafka_log import create_topics, read_topic, topic_ids_of
 from tests.support.kafka_members import Event, KafkaMember, KafkaMembers, kafka_members
 from tests.support.waiting import poll_until
 
@@ -106,8 +106,7 @@ def write(recording: Recording) -> None:
         _write_lines(DATA / f"partition-{partition}.jsonl", lines)
     events = sorted([*recording.members.events(), *recording.acts], key=lambda event: event["at_ms"])
     _write_lines(DATA / "clients.jsonl", events)
-    described = recording.admin.describe_topics(TopicCollection(list(TOPICS)))
-    ids = {name: _uuid(future.result().topic_id) for name, future in described.items()}
+    ids = {name: topic_id.hex for name, topic_id in topic_ids_of(recording.admin, list(TOPICS)).items()}
     (DATA / "topics.json").write_text(json.dumps(ids, indent=2, sort_keys=True) + "\n")
 
 
@@ -338,11 +337,6 @@ def _java_tool(recording: Recording, name: str) -> list[str]:
 
 def _base64(data: bytes | None) -> str | None:
     return None if data is None else base64.b64encode(data).decode()
-
-
-def _uuid(topic_id: Any) -> str:  # noqa: ANN401 - comes without types
-    high, low = topic_id.get_most_significant_bits(), topic_id.get_least_significant_bits()
-    return f"{high & (1 << 64) - 1:016x}{low & (1 << 64) - 1:016x}"
 
 
 def _write_lines(file: Path, lines: Iterable[Event]) -> None:

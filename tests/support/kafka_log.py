@@ -1,11 +1,15 @@
 """Reader of a topic of a Kafka broker from its beginning to its end."""
 
-from collections.abc import AsyncIterator
+import struct
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from uuid import UUID
 
 from aiokafka import AIOKafkaConsumer, TopicPartition  # type: ignore[import-untyped]  # comes without types
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic  # type: ignore[import-untyped]  # comes without types
+from confluent_kafka import TopicCollection
+from confluent_kafka.admin import AdminClient
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
@@ -43,6 +47,12 @@ async def read_topic(bootstrap: str, topic: str = OFFSETS_TOPIC) -> list[LogReco
         await consumer.stop()
 
 
+def topic_ids_of(admin: AdminClient, topics: Sequence[str]) -> dict[str, UUID]:
+    """Return the ids of topics."""
+    described = admin.describe_topics(TopicCollection(list(topics)))
+    return {topic: _uuid(future.result().topic_id) for topic, future in described.items()}
+
+
 @asynccontextmanager
 async def admin_client(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
     """Connect an admin client for the time of a block."""
@@ -52,6 +62,11 @@ async def admin_client(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
         yield admin
     finally:
         await admin.close()
+
+
+def _uuid(topic_id: Any) -> UUID:  # noqa: ANN401 - its methods come without types
+    halves = topic_id.get_most_significant_bits(), topic_id.get_least_significant_bits()
+    return UUID(bytes=struct.pack(">qq", *halves))
 
 
 async def _partitions(bootstrap: str, topic: str) -> list[int]:

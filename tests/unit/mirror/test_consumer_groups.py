@@ -145,6 +145,8 @@ def test_reconciling_members_start_no_rebalance() -> None:
 
     assert log.groups.state("g") == "Reconciling"
     assert log.apply(log.current("m1", 1, is_stable=False)) == []
+    assert log.apply(log.current("m1", 2, is_stable=False)) == []
+    assert log.groups.state("g") == "Reconciling"
     assert log.apply(log.current("m1", 2)) == []
     assert log.groups.state("g") == "Stable"
 

@@ -295,6 +295,13 @@ def test_a_key_that_ends_too_early_is_undecodable(key: bytes, value: bytes) -> N
             decode(key[:length], None)
 
 
+@pytest.mark.parametrize(("key", "value"), _whole_records()[:10])
+def test_a_commit_or_classic_group_that_ends_too_early_is_undecodable(key: bytes, value: bytes) -> None:
+    for length in range(len(value)):
+        with pytest.raises(UndecodableRecord):
+            decode(key, value[:length])
+
+
 @pytest.mark.parametrize(("key", "value"), _whole_records())
 def test_any_byte_may_be_wrong(key: bytes, value: bytes) -> None:
     for at in range(len(value)):
@@ -318,6 +325,22 @@ def test_random_values_raise_nothing_but_the_error(record_type: int, version: in
     key = offset_commit_key("g", "t", 1, record_type) if record_type < 2 else group_key(record_type, "g", "m")
     with suppress(UndecodableRecord):
         decode(key, struct.pack(">h", version) + value)
+
+
+def test_what_must_not_be_null_is_undecodable_if_it_is() -> None:
+    null, no_text = struct.pack(">i", -1), struct.pack(">h", -1)
+    group = group_metadata_value(ObservedGroup("g", "consumer", 4, "range", "m", 1, ()))
+    one_member = group[:-4] + struct.pack(">i", 1) + 4 * struct.pack(">h", 0) + struct.pack(">ii", 1, 1)
+    for key, value in [
+        (group_key(2, "g"), group[:-4] + null),
+        (group_key(2, "g"), one_member + null + struct.pack(">i", 0)),
+        (group_key(7, "g", "m"), flexible_value(b"\0")),
+        (offset_commit_key("g", "t", 1), struct.pack(">hqi", 3, 1, 1) + no_text + struct.pack(">q", 1)),
+        (struct.pack(">h", 2) + no_text, None),
+    ]:
+        with pytest.raises(UndecodableRecord):
+            decode(key, value)
+    assert isinstance(decode(group_key(2, "g"), one_member + struct.pack(">ii", 0, 0)), ObservedGroup)
 
 
 def test_a_length_that_is_a_lie_reserves_no_memory() -> None:
