@@ -125,7 +125,8 @@ def _offset_commit(key: bytes, value: bytes | None) -> ObservedCommit | OffsetDe
         partition,
         offset,
         leader_epoch,
-        to_text(value[start : start + length]) if length else "",
+        # librdkafka commits the terminator of a C string too.
+        to_text(value[start : start + length].removesuffix(b"\0")) if length else "",
         committed_at_ms,
         None if expires_at_ms == -1 else _time(expires_at_ms),
     )
