@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import pytest
 
-from bench import kafka, kafka_broker
+from bench import kafka, kafka_broker, mirror
 from bench.bench_servers import Place
 from bench.figures import Figure, Skipped, report, run_benchmark, table
 from muster.errors import UserError
@@ -30,6 +30,17 @@ def test_kafka_benchmark_reports_figures(database_url: str, tmp_path: Path) -> N
     ]
     assert all(figure.value > 0 and figure.ceiling for figure in figures)
     assert {"node_cpu_us", "postgres_cpu_us", "kafka_cpu_us"} <= set(figures[0].details)
+
+
+@pytest.mark.slow
+@pytest.mark.jvm
+def test_mirror_benchmark_reports_figures(database_url: str, tmp_path: Path) -> None:
+    try:
+        figures = mirror.measure(Place(database_url, tmp_path), mirror.Size(groups=6, partitions=2))
+    except Skipped as why:
+        pytest.skip(str(why))
+    assert [figure.unit for figure in figures] == ["records/s", "s", "MB"]
+    assert all(figure.value > 0 for figure in figures)
 
 
 def test_a_skipped_benchmark_prints_one_sentence_and_writes_no_figures(
