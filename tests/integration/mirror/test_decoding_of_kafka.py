@@ -1,4 +1,4 @@
-"""What a real broker writes about a group is decoded as the assignments that its members got and what they committed."""
+"""What a real broker writes about a group is decoded as what its members were assigned and have committed."""
 
 import asyncio
 
