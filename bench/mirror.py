@@ -88,10 +88,10 @@ async def _read_all(bootstrap: str) -> tuple[int, float]:
     partitions = range((await describe_cluster(connection)).partitions or 0)
     records = 0
     async with KafkaLog(connection) as log:
-        ends = await log.end_offsets(partitions)
+        bounds = await log.bounds(partitions)
         began_s = time.monotonic()
-        await log.assign(dict.fromkeys(partitions))
-        while any([await log.position(number) < end for number, end in ends.items()]):
+        log.assign({number: each.start for number, each in bounds.items()})
+        while any([await log.position(number) < each.end for number, each in bounds.items()]):
             for found in (await log.poll(timeout_ms=1_000)).values():
                 records += len(found)
                 for record in found:

@@ -138,6 +138,10 @@ class ConsumerGroups:
                 results += self._observed(group)
         return results
 
+    def consumer_group_ids(self) -> list[str]:
+        """Return the ids of the consumer groups."""
+        return [group_id for group_type, group_id in self._groups if group_type is GroupType.CONSUMER]
+
     def state(self, group_id: str) -> str | None:
         """Return the state of a consumer group by Kafka's name of it, None if there is no such group."""
         group = self._groups.get((GroupType.CONSUMER, group_id))
@@ -161,8 +165,10 @@ class ConsumerGroups:
         """Return a consumer group whose target assignment is computed, or which is Empty."""
         assert group.epoch is not None, "there is no target assignment without a group"
         group.observed_members = set(group.members)
+        started_ms, group.started_ms = group.started_ms, None
         if not group.members:
-            return [ObservedGroup(group.group_id, CONSUMER, group.epoch, None, None, group.epoch_since_ms)]
+            since_ms = group.epoch_since_ms
+            return [ObservedGroup(group.group_id, CONSUMER, group.epoch, None, None, since_ms, started_ms=started_ms)]
         unknown: set[UUID] = set()
         members = tuple(self._member(group, member_id, unknown) for member_id in sorted(group.members))
         observed = ObservedGroup(
@@ -173,6 +179,7 @@ class ConsumerGroups:
             None,
             group.target_since_ms,
             members,
+            started_ms,
         )
         return [*([UnknownTopicIds(group.group_id, tuple(sorted(unknown)))] if unknown else []), observed]
 
@@ -232,6 +239,8 @@ class _Group:
     group_id: str
     epoch: int | None = None
     epoch_since_ms: int = 0
+    started_ms: int | None = None
+    """When the epoch was first raised since the group was last returned with an assignment, or as Empty."""
     target_epoch: int | None = None
     target_since_ms: int = 0
     members: dict[str, Subscription] = field(default_factory=dict)
@@ -249,6 +258,7 @@ class _Group:
         match record:
             case GroupEpoch():
                 self.epoch, self.epoch_since_ms = record.epoch, appended_ms
+                self.started_ms = appended_ms if self.started_ms is None else self.started_ms
                 return record.epoch is not None
             case TargetAssignmentEpoch():
                 self.target_epoch, self.target_since_ms = record.epoch, record.computed_at_ms or appended_ms

@@ -3,10 +3,12 @@
 Rules:
 
 * What is known already has no records, so the log may be read again from any earlier position.
-* A generation is written when its assignment is accepted. The end of its join phase is in it; its start is not, so the
-  rebalance starts with that end unless a poll has seen it start.
+* A generation of the classic protocol is written when its assignment is accepted. The end of its join phase is in it;
+  its start is not, so the rebalance starts with that end unless a poll has seen it start. That of a group of the
+  consumer protocol has its start, when the epoch was raised.
 * The trigger is inferred: from a static member that was replaced, then from members that are gone, new members,
-  subscriptions that changed, and partitions that were added. Otherwise the leader has rejoined.
+  subscriptions that changed, and partitions that were added. Otherwise the leader has rejoined; a group of the consumer
+  protocol has none, and its topics have changed.
 * Whether a member that is gone left or expired is not in the log.
 
 Pure: no clock, no I/O. Source: docs/mirror.md "What is inferred".
@@ -15,7 +17,7 @@ Pure: no clock, no I/O. Source: docs/mirror.md "What is inferred".
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from coordinator_core.protocol.consumer_protocol import CONSUMER, topics_of
+from coordinator_core.protocol.consumer_protocol import CONSUMER, partitions_of, topics_of
 from coordinator_core.protocol.decision import Draft
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.member import Member
@@ -60,10 +62,10 @@ def infer(draft: Draft, seen: ObservedGroup, appended_ms: int) -> None:
         appended_ms: wall time of the broker when it was written.
     """
     if not draft.group.exists:
-        draft.emit(GroupCreated(_joined_ms(seen, appended_ms)))
+        draft.emit(GroupCreated(_started_ms(seen, _joined_ms(seen, appended_ms))))
     if not seen.members:
         _empty(draft, seen, appended_ms)
-    elif not _is_known(draft.group, seen):
+    elif not is_known(draft.group, seen):
         replaced = _replacement(draft.group, seen, appended_ms)
         if replaced is not None:
             draft.emit(replaced)
@@ -100,33 +102,33 @@ def create_simple(draft: Draft, at_ms: int) -> None:
 def end(draft: Draft, deleted_ms: int) -> None:
     """Record the end of a group that was deleted or has expired; its offsets have been removed before."""
     if draft.group.exists:
-        _leave_without_members(draft, draft.group.generation, deleted_ms)
+        if draft.group.state is not EMPTY:
+            _leave_without_members(draft, draft.group.generation, deleted_ms, deleted_ms, is_inferred=True)
         draft.emit(GroupDied(deleted_ms, DELETED_UPSTREAM))
 
 
 # -- what is known ---------------------------------------------------------------------------------------------
 
 
-def _is_known(group: Group, seen: ObservedGroup) -> bool:
-    """Return whether the group is Stable in this generation already, with these members and this assignment."""
-    if (group.state, group.generation, group.leader_id) != (STABLE, seen.generation, seen.leader_id):
+def is_known(group: Group, seen: ObservedGroup) -> bool:
+    """Return whether the group is in this generation already, with these members and this assignment.
+
+    What else differs, as after a change of the group's protocol, is known with the next generation.
+    """
+    if not seen.members:
+        return group.state is EMPTY and group.generation == seen.generation
+    if group.state is not STABLE or group.generation != seen.generation:
         return False
-    found = [_member(member, seen, joined_ms=0) for member in seen.members]
-    return _contents(group.members.values()) == _contents(found)
+    known = {member.member_id: _owned(member.assignment) for member in group.members.values()}
+    return known == {member.member_id: _owned(member.assignment) for member in seen.members}
 
 
-def _contents(members: Iterable[Member]) -> dict[str, tuple[object, ...]]:
-    """Return what the log has of each member: all but the time of its join."""
-    return {
-        member.member_id: (
-            member.group_instance_id,
-            member.session_timeout_ms,
-            member.rebalance_timeout_ms,
-            member.protocols,
-            member.assignment,
-        )
-        for member in members
-    }
+def _owned(assignment: bytes) -> object:
+    """Return the partitions of an assignment in any order; the assignment itself if it cannot be decoded."""
+    partitions = partitions_of(assignment)
+    if partitions is None:
+        return assignment
+    return {(topic, number) for topic, numbers in partitions for number in numbers}
 
 
 def _member(seen: ObservedMember, group: ObservedGroup, joined_ms: int) -> Member:
@@ -152,6 +154,11 @@ def _joined_ms(seen: ObservedGroup, appended_ms: int) -> int:
     return appended_ms if seen.state_since_ms is None else min(seen.state_since_ms, appended_ms)
 
 
+def _started_ms(seen: ObservedGroup, joined_ms: int) -> int:
+    """Return the start of the rebalance, which is the end of its join phase if it is not known."""
+    return joined_ms if seen.started_ms is None else min(seen.started_ms, joined_ms)
+
+
 # -- rebalances ------------------------------------------------------------------------------------------------
 
 
@@ -174,7 +181,14 @@ def _rebalance(draft: Draft, seen: ObservedGroup, appended_ms: int) -> None:
     joined_ms = _joined_ms(seen, appended_ms)
     if draft.group.state is COMPLETING and draft.group.generation == seen.generation:
         joined_ms = draft.group.state_since_ms
-    _start(draft, _cause(draft, seen), _departed(draft.group, seen), joined_ms)
+    started_ms = _started_ms(seen, joined_ms)
+    _start(
+        draft,
+        _cause(draft, seen),
+        _departed(draft.group, seen),
+        started_ms,
+        is_inferred=seen.started_ms is None,
+    )
     for member in seen.members:
         known = draft.group.members.get(member.member_id)
         if known is None:
@@ -190,7 +204,7 @@ def _rebalance(draft: Draft, seen: ObservedGroup, appended_ms: int) -> None:
             timeout_ms=None,
             generation=seen.generation,
             protocol_name=seen.protocol_name or "",
-            leader_id=seen.leader_id or "",
+            leader_id=seen.leader_id,
             subscribed_topics=_subscribed_topics(seen),
             topics_version=draft.context.topics_version,
         )
@@ -201,20 +215,23 @@ def _rebalance(draft: Draft, seen: ObservedGroup, appended_ms: int) -> None:
 
 def _empty(draft: Draft, seen: ObservedGroup, appended_ms: int) -> None:
     """Leave the group without members, in the observed generation."""
-    _leave_without_members(draft, seen.generation, _joined_ms(seen, appended_ms))
+    emptied_ms = _joined_ms(seen, appended_ms)
+    if not is_known(draft.group, seen):
+        started_ms = _started_ms(seen, emptied_ms)
+        _leave_without_members(draft, seen.generation, started_ms, emptied_ms, is_inferred=seen.started_ms is None)
 
 
-def _leave_without_members(draft: Draft, generation: int, at_ms: int) -> None:
-    if draft.group.state is EMPTY and draft.group.generation == generation:
-        return
+def _leave_without_members(
+    draft: Draft, generation: int, started_ms: int, emptied_ms: int, *, is_inferred: bool
+) -> None:
     departed = list(draft.group.members)
     # A generation without members that nothing was known of: a member joined, and was gone before it was assigned.
     cause = _Cause(_GONE.trigger, departed[0]) if departed else _Cause(Trigger.MEMBER_JOINED, None)
-    _start(draft, cause, departed, at_ms)
-    draft.emit(GroupEmptied(at_ms, generation))
+    _start(draft, cause, departed, started_ms, is_inferred=is_inferred)
+    draft.emit(GroupEmptied(emptied_ms, generation))
 
 
-def _start(draft: Draft, cause: _Cause, departed: Iterable[str], at_ms: int) -> None:
+def _start(draft: Draft, cause: _Cause, departed: Iterable[str], at_ms: int, *, is_inferred: bool) -> None:
     """Start the rebalance, unless a poll has seen it start, after the members that are gone."""
     for member_id in departed:
         draft.emit(MemberRemoved(at_ms, member_id, _GONE))
@@ -228,7 +245,7 @@ def _start(draft: Draft, cause: _Cause, departed: Iterable[str], at_ms: int) -> 
                 client_reason=None,
                 timeout_ms=None,
                 initial_delay_ms=None,
-                is_start_inferred=True,
+                is_start_inferred=is_inferred,
             )
         )
 
@@ -253,7 +270,7 @@ def _cause(draft: Draft, seen: ObservedGroup) -> _Cause:
     changed = next((member for member in seen.members if _has_new_subscription(group, member)), None)
     if changed is not None:
         return _Cause(Trigger.SUBSCRIPTION_CHANGED, changed.member_id)
-    if _has_new_partitions(draft):
+    if _has_new_partitions(draft) or seen.leader_id is None:
         return _Cause(Trigger.PARTITIONS_CHANGED, None)
     return _Cause(Trigger.LEADER_REJOINED, seen.leader_id)
 

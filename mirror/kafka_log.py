@@ -2,16 +2,20 @@
 
 import asyncio
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, time
 from typing import Any, Final, Literal, NamedTuple, Protocol, Self
+from uuid import UUID
 
 from aiokafka import AIOKafkaConsumer, TopicPartition  # type: ignore[import-untyped]  # comes without types
 from aiokafka.abc import AbstractTokenProvider  # type: ignore[import-untyped]  # comes without types
 from aiokafka.admin import AIOKafkaAdminClient  # type: ignore[import-untyped]  # comes without types
+from aiokafka.client import AIOKafkaClient  # type: ignore[import-untyped]  # comes without types
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError  # type: ignore[import-untyped]  # comes without types
+
+from mirror.topic_ids import names_of
 
 TOPIC: Final = "__consumer_offsets"
 SILENT_MAX_S: Final = 10.0
@@ -46,6 +50,15 @@ class Record(Protocol):
     def value(self) -> bytes | None:
         """Its value."""
         ...
+
+
+class Bounds(NamedTuple):
+    """Where the log of a partition begins and ends."""
+
+    start: int
+    """The offset of its first record."""
+    end: int
+    """The offset after its last committed record."""
 
 
 class KafkaUnavailable(Exception):
@@ -149,6 +162,8 @@ class KafkaLog:
             auto_offset_reset="none",
             exclude_internal_topics=False,
         )
+        self._client = AIOKafkaClient(**connection.options())
+        self._is_client_connected = False
         self._assigned: set[TopicPartition] = set()
         self._assigned_s = 0.0
         """When the partitions were assigned, by the monotonic clock."""
@@ -168,30 +183,31 @@ class KafkaLog:
 
     async def __aexit__(self, *_: object) -> None:
         """Disconnect."""
+        await self._client.close()
         await stop_consumer(self._consumer)
 
-    async def assign(self, next_offsets: Mapping[int, int | None]) -> None:
-        """Read these partitions from now on, each from its next offset; None: from the beginning of its log."""
+    def assign(self, next_offsets: Mapping[int, int]) -> None:
+        """Read these partitions from now on, each from its next offset."""
         partitions = {TopicPartition(TOPIC, number): offset for number, offset in next_offsets.items()}
         self._assigned = set(partitions)
         self._assigned_s = monotonic()
         self._consumer.assign(list(partitions))
-        from_beginning = [partition for partition, offset in partitions.items() if offset is None]
-        try:
-            starts = await self._consumer.beginning_offsets(from_beginning) if from_beginning else {}
-        except KafkaError as failure:
-            raise KafkaUnavailable(reason_of(failure)) from failure
         for partition, offset in partitions.items():
-            self._consumer.seek(partition, starts[partition] if offset is None else offset)
+            self._consumer.seek(partition, offset)
 
-    async def end_offsets(self, partitions: Sequence[int]) -> dict[int, int]:
-        """Return the offset after the last committed record of each partition."""
+    async def bounds(self, partitions: Collection[int]) -> dict[int, Bounds]:
+        """Return where the logs of partitions begin and end.
+
+        Raises:
+            KafkaUnavailable: the cluster cannot be reached, or refuses.
+        """
         wanted = [TopicPartition(TOPIC, number) for number in partitions]
         try:
+            starts = await self._consumer.beginning_offsets(wanted) if wanted else {}
             ends = await self._consumer.end_offsets(wanted) if wanted else {}
         except KafkaError as failure:
             raise KafkaUnavailable(reason_of(failure)) from failure
-        return {partition.partition: offset for partition, offset in ends.items()}
+        return {each.partition: Bounds(starts[each], ends[each]) for each in wanted}
 
     async def poll(self, timeout_ms: int) -> dict[int, list[Record]]:
         """Return new records by partition; empty if there are none in time.
@@ -225,6 +241,20 @@ class KafkaLog:
         """Return the offset that is read next, which is beyond records that are not returned."""
         found: int = await self._consumer.position(TopicPartition(TOPIC, partition))
         return found
+
+    async def topic_names(self, topic_ids: Collection[UUID]) -> dict[UUID, str]:
+        """Return the names of topics; those that do not exist, or that the user may not describe, are left out.
+
+        Raises:
+            KafkaUnavailable: the cluster cannot be reached, or refuses.
+        """
+        try:
+            if not self._is_client_connected:
+                await self._client.bootstrap()
+                self._is_client_connected = True
+            return await names_of(self._client, topic_ids)
+        except (KafkaError, OSError) as failure:
+            raise KafkaUnavailable(reason_of(failure)) from failure
 
     async def lag(self) -> dict[int, int]:
         """Return how many offsets each partition is behind the end of its log, as far as that is known."""

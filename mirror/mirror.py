@@ -1,10 +1,12 @@
 """The loop of a mirror: follows the partitions of the shards that this node owns, and starts again after failures."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Final, Protocol
+from uuid import UUID
 
 import structlog
 
@@ -13,10 +15,11 @@ from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.runtime.counters import MirrorCounts
 from coordinator_core.runtime.shard import Shard
 from mirror.follower import Follower, LogEntry
-from mirror.kafka_log import KafkaUnavailable, LogChanged, Record
+from mirror.group_records import GroupRecord, TargetAssignment
+from mirror.kafka_log import Bounds, KafkaUnavailable, LogChanged, Record
 from mirror.log_end_poll import LogEndPoll
 from mirror.observed import Observed
-from mirror.offsets_topic import decode
+from mirror.offsets_topic import UnknownRecord, decode, is_offset_commit
 from mirror.record_reader import UndecodableRecord
 
 log = structlog.get_logger("muster.mirror")
@@ -25,6 +28,8 @@ POLL_MS: Final = 500
 """How long a poll waits for records; shards that were acquired or lost meanwhile are noticed after it."""
 RETRY_S: Final = 1.0
 """How long the loop waits after a failure."""
+UNKNOWN_TOPICS_RETRY_S: Final = 5.0
+"""How long the names of topics that were not found are not asked for again."""
 REPORTED_MAX: Final = 20
 """Undecodable records that are logged; all are counted."""
 
@@ -32,12 +37,16 @@ REPORTED_MAX: Final = 20
 class Log(Protocol):
     """The log of a cluster, as `KafkaLog` reads it."""
 
-    async def assign(self, next_offsets: Mapping[int, int | None]) -> None:
-        """Read these partitions from now on, each from its next offset; None: from the beginning of its log."""
+    def assign(self, next_offsets: Mapping[int, int]) -> None:
+        """Read these partitions from now on, each from its next offset."""
         ...
 
-    async def end_offsets(self, partitions: Sequence[int]) -> dict[int, int]:
-        """Return the offset after the last committed record of each partition."""
+    async def bounds(self, partitions: Collection[int]) -> Mapping[int, Bounds]:
+        """Return where the logs of partitions begin and end."""
+        ...
+
+    async def topic_names(self, topic_ids: Collection[UUID]) -> Mapping[UUID, str]:
+        """Return the names of topics, as far as they are found."""
         ...
 
     async def poll(self, timeout_ms: int) -> Mapping[int, Sequence[Record]]:
@@ -70,8 +79,11 @@ class Mirror:
         self._followers: dict[Shard, Follower] = {}
         self._read: set[Shard] = set()
         """The shards whose logs are being read."""
-        self._ends: dict[int, int] = {}
-        """Partition that is read as a whole → the end of its log when that began."""
+        self._topic_names: dict[UUID, str] = {}
+        self._unnamed: set[UUID] = set()
+        """Topics whose names were asked for and not found."""
+        self._retry_at_s = 0.0
+        """When their names are asked for again, by the time of the event loop."""
 
     async def run(self) -> None:
         """Follow the log, and poll log ends if there is a poll, without end."""
@@ -114,15 +126,20 @@ class Mirror:
             self._read_whole_logs(change.partitions)
             await self._assign(kafka)
             return
+        read = {
+            shard: self._entries(follower, found[shard.shard_id])
+            for shard, follower in self._followers.items()
+            if shard.shard_id in found
+        }
+        await self._learn_topic_names(kafka, read.values())
         await self._together(
             {
-                shard: self._apply(follower, found[shard.shard_id])
-                for shard, follower in self._followers.items()
-                if shard.shard_id in found
+                shard: self._followers[shard].apply(entries, found[shard.shard_id][-1].offset + 1)
+                for shard, entries in read.items()
             }
         )
-        await self._finish_whole_logs(kafka)
-        self.counts.lag = await kafka.lag()
+        await self._reach_ends(kafka)
+        await self._wait_for_records(await kafka.lag())
         self._record_success()
 
     # -- shards --------------------------------------------------------------------------------------------
@@ -135,19 +152,20 @@ class Mirror:
         store, new = self._coordinator.store, served - self._followers.keys()
         for shard in new:
             stored = await self._coordinator.read(partial(store.mirror_position, shard.shard_id))
-            follower = self._followers[shard] = Follower(shard, self._coordinator, stored)
+            follower = Follower(shard, self._coordinator, stored, self._topic_names.get)
+            self._followers[shard] = follower
             follower.committed_topics.update(
                 await self._coordinator.read(partial(store.committed_topics, shard.shard_id))
             )
         return bool(new) or self._read != served
 
     async def _assign(self, kafka: Log) -> None:
-        """Read each log from its follower's position."""
-        offsets = {shard.shard_id: follower.next_offset for shard, follower in self._followers.items()}
-        await kafka.assign(offsets)
+        """Read each log on from where its follower is, a new follower's from the beginning."""
+        new = {shard.shard_id: each for shard, each in self._followers.items() if each.next_offset is None}
+        for partition, (start, end) in (await kafka.bounds(new)).items():
+            new[partition].begin(start, end)
+        kafka.assign({shard.shard_id: each.next_offset or 0 for shard, each in self._followers.items()})
         self._read = set(self._followers)
-        whole = [shard_id for shard_id, offset in offsets.items() if offset is None]
-        self._ends = await kafka.end_offsets(whole)
 
     def _read_whole_logs(self, partitions: Iterable[int]) -> None:
         for shard, follower in self._followers.items():
@@ -155,33 +173,68 @@ class Mirror:
                 log.warning("mirrored_log_changed", partition=shard.shard_id, next_offset=follower.next_offset)
                 follower.read_whole_log()
 
-    async def _finish_whole_logs(self, kafka: Log) -> None:
-        finished: dict[Shard, Awaitable[None]] = {}
+    async def _reach_ends(self, kafka: Log) -> None:
+        """Let followers that have read to the end that their logs had go on from there."""
+        reached: dict[Shard, Awaitable[None]] = {}
         for shard, follower in self._followers.items():
-            end = self._ends.get(shard.shard_id)
-            if end is not None and (position := await kafka.position(shard.shard_id)) >= end:
-                del self._ends[shard.shard_id]
-                finished[shard] = follower.finish_whole_log(position)
-        await self._together(finished)
+            if follower.end is not None and await kafka.position(shard.shard_id) >= follower.end:
+                reached[shard] = follower.reach_end(follower.end)
+        await self._together(reached)
+
+    async def _wait_for_records(self, lag: dict[int, int]) -> None:
+        self.counts.lag = lag
+        self.counts.other_groups = Counter(
+            (group.protocol_type, group.state)
+            for follower in self._followers.values()
+            for group in follower.other_groups.values()
+        )
+        await self._together(
+            {
+                shard: follower.wait_for_records()
+                for shard, follower in self._followers.items()
+                if follower.end is None and lag.get(shard.shard_id) == 0
+            }
+        )
 
     # -- records -------------------------------------------------------------------------------------------
 
-    async def _apply(self, follower: Follower, records: Sequence[Record]) -> None:
-        entries = [
+    def _entries(self, follower: Follower, records: Sequence[Record]) -> list[LogEntry]:
+        """Decode records; skip commits that are stored already."""
+        self.counts.records += len(records)
+        commits_from = follower.commits_from
+        return [
             LogEntry(record.offset, self._appended_ms(record), seen)
             for record in records
-            if (seen := self._decoded(follower, record)) is not None
+            if (record.offset >= commits_from or record.value is None or not is_offset_commit(record.key))
+            and (seen := self._decoded(follower, record)) is not None
         ]
-        self.counts.records += len(records)
-        await follower.apply(entries)
+
+    async def _learn_topic_names(self, kafka: Log, read: Iterable[Sequence[LogEntry]]) -> None:
+        """Ask for the names of topics that occur for the first time, and again for those that were not found."""
+        found = {
+            topic_id
+            for entries in read
+            for entry in entries
+            if isinstance(entry.seen, TargetAssignment)
+            for topic_id, _ in entry.seen.partitions or ()
+        }
+        now_s = asyncio.get_running_loop().time()
+        if now_s >= self._retry_at_s:
+            self._retry_at_s = now_s + UNKNOWN_TOPICS_RETRY_S
+            self._unnamed.clear()
+            found = found.union(*(ids for each in self._followers.values() for ids in each.unknown_topics.values()))
+        wanted = found - self._topic_names.keys() - self._unnamed
+        if wanted:
+            self._topic_names.update(await kafka.topic_names(wanted))
+            self._unnamed |= wanted - self._topic_names.keys()
 
     def _appended_ms(self, record: Record) -> int:
         return record.timestamp if record.timestamp >= 0 else self._coordinator.wall_ms()
 
-    def _decoded(self, follower: Follower, record: Record) -> Observed | None:
+    def _decoded(self, follower: Follower, record: Record) -> Observed | GroupRecord | None:
         try:
             decoded = decode(record.key, record.value)
-            return decoded if isinstance(decoded, Observed) else None
+            return None if isinstance(decoded, UnknownRecord) else decoded
         except UndecodableRecord as failure:
             self.counts.undecodable += 1
             if self.counts.undecodable <= REPORTED_MAX:

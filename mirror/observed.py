@@ -25,7 +25,7 @@ class ObservedMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ObservedGroup:
-    """A group as of one generation, written when the leader's assignment was accepted or the group became Empty."""
+    """A group as of one generation, as it was when its assignment was accepted or the group became Empty."""
 
     group_id: str
     protocol_type: str
@@ -35,6 +35,8 @@ class ObservedGroup:
     state_since_ms: int | None
     """Wall time of the broker: since when it was in its state; of a generation, the end of the join phase."""
     members: tuple[ObservedMember, ...] = ()
+    started_ms: int | None = None
+    """Wall time of the broker when the rebalance to this generation started; None: it is not in the log."""
 
 
 class GroupDeleted(NamedTuple):

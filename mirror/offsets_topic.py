@@ -39,6 +39,7 @@ LATEST_TIME_MS: Final = 253_402_300_799_999
 REMEMBERED: Final = 16_384
 """A member commits the same partitions again and again, so as many pairs of a group and a topic are remembered."""
 
+_OFFSET_COMMIT_TYPES: Final = frozenset([b"\0\0", b"\0\1"])
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
@@ -84,6 +85,11 @@ def decode(key: bytes | None, value: bytes | None) -> Decoded | None:
         return None if decoder is None else decoder(RecordReader(key, _INT16.size), value)
     except struct.error as error:
         raise UndecodableRecord(f"the record is too short: {error}") from None
+
+
+def is_offset_commit(key: bytes | None) -> bool:
+    """Return whether a record is an offset commit or the deletion of one, by the first two bytes of its key."""
+    return key is not None and key[:2] in _OFFSET_COMMIT_TYPES
 
 
 # -- offset commits --------------------------------------------------------------------------------------------

@@ -119,7 +119,8 @@ class GenerationStarted:
     """As in `RebalanceStarted`; here it limits the wait for syncs."""
     generation: int
     protocol_name: str
-    leader_id: str
+    leader_id: str | None
+    """None: the group is mirrored, and its members have no leader."""
     subscribed_topics: frozenset[str] | None
     """None: unknown."""
     topics_version: int

@@ -214,6 +214,8 @@ class MirrorCounts:
     """Records that this program cannot decode, as newer versions of Kafka may write."""
     lag: dict[int, int] = field(default_factory=dict)
     """Partition → offsets between its position and the end of its log."""
+    other_groups: dict[tuple[str, str], int] = field(default_factory=dict)
+    """(`share` or `streams`, state) → groups of these protocols, which are counted and not mirrored."""
     failure: str | None = "the mirror has not reached the Kafka cluster yet"
     """Why the log cannot be read; None if it can."""
 

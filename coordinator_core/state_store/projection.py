@@ -259,7 +259,7 @@ def load_group(
     Raises:
         UnreadableRow: the rows cannot be loaded.
     """
-    check_rows(stored)
+    check_rows(stored, is_mirrored=is_mirrored)
     group = _group_of(stored)
     ledger = _ledger_of(stored, at_ms, Ledger(stored.group_id, stored.shard_id, epoch, is_mirrored=is_mirrored))
     ledger.resume(group.state, at_ms)

@@ -94,12 +94,13 @@ class RebalanceMembers:
             member.joined_at_ms = at_ms
             member.end_wait(at_ms)
 
-    def phase_ended(self, at_ms: int, leader_id: str) -> None:
+    def phase_ended(self, at_ms: int, leader_id: str | None) -> None:
         """Stop waiting for joins, and start to wait for the leader's assignment."""
         self._parked.clear()
         for member in self._present.values():
             member.end_wait(at_ms)
-        self.await_leader(leader_id, at_ms)
+        if leader_id is not None:
+            self.await_leader(leader_id, at_ms)
 
     def await_leader(self, leader_id: str, at_ms: int) -> None:
         """Start to wait for the leader's assignment."""

@@ -88,7 +88,7 @@ def mirror(
     host: Annotated[str | None, typer.Option(help="The address to listen on.", show_default="127.0.0.1")] = None,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Run a node that mirrors the groups of a Kafka cluster.
+    """Run a node that mirrors a Kafka cluster.
 
     Reads __consumer_offsets, and changes nothing in the cluster. API, console and reports show its groups; requests
     that would change them are refused. Needs a database of its own, whose tables it creates. How to authenticate: the

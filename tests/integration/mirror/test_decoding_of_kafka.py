@@ -1,27 +1,18 @@
-"""What a real broker writes about a group is decoded as the assignments of its members and what they committed."""
+"""What a real broker writes about a group is decoded as what its members were assigned and have committed."""
 
 import asyncio
-from pathlib import Path
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition  # type: ignore[import-untyped]  # comes without types
 from aiokafka.structs import OffsetAndMetadata  # type: ignore[import-untyped]  # comes without types
-from confluent_kafka import ConsumerGroupState
-from confluent_kafka.admin import AdminClient
 
 from coordinator_core.protocol.consumer_protocol import TopicPartitions, partitions_of, topics_of
-from mirror.consumer_groups import ConsumerGroups
-from mirror.group_records import GroupRecord
 from mirror.observed import ObservedCommit, ObservedGroup
 from mirror.offsets_topic import decode
 from tests.support.kafka_broker import KafkaBroker
-from tests.support.kafka_log import create_topics, read_topic, topic_ids_of
-from tests.support.kafka_members import kafka_members
-from tests.support.waiting import poll_until
+from tests.support.kafka_log import create_topics, read_topic
 
 TOPIC = "decoded-orders"
 GROUP = "decoded-payments"
-Row = tuple[str | None, str, str, str, int]
-"""The assignor, the member id, the client id, and one partition."""
 
 
 def test_a_member_and_its_commit_are_decoded(kafka: KafkaBroker) -> None:
@@ -61,40 +52,3 @@ async def _consume(bootstrap: str) -> None:
     async with consumer:
         await consumer.getone()
         await consumer.commit({TopicPartition(TOPIC, 1): OffsetAndMetadata(1, "from a test")})
-
-
-def test_a_consumer_group_is_as_the_broker_describes_it(kafka: KafkaBroker, tmp_path: Path) -> None:
-    asyncio.run(create_topics(kafka.bootstrap, {"described-orders": 4}))
-    with kafka_members(tmp_path, kafka.bootstrap) as members:
-        for number in (1, 2):
-            client = {"client_id": f"described-{number}", "group_protocol": "consumer"}
-            members.join("confluent-kafka", "described", "described-orders", **client)
-        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-
-        def stable_members() -> set[Row]:
-            group = admin.describe_consumer_groups(["described"])["described"].result()
-            is_stable = group.state is ConsumerGroupState.STABLE and len(group.members) == 2
-            return {
-                (group.partition_assignor, member.member_id, member.client_id, each.topic, each.partition)
-                for member in group.members
-                for each in member.assignment.topic_partitions
-                if is_stable
-            }
-
-        described = poll_until(stable_members)
-        topic_ids = topic_ids_of(admin, ["described-orders"])
-        groups = ConsumerGroups({topic_id: name for name, topic_id in topic_ids.items()}.get)
-        for record in asyncio.run(read_topic(kafka.bootstrap)):
-            said = decode(record.key, record.value)
-            if isinstance(said, GroupRecord) and said.group_id == "described":
-                groups.apply(said, record.appended_ms)
-
-    [group] = groups.current("described")
-    assert isinstance(group, ObservedGroup)
-    assert groups.state("described") == "Stable"
-    assert described == {
-        (group.protocol_name, member.member_id, member.client_id, topic, partition)
-        for member in group.members
-        for topic, partitions in partitions_of(member.assignment) or ()
-        for partition in partitions
-    }

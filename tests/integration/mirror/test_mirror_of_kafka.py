@@ -1,14 +1,21 @@
 """A node mirrors a real Kafka: its groups, their history and their offsets, as the clients themselves saw them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+import struct
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing
 from itertools import count
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
 
 import psycopg2
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer  # type: ignore[import-untyped]  # comes without types
+from confluent_kafka import TopicCollection
+from confluent_kafka.admin import AdminClient
 
+from mirror.kafka_log import KafkaConnection, KafkaLog
 from muster.errors import UserError
 from muster.node.mirror import prepare_database
 from muster.node.schema import upgrade
@@ -16,6 +23,7 @@ from muster.settings import Settings, psql_url
 from tests.support.http_client import Client
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_log import create_topics
+from tests.support.kafka_members import KafkaMember, kafka_members
 from tests.support.nodes import running_node
 from tests.support.waiting import poll_until
 
@@ -73,10 +81,10 @@ async def until_assigned(member: AIOKafkaConsumer, partitions: int) -> None:
         await member.getmany(timeout_ms=20)
 
 
-def ended_rebalances(client: Client, group_id: str, how_many: int) -> list[dict[str, object]] | None:
+def ended_rebalances(client: Client, group_id: str, how_many: int) -> list[dict[str, Any]] | None:
     """Return the rebalances of a group, the newest first, when there are so many."""
     found = client.call("GET", f"/v1/groups/{group_id}/rebalances")
-    rows: list[dict[str, object]] = found.json["rebalances"] if found.status == 200 else []
+    rows: list[dict[str, Any]] = found.json["rebalances"] if found.status == 200 else []
     return rows if len(rows) == how_many else None
 
 
@@ -180,3 +188,68 @@ async def join_and_leave(kafka: KafkaBroker, topic: str, group_id: str) -> None:
     """Let a group have a member for a moment."""
     async with consumer(kafka, topic, group_id):
         pass
+
+
+# -- the consumer protocol -------------------------------------------------------------------------------------
+
+
+def owns(how_many: int) -> Callable[[KafkaMember], bool]:
+    """Return the condition that a member owns so many partitions."""
+    return lambda member: len(member.owned()) == how_many
+
+
+def owners(client: Client, group_id: str) -> dict[str, set[tuple[str, int]]]:
+    """Return the partitions of a group's members, by client id."""
+    members = client.ok("GET", f"/v1/groups/{group_id}")["members"]
+    return {
+        each["client_id"]: {
+            (of["topic"], number) for of in each["assignment"]["partitions"] for number in of["partitions"]
+        }
+        for each in members
+    }
+
+
+def test_rebalances_of_the_consumer_protocol_are_those_of_the_clients(
+    kafka: KafkaBroker, topic: str, client: Client, tmp_path: Path
+) -> None:
+    group_id = f"modern-{topic}"
+    with kafka_members(tmp_path, kafka.bootstrap) as members:
+        first = members.join("confluent-kafka", group_id, topic, client_id="first", group_protocol="consumer")
+        first.wait_until(owns(4))
+        second = members.join("confluent-kafka", group_id, topic, client_id="second", group_protocol="consumer")
+        second.wait_until(owns(2))
+        first.wait_until(owns(2))
+        first.commit(1, "noted")
+        expected = {"first": first.owned(), "second": second.owned()}
+        poll_until(lambda: owners(client, group_id) == expected)
+        poll_until(lambda: committed(client, group_id) == {number: 1 for _, number in first.owned()})
+        second.leave()
+        first.wait_until(owns(4))
+        first.leave()
+        ids = {each["client_id"]: each["member_id"] for each in members.events() if "member_id" in each}
+
+    rows = poll_until(lambda: ended_rebalances(client, group_id, 4))
+    assert rows is not None
+    rows.reverse()
+    assert [(row["generation"], row["trigger"], row["trigger_member_id"], row["outcome"]) for row in rows] == [
+        (1, "member_joined", ids["first"], "completed"),
+        (2, "member_joined", ids["second"], "completed"),
+        (3, "member_left_or_expired", ids["second"], "completed"),
+        (4, "member_left_or_expired", ids["first"], "emptied"),
+    ]
+    assert not any(row["is_start_inferred"] for row in rows)
+    assert all(row["started_at"] <= row["joined_at"] for row in rows[:3])
+    assert rows[2]["started_at"] < rows[2]["joined_at"], "the assignment follows with a heartbeat of the other member"
+
+
+def test_names_of_topics_are_found_by_their_ids(kafka: KafkaBroker, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    topic_id = admin.describe_topics(TopicCollection([topic]))[topic].result().topic_id
+    halves = topic_id.get_most_significant_bits(), topic_id.get_least_significant_bits()
+    known = UUID(bytes=struct.pack(">qq", *halves))
+
+    async def names() -> dict[UUID, str]:
+        async with KafkaLog(KafkaConnection(bootstrap_servers=kafka.bootstrap)) as log:
+            return await log.topic_names([known, uuid4()])
+
+    assert asyncio.run(names()) == {known: topic}

@@ -1,10 +1,12 @@
 """The log of a cluster in memory: each partition is a list of records, of which some may be gone."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
+from uuid import UUID
 
-from mirror.kafka_log import KafkaUnavailable, LogChanged
+from mirror.group_records import GroupRecord
+from mirror.kafka_log import Bounds, KafkaUnavailable, LogChanged
 from mirror.observed import Observed
 from tests.unit.mirror.encoded import LogRecord, record
 
@@ -17,6 +19,8 @@ class FakeLog:
     def __init__(self, partitions: int = 1) -> None:
         self.failure: str | None = None
         """Why it cannot be reached."""
+        self.topics: dict[UUID, str] = {}
+        """The names of the topics."""
         self._records: dict[int, list[LogRecord]] = {number: [] for number in range(partitions)}
         self._starts = dict.fromkeys(self._records, 0)
         self._ends = dict.fromkeys(self._records, 0)
@@ -24,7 +28,7 @@ class FakeLog:
         self.idle_polls = 0
         """How many polls of all partitions have found nothing."""
 
-    def say(self, at_ms: int, seen: Observed, partition: int = 0) -> None:
+    def say(self, at_ms: int, seen: Observed | GroupRecord, partition: int = 0) -> None:
         """Append what the broker would write."""
         self._records[partition].append(record(self._ends[partition], at_ms, seen))
         self._ends[partition] += 1
@@ -54,16 +58,19 @@ class FakeLog:
         self._check()
         yield self
 
-    async def assign(self, next_offsets: Mapping[int, int | None]) -> None:
+    def assign(self, next_offsets: Mapping[int, int]) -> None:
         """Read these partitions."""
-        self._check()
-        self._positions = {
-            number: self._starts[number] if offset is None else offset for number, offset in next_offsets.items()
-        }
+        self._positions = dict(next_offsets)
 
-    async def end_offsets(self, partitions: Sequence[int]) -> dict[int, int]:
-        """Return the ends of partitions."""
-        return {number: self._ends[number] for number in partitions}
+    async def bounds(self, partitions: Collection[int]) -> dict[int, Bounds]:
+        """Return where the logs of partitions begin and end."""
+        self._check()
+        return {number: Bounds(self._starts[number], self._ends[number]) for number in partitions}
+
+    async def topic_names(self, topic_ids: Collection[UUID]) -> dict[UUID, str]:
+        """Return the names of topics."""
+        self._check()
+        return {topic_id: self.topics[topic_id] for topic_id in topic_ids if topic_id in self.topics}
 
     async def poll(self, timeout_ms: int) -> Mapping[int, Sequence[LogRecord]]:
         """Return some records; the timeout is no longer than a turn of the event loop."""

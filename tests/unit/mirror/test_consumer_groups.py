@@ -82,7 +82,7 @@ def test_a_first_member_starts_and_ends_a_rebalance() -> None:
     assert start == ObservedRebalanceStart("g", 1, 1_002)
     assert isinstance(group, ObservedGroup)
     [member] = group.members
-    assert group == ObservedGroup("g", "consumer", 1, "uniform", None, 1_004, (member,))
+    assert group == ObservedGroup("g", "consumer", 1, "uniform", None, 1_004, (member,), started_ms=1_002)
     contents = (member.subscription, member.assignment)
     assert member == ObservedMember("m1", None, "client", "/10.0.0.1", 45_000, 300_000, *contents)
     assert topics_of(member.subscription) == frozenset({"orders"})
@@ -113,6 +113,7 @@ def test_a_rebalance_starts_when_a_member_leaves_and_ends_with_the_next_target_a
 
     assert isinstance(group, ObservedGroup)
     assert (group.generation, group.state_since_ms) == (3, log.now_ms)
+    assert group.started_ms == log.now_ms - 2
     assert [member.member_id for member in group.members] == ["m2"]
 
 
@@ -127,14 +128,17 @@ def test_an_epoch_without_a_target_assignment_is_no_generation() -> None:
     assert log.apply(target_epoch(3)) == []
     [group] = log.apply(target_epoch(4))
     assert isinstance(group, ObservedGroup)
-    assert group.generation == 4
+    assert isinstance(starts[0], ObservedRebalanceStart)
+    assert (group.generation, group.started_ms) == (4, starts[0].at_ms)
 
 
 def test_a_group_whose_last_member_leaves_is_empty_in_the_raised_epoch() -> None:
     log = Log()
     log.join(1, "m1")
 
-    assert log.leave(2, "m1") == [ObservedGroup("g", "consumer", 2, None, None, log.now_ms)]
+    [empty] = log.leave(2, "m1")
+
+    assert empty == ObservedGroup("g", "consumer", 2, None, None, log.now_ms, started_ms=log.now_ms)
     assert log.groups.state("g") == "Empty"
 
 
@@ -163,7 +167,7 @@ def test_a_static_member_that_comes_back_is_the_same_generation_under_its_new_id
     )
 
     assert isinstance(group, ObservedGroup)
-    assert group.generation == 1
+    assert (group.generation, group.started_ms) == (1, None)
     [member] = group.members
     assert (member.member_id, member.group_instance_id) == ("new", "i")
     assert partitions_of(member.assignment) == (TopicPartitions("orders", (1,)),)

@@ -17,9 +17,12 @@ from coordinator_core.state_store.rows import (
     ShardCheckpoint,
     WriteResult,
 )
+from mirror.consumer_groups import SESSION_TIMEOUT_MS
+from mirror.group_records import GroupRecord
 from mirror.observed import GroupDeleted, Observed, ObservedCommit, ObservedMember, OffsetDeleted
 from tests.support.memory_store import MemoryStore
 from tests.unit.coordinator_core.runtime.nodes import until
+from tests.unit.mirror.group_log import GroupLog
 from tests.unit.mirror.observations import T0_MS, appended_ms, generation, member
 from tests.unit.mirror.world import World
 
@@ -69,12 +72,17 @@ class Cluster:
         self._generations: dict[str, int] = {}
         self._members: dict[str, list[ObservedMember]] = {}
         self._offsets: dict[str, dict[int, int]] = {}
+        self._modern = GroupLog("k")
+        """A group of the consumer protocol."""
+        self._is_assigned = True
         self._at_ms = T0_MS
         self._serial = 0
 
-    def step(self) -> Sequence[tuple[int, Observed]]:
+    def step(self) -> Sequence[tuple[int, Observed | GroupRecord]]:
         """Return what the log says next, with the times."""
         self._at_ms += 1_000
+        if self._random.randrange(3) == 0:
+            return [(self._at_ms, record) for record in self._of_modern_group()]
         group_id = self._random.choice("gh")
         match self._random.randrange(8):
             case 0 | 1:
@@ -87,6 +95,39 @@ class Cluster:
                 return [
                     self._committed(group_id, self._random.randrange(3)) for _ in range(self._random.randrange(1, 4))
                 ]
+
+    def _of_modern_group(self) -> Sequence[Observed | GroupRecord]:
+        group, members = self._modern, list(self._modern.members)
+        self._serial += 1
+        if not self._is_assigned:
+            self._is_assigned = True
+            return group.assigned()
+        match self._random.randrange(6):
+            case 0 | 1 if len(members) < 3:
+                return group.joined(f"k{self._serial}", self._random.choice([None, f"host-{self._serial}"]))
+            case 2 if members:
+                self._is_assigned = len(members) == 1
+                return group.left(self._random.choice(members))
+            case 3 if any(group.members.values()):
+                old_id = next(each for each, instance_id in group.members.items() if instance_id is not None)
+                return group.returned(old_id, f"k{self._serial}")
+            case 4 if members:
+                return [*group.raised(), *group.assigned()]
+            case 5 if members:
+                return self._converted_and_back(members)
+            case _:
+                return [self._committed("k", 0)[1]]
+
+    def _converted_and_back(self, members: Sequence[str]) -> Sequence[Observed | GroupRecord]:
+        """Return what is appended when a group uses the classic protocol for one generation."""
+        group = self._modern
+        epoch, instances = group.epoch + 1, dict(group.members)
+        classic = [
+            member(each, 2 - place, instance_id=instances[each], session_ms=SESSION_TIMEOUT_MS)
+            for place, each in enumerate(members)
+        ]
+        seen = generation(epoch, *classic, at_ms=self._at_ms, group_id="k")
+        return [*group.deleted(), seen, GroupDeleted("k"), *group.converted(epoch + 1, instances)]
 
     def _rebalanced(self, group_id: str, size: int) -> tuple[int, Observed]:
         kept = self._random.sample(found, k=min(size, len(found))) if (found := self._members.get(group_id, [])) else []
@@ -139,10 +180,13 @@ async def followed(seed: int, failures: Random | None) -> dict[str, Any]:
         await until(lambda: not node.counts().dirty_offsets and not node.counts().queued_rows, "the last checkpoint")
     return {
         "groups": [replace(stored.group, shard_id=0) for stored in store.load_shards([0])],  # type: ignore[union-attr]
-        "offsets": {group_id: store.committed_offsets(group_id) for group_id in "gh"},
+        "offsets": {group_id: store.committed_offsets(group_id) for group_id in "ghk"},
         "rebalances": _by_group(world.rebalances),
-        "members": _by_group(store.history.rebalance_members),
-        "sessions": sorted(store.history.sessions, key=lambda row: row.group_id),
+        "members": sorted(
+            _by_group(store.history.rebalance_members),
+            key=lambda row: (row.group_id, row.completed_at_ms, row.member_id),
+        ),
+        "sessions": sorted(store.history.sessions, key=lambda row: (row.group_id, row.ended_at_ms, row.member_id)),
         "transitions": sorted(store.history.transitions, key=lambda row: row.group_id),
         "ownerships": _by_group(store.history.ownerships),
         "archived": sorted(row._replace(change_id="") for row in store.history.archived),

@@ -196,3 +196,20 @@ async def test_partition_is_followed_by_the_owner_of_its_shard() -> None:
 
     async with world.following() as node:
         assert all(node.describe(group_id) is not None for group_id in group_ids)
+
+
+async def test_partition_is_not_read_again_when_another_one_is() -> None:
+    world = World()
+    world.log, world.store = FakeLog(2), MemoryStore(shards=2)
+    by_shard = {shard_of(group_id, 2): group_id for group_id in (f"g{number}" for number in range(8))}
+    seen = {shard: generation(1, member("a"), group_id=group_id) for shard, group_id in by_shard.items()}
+    for shard in (0, 1):
+        world.log.say(appended_ms(seen[shard]), seen[shard], shard)
+
+    async with world.following():
+        world.log.recreate(1)
+        await world.caught_up()
+        world.log.say(appended_ms(seen[1]), seen[1], 1)
+        await world.caught_up()
+
+        assert world.mirror.counts.records == 3

@@ -1,16 +1,18 @@
 """A cluster's log, and the mirror that follows it on an in-memory store."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.state_store.rows import RebalanceRow
 from mirror.decide import decide
+from mirror.group_records import GroupRecord
 from mirror.mirror import Mirror
 from mirror.observed import ObservedCommit
 from tests.support.memory_store import MemoryStore
 from tests.unit.coordinator_core.runtime.nodes import config, until
 from tests.unit.mirror.fake_log import FakeLog
+from tests.unit.mirror.group_log import ORDERS
 from tests.unit.mirror.observations import T0_MS, appended_ms, generation, member
 
 
@@ -19,6 +21,7 @@ class World:
 
     def __init__(self) -> None:
         self.log = FakeLog()
+        self.log.topics[ORDERS] = "orders"
         self.store = MemoryStore(shards=1)
         self.store.mirror_of("cluster")
 
@@ -49,6 +52,11 @@ class World:
     def commit(self, partition: int, offset: int, group_id: str = "g", at_ms: int = T0_MS) -> None:
         """Let the log have a commit."""
         self.log.say(at_ms, ObservedCommit(group_id, "orders", partition, offset, -1, "", at_ms, None))
+
+    def append(self, at_ms: int, records: Iterable[GroupRecord]) -> None:
+        """Let the log have records of groups of the consumer protocol, all appended at the same time."""
+        for record in records:
+            self.log.say(at_ms, record)
 
     @property
     def rebalances(self) -> list[RebalanceRow]:
