@@ -89,6 +89,14 @@ def start_node(place: Place, **settings: int) -> Server:
     return _started(place, ("-m", "muster", "serve"), port, "/readyz", environment)
 
 
+def start_mirror(place: Place, bootstrap: str) -> Server:
+    """Start a mirror of a Kafka cluster and return when it answers; the caller stops its child process."""
+    port = free_port()
+    own = {"database_url": place.database_url, "http_port": port, "mirror_bootstrap_servers": bootstrap}
+    environment = {f"{ENVIRONMENT_PREFIX}{name.upper()}": str(value) for name, value in own.items()}
+    return _started(place, ("-m", "muster", "mirror"), port, "/metrics", environment)
+
+
 @contextmanager
 def bare_server(place: Place) -> Iterator[Server]:
     """Run `bench.bare_server`."""

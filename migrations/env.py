@@ -1,4 +1,4 @@
-"""Alembic environment: one run at a time, bounded lock waits, a transaction per migration, then comments.sql.
+"""Alembic environment: one run at a time, bounded lock waits, a transaction per migration, then the comments.
 
 Rules:
 
@@ -6,8 +6,8 @@ Rules:
   another one finds nothing to do. Read-only roles cannot take this lock.
 * A migration waits at most `LOCK_TIMEOUT_MS` for a table, and then fails, so that it does not block other sessions.
 * Each migration is one transaction, so a failed one changes nothing.
-* An upgrade to the newest revision ends with `comments.sql`, which describes every table, view and column. Comments are
-  not part of a revision: edit that file, and the next `muster migrate` applies it.
+* An upgrade to the newest revision ends with `comments/`, which describes every table, view and column. Comments are
+  not part of a revision: edit them, and the next `muster migrate` applies it.
 
 The database URL is the attribute `database_url` of the configuration (`muster.node.schema`), else MUSTER_DATABASE_URL.
 """
@@ -24,7 +24,7 @@ LOCK_TIMEOUT_MS = 5_000
 STATEMENT_TIMEOUT_MS = 300_000
 OTHER_RUN_TIMEOUT_MS = 120_000
 CONNECT_TIMEOUT_S = 10
-COMMENTS = Path(__file__).with_name("comments.sql")
+COMMENTS = Path(__file__).parent / "comments"
 VERSION_TABLE = """
 CREATE TABLE IF NOT EXISTS alembic_version (
     version_num varchar(32) NOT NULL CONSTRAINT alembic_version_pkc PRIMARY KEY
@@ -47,7 +47,8 @@ def run() -> None:
         with context.begin_transaction():
             context.run_migrations()
         if context.get_context().get_current_revision() == context.get_head_revision():
-            connection.connection.cursor().execute(COMMENTS.read_text())
+            for file in sorted(COMMENTS.glob("*.sql")):
+                connection.connection.cursor().execute(file.read_text())
             connection.commit()
 
 

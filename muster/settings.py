@@ -241,7 +241,46 @@ class NodeSettings(BaseSettings):
     It should be longer than `MUSTER_APPROVAL_TIMEOUT_MINUTES`."""
 
 
-class Settings(PlatformSettings, NodeSettings, GroupDefaults):
+class MirrorSettings(BaseSettings):
+    """Settings of a mirror (`muster mirror`): how the Kafka cluster is reached, in the terms of Kafka's clients."""
+
+    mirror_bootstrap_servers: str | None = None
+    """The Kafka cluster to mirror, as `host:port` of some brokers, separated by commas. None: this node coordinates
+    groups and mirrors none."""
+    mirror_poll_interval_ms: int = Field(default=5_000, ge=100, le=3_600_000)
+    """How often the mirror reads where the logs of the groups' topics end, and how many partitions they have."""
+    mirror_security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    """The protocol of the brokers' listener."""
+    mirror_sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = None
+    """How the mirror authenticates. Required with SASL."""
+    mirror_sasl_username: str | None = None
+    """The user for PLAIN and SCRAM."""
+    mirror_sasl_password: SecretStr | None = None
+    """The password for PLAIN and SCRAM."""
+    mirror_sasl_token_file: Path | None = None
+    """The file with the token for OAUTHBEARER. It is read at every connection."""
+    mirror_ssl_ca_file: Path | None = None
+    """The certificate authorities that the brokers' certificates are checked against, as PEM. None: those of the
+    machine."""
+    mirror_ssl_certificate_file: Path | None = None
+    """The certificate of the mirror, as PEM, where brokers want one."""
+    mirror_ssl_key_file: Path | None = None
+    """The key of that certificate, as PEM. None: it is in the same file."""
+
+    @model_validator(mode="after")
+    def _check_sasl(self) -> Self:
+        wants_sasl = self.mirror_security_protocol.startswith("SASL_")
+        if wants_sasl != (self.mirror_sasl_mechanism is not None):
+            raise ValueError("MIRROR_SASL_MECHANISM belongs to SASL_PLAINTEXT and SASL_SSL, which require it")
+        if self.mirror_sasl_mechanism == "OAUTHBEARER" and self.mirror_sasl_token_file is None:
+            raise ValueError("MIRROR_SASL_TOKEN_FILE is required with OAUTHBEARER")
+        has_user = self.mirror_sasl_username is not None and self.mirror_sasl_password is not None
+        if self.mirror_sasl_mechanism not in {None, "OAUTHBEARER"} and not has_user:
+            raise ValueError("MIRROR_SASL_USERNAME and MUSTER_MIRROR_SASL_PASSWORD are required with PLAIN and SCRAM")
+        return self
+
+
+class Settings(PlatformSettings, NodeSettings, MirrorSettings, GroupDefaults):
     """All settings, read from the environment."""
 
     model_config = SettingsConfigDict(

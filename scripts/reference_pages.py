@@ -4,7 +4,7 @@
 
 A generated part stands between `<!-- generated: kind name -->` and `<!-- end -->`. Settings come from the fields and
 docstrings of `muster.settings`, commands from `muster.cli`, jobs from the entries of `coordinator_core.jobs`,
-tables from the comments of a migrated database (`migrations/comments.sql`). A test compares the pages with what this
+tables from the comments of a migrated database (`migrations/comments/`). A test compares the pages with what this
 module writes.
 """
 

@@ -25,6 +25,7 @@ from tests.support.nodes import running_node
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.support.kafka_broker import KafkaBroker
     from tests.support.muster_command import Muster
 
 # Nodes in tests log to the process's own stdout, so that their events are not in what a command under test prints.
@@ -132,6 +133,21 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
 
     with running_spark(tmp_path_factory.mktemp("spark")) as session:
         yield session
+
+
+# -- Kafka ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[KafkaBroker]":
+    """Run a broker for tests, which use distinct topics and groups; skip them where it cannot be had."""
+    from tests.support.kafka_broker import KafkaUnavailable, running_kafka  # noqa: PLC0415 - few tests need it
+
+    try:
+        with running_kafka(tmp_path_factory.mktemp("kafka")) as broker:
+            yield broker
+    except KafkaUnavailable as why:
+        pytest.skip(str(why))
 
 
 # -- the command line -------------------------------------------------------------------------------------

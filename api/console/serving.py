@@ -10,6 +10,7 @@ Source: RFC 8246 for `immutable`.
 import asyncio
 import gzip
 import hashlib
+import html
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,8 +33,10 @@ KINDS: Final = {".js": "text/javascript", ".css": "text/css", ".html": "text/htm
 PAGE: Final = "index.html"
 PLOTLY: Final = "plotly.js"
 """The name under which Plotly's script is served."""
+MIRROR_NOTE: Final = '<p id="mirror" title="Groups are changed in Kafka, and not here.">Mirror of Kafka cluster {}</p>'
 DIGEST_MARK: Final = b"{digest}"
 GUARDS_MARK: Final = b"{guards}"
+MIRROR_MARK: Final = b"{mirror}"
 STYLE_GUARD: Final = re.compile(rb'getElementById\("([0-9a-f]{64})"\)')
 """Plotly's bundled libraries insert styles, which the policy forbids, unless an element with this id exists."""
 GZIP_LEVEL: Final = 6
@@ -65,7 +68,7 @@ def console() -> Sequence[HTTPRouteHandler]:
 @get("/", include_in_schema=False, opt=CONSOLE, sync_to_thread=False)
 def page(context: CurrentRequest) -> Response[bytes]:
     """Return the console's page."""
-    return _page().response(REVALIDATE, is_gzipped=_accepts_gzip(context))
+    return _page(context.coordinator.mirrored_cluster).response(REVALIDATE, is_gzipped=_accepts_gzip(context))
 
 
 @get("/console/{digest:str}/{name:str}", include_in_schema=False, opt=CONSOLE)
@@ -112,10 +115,13 @@ def _assets() -> dict[str, Asset]:
 
 
 @cache
-def _page() -> Asset:
+def _page(mirrored_cluster: str | None) -> Asset:
+    """Return the page; that of a mirror says which cluster it shows, and hides what would change a group."""
+    of_mirror = "" if mirrored_cluster is None else MIRROR_NOTE.format(html.escape(mirrored_cluster))
     ids = sorted(set(STYLE_GUARD.findall(_plotly_path().read_bytes())))
     guards = b"".join(b'<template id="%b"></template>' % each for each in ids)
     content = _static_files()[PAGE].replace(DIGEST_MARK, _digest().encode()).replace(GUARDS_MARK, guards)
+    content = content.replace(MIRROR_MARK, of_mirror.encode())
     return _asset(PAGE, content)
 
 

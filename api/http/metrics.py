@@ -22,7 +22,7 @@ from api.shared.connection_gate import ConnectionCounts
 from api.shared.request_metrics import RequestMetrics
 from coordinator_core.queries.offset_totals import OffsetTotal
 from coordinator_core.queries.runs import ExpiryForecast
-from coordinator_core.runtime.counters import Counters, Distribution, GroupCounts, NodeCounts
+from coordinator_core.runtime.counters import Counters, Distribution, GroupCounts, MirrorCounts, NodeCounts
 from coordinator_core.runtime.rebalance_rate import GroupRebalanceRate
 from coordinator_core.runtime.stuck_groups import RebalancingGroup
 
@@ -110,6 +110,8 @@ class Scrape:
         yield from _checkpoints(counts)
         yield from _shards(counts)
         yield from _node(counts)
+        if counts.mirror is not None:
+            yield from _mirror(counts.mirror)
         if self._detail != "node":
             sizes = {(group_id,): size for group_id, size in counts.members_of_group}
             yield _gauge("kafka_consumergroup_members", "Members of a group.", sizes, ["consumergroup"])
@@ -245,6 +247,18 @@ def _writes(counts: NodeCounts) -> Iterator[Metric]:
             "Unix time at which the current database incarnation started.",
             started_s,
         )
+
+
+def _mirror(counts: MirrorCounts) -> Iterator[Metric]:
+    yield _single_gauge(
+        "muster_mirror_up", "1 if the mirrored Kafka cluster is read, else 0.", int(counts.failure is None)
+    )
+    lag = sum(counts.lag.values())
+    yield _single_gauge("muster_mirror_lag_records", "Offsets of __consumer_offsets that are not applied yet.", lag)
+    yield _total("muster_mirror_records", "Records of __consumer_offsets read.", counts.records)
+    yield _total(
+        "muster_mirror_undecodable_records", "Records of __consumer_offsets that cannot be decoded.", counts.undecodable
+    )
 
 
 def _checkpoints(counts: NodeCounts) -> Iterator[Metric]:

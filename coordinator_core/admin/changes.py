@@ -11,9 +11,10 @@ Rules:
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Final
 
 from coordinator_core.protocol.decision import Decision
-from coordinator_core.protocol.errors import CoordinatorError, InvalidRequest, RequestError
+from coordinator_core.protocol.errors import READ_ONLY_MIRROR, CoordinatorError, InvalidRequest, RequestError
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.requests import Token
 from coordinator_core.protocol.responses import Answer
@@ -84,6 +85,12 @@ def check_same_change(
     return change_row
 
 
+ALLOWED_ON_MIRRORS: Final = frozenset(
+    {ChangeAction.PUT_SETTINGS, ChangeAction.APPLY_RUN, ChangeAction.REJECT_RUN, ChangeAction.UNDO}
+)
+"""What operators may change where groups are mirrored, unless it is about a group."""
+
+
 async def recorded_change(
     coordinator: Coordinator,
     change: Change,
@@ -94,8 +101,11 @@ async def recorded_change(
     """Return the recorded row if this change was made before, else None.
 
     Raises:
+        InvalidRequest: the node is a mirror, and the change is one of groups, offsets or topics.
         IdempotencyKeyConflict: the change id belongs to another change.
     """
+    if coordinator.is_mirror and (group_id is not None or action not in ALLOWED_ON_MIRRORS):
+        raise InvalidRequest(READ_ONLY_MIRROR)
     found = await coordinator.read(partial(coordinator.store.change, change.change_id))
     return None if found is None else check_same_change(found, action, group_id, arguments or {})
 

@@ -8,9 +8,12 @@ Source: Kafka's ``Errors`` for names and numbers; http-api.md "Errors" for the a
 """
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 Action = Literal["fix", "rejoin", "retry"]
+
+READ_ONLY_MIRROR: Final = "the groups here are those of a mirrored Kafka cluster, which are changed there and not here"
+"""The detail of InvalidRequest for a request that would change a group of a mirror."""
 
 
 class CoordinatorError(Exception):

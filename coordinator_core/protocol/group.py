@@ -22,6 +22,7 @@ from coordinator_core.protocol.records import (
     GroupCreated,
     GroupDied,
     GroupEmptied,
+    GroupFound,
     GroupRecord,
     InitialDelayExtended,
     JoinParked,
@@ -262,12 +263,26 @@ class Group:
             case GroupCreated():
                 self.created_at_ms = record.at_ms
                 self._begin_in(EMPTY, record.at_ms)
+            case GroupFound():
+                self._group_found(record)
             case GroupEmptied():
                 self._group_emptied(record)
             case GroupDied():
                 self._enter(DEAD, record.at_ms)
             case _:
                 assert_never(record)
+
+    def _group_found(self, record: GroupFound) -> None:
+        self.created_at_ms = record.at_ms
+        self._begin_in(STABLE if record.members else EMPTY, record.at_ms)
+        self.generation = record.generation
+        self.protocol_type = record.protocol_type
+        self.protocol_name = record.protocol_name
+        self.leader_id = record.leader_id
+        self.subscribed_topics = record.subscribed_topics
+        self.topics_version = record.topics_version
+        for member in record.members:
+            self._put(member)
 
     def _sync_received(self, member_id: str) -> None:
         self.pending_syncs = self.pending_syncs.discard(member_id)

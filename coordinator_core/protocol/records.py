@@ -21,6 +21,8 @@ class Trigger(StrEnum):
     MEMBER_JOINED = "member_joined"
     MEMBER_LEFT = "member_left"
     SESSION_EXPIRED = "session_expired"
+    MEMBER_LEFT_OR_EXPIRED = "member_left_or_expired"
+    """Of a mirrored group: its log does not say which."""
     REBALANCE_TIMEOUT = "rebalance_timeout"
     SYNC_TIMEOUT = "sync_timeout"
     SUBSCRIPTION_CHANGED = "subscription_changed"
@@ -38,6 +40,8 @@ class RemovalReason(StrEnum):
 
     LEFT = "left"
     SESSION_EXPIRED = "session_expired"
+    LEFT_OR_EXPIRED = "left_or_expired"
+    """A member of a mirrored group is gone."""
     NEW_MEMBER_TIMEOUT = "new_member_timeout"
     """A new member waited for the end of the join phase until its time was over: the group made it wait."""
     REBALANCE_TIMEOUT = "rebalance_timeout"
@@ -48,8 +52,8 @@ class RemovalReason(StrEnum):
     @property
     def trigger(self) -> Trigger:
         """Return the trigger of the rebalance that follows the removal."""
-        if self is RemovalReason.LEFT:
-            return Trigger.MEMBER_LEFT
+        if self in {RemovalReason.LEFT, RemovalReason.LEFT_OR_EXPIRED}:
+            return Trigger(f"member_{self}")
         return Trigger.SESSION_EXPIRED if self is RemovalReason.NEW_MEMBER_TIMEOUT else Trigger(self.value)
 
 
@@ -62,6 +66,25 @@ class GroupCreated:
 
     is_stored: ClassVar[bool] = True
     at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFound:
+    """A mirrored group was found as it is: what happened to it before is not known, and has no history.
+
+    It is Stable, or Empty if it has no members. Its members are in the generation and have their assignments.
+    """
+
+    is_stored: ClassVar[bool] = True
+    at_ms: int
+    """Since when it is in its state."""
+    generation: int
+    protocol_type: str | None
+    protocol_name: str | None
+    leader_id: str | None
+    subscribed_topics: frozenset[str] | None
+    topics_version: int
+    members: tuple[Member, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +104,8 @@ class RebalanceStarted:
     """The initial rebalance delay where the group was Empty; None in an ordinary phase."""
     remaining_delay_ms: int = 0
     """By how much the delay may still be extended."""
+    is_start_inferred: bool = False
+    """Whether `at_ms` is the end of the join phase, as its start is not known (a mirrored group)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +119,8 @@ class GenerationStarted:
     """As in `RebalanceStarted`; here it limits the wait for syncs."""
     generation: int
     protocol_name: str
-    leader_id: str
+    leader_id: str | None
+    """None: the group is mirrored, and its members have no leader."""
     subscribed_topics: frozenset[str] | None
     """None: unknown."""
     topics_version: int
@@ -297,6 +323,7 @@ class PhaseTimeoutReset:
 
 StoredRecord = (
     GroupCreated
+    | GroupFound
     | RebalanceStarted
     | GenerationStarted
     | GroupEmptied

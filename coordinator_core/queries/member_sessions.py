@@ -163,5 +163,6 @@ def read_member_sessions(
 def _listed(*found: Any) -> ListedMemberSession:  # noqa: ANN401 - columns of several types
     *columns, reconnected_at_ms, successor_at_ms = found
     row = MemberSessionRow(*columns)
-    row = replace(row, heartbeat_gap_histogram=tuple(row.heartbeat_gap_histogram))
+    if row.heartbeat_gap_histogram is not None:
+        row = replace(row, heartbeat_gap_histogram=tuple(row.heartbeat_gap_histogram))
     return ListedMemberSession(row, reconnected_at_ms, successor_at_ms)

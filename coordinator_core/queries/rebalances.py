@@ -3,10 +3,25 @@
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import BigInteger, Integer, Select, Text, cast, literal, null, select, tuple_, union_all
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Integer,
+    Select,
+    Text,
+    cast,
+    exists,
+    func,
+    literal,
+    null,
+    select,
+    tuple_,
+    union_all,
+)
 from sqlalchemy.dialects.postgresql import UUID
 
 from coordinator_core.queries.groups import known
+from coordinator_core.state_store.mirror_tables import mirrored_cluster
 from coordinator_core.state_store.postgres.connections import Transaction
 from coordinator_core.state_store.postgres.failures import DataRefused
 from coordinator_core.state_store.postgres.timestamps import END_OF_TIME_MS, as_ms, columns_of, from_ms
@@ -41,6 +56,8 @@ class ListedRebalance:
     member_count_before: int
     member_count_after: int | None
     partitions_moved: int | None
+    is_trigger_inferred: bool
+    is_start_inferred: bool
 
     @property
     def cursor(self) -> RebalanceCursor:
@@ -108,6 +125,8 @@ def _in_progress(group_id: str) -> Select[Any]:
         known["member_count_before"].astext.cast(Integer).label("member_count_before"),
         null().cast(Integer).label("member_count_after"),
         null().cast(Integer).label("partitions_moved"),
+        exists(select(mirrored_cluster)).label("is_trigger_inferred"),
+        func.coalesce(known["is_start_inferred"].astext.cast(Boolean), False).label("is_start_inferred"),
     ).where(groups.c.group_id == group_id, known["rebalance_id"].astext.is_not(None))
 
 

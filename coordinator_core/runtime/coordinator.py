@@ -10,7 +10,7 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import count
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import structlog
 
@@ -37,7 +37,7 @@ from coordinator_core.runtime.background_tasks import log_errors, restart_on_err
 from coordinator_core.runtime.clock import Clock, SystemClock, SystemThreads, Threads
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.confirmations import Confirmations
-from coordinator_core.runtime.counters import Counters, GroupCounts, NodeCounts
+from coordinator_core.runtime.counters import Counters, GroupCounts, MirrorCounts, NodeCounts
 from coordinator_core.runtime.group_description import describe_group
 from coordinator_core.runtime.history_archiver import HistoryArchiver
 from coordinator_core.runtime.log_ends import LogEndReports
@@ -48,7 +48,7 @@ from coordinator_core.runtime.offset_checkpoints import OffsetCheckpoints
 from coordinator_core.runtime.quarantine import Quarantine, QuarantinedGroup
 from coordinator_core.runtime.readiness import ReadinessCheck, quarantine_notice
 from coordinator_core.runtime.rebalance_rate import RebalanceRate
-from coordinator_core.runtime.shard import MemberRequest, Shard, completed_future
+from coordinator_core.runtime.shard import Decide, MemberRequest, Shard, completed_future
 from coordinator_core.runtime.shard_ownership import ShardOwnership
 from coordinator_core.runtime.stuck_groups import rebalancing_groups
 from coordinator_core.runtime.timer_loop import TimerLoop
@@ -67,6 +67,18 @@ HISTORY_RETRY_S = 60
 """The same after a failure: not at once, since an attempt may block writers of history for a lock timeout."""
 
 
+class ClusterFollower(Protocol):
+    """What keeps the groups of a mirror as they are in the mirrored cluster."""
+
+    cluster_id: str
+    """The id of the cluster, as Kafka gives it."""
+    counts: MirrorCounts
+
+    async def run(self) -> None:
+        """Follow the cluster, without end."""
+        ...
+
+
 class Coordinator:
     """One node of the platform."""
 
@@ -76,11 +88,22 @@ class Coordinator:
         config: NodeConfig,
         clock: Clock | None = None,
         threads: Threads | None = None,
+        mirror: Decide | None = None,
     ) -> None:
+        """Prepare a node.
+
+        Args:
+            store: the database.
+            config: the node's configuration.
+            clock: the time; None: the machine's.
+            threads: where the store's calls run; None: threads of this process.
+            mirror: decides in place of the protocol, where the groups are those of a mirrored cluster.
+        """
         self.node_id = config.node_id
         self.listeners = config.listeners
         self.store = store
         self._config = config
+        self._mirror = mirror
         self._clock = clock or SystemClock()
         self._threads = threads or SystemThreads(config.max_reads)
         self._tokens = count(1)
@@ -118,6 +141,7 @@ class Coordinator:
         )
         self.confirmations = Confirmations(store, self.read, self.metadata_cache, self._clock, config)
         self._readiness_check = ReadinessCheck(store, self.read, config.schema, lambda: self._ownership.failure)
+        self._follower: ClusterFollower | None = None
         self.is_stopping = False
         self._shard_count = 0
 
@@ -136,6 +160,7 @@ class Coordinator:
             on_timer=self._timer_loop.wake,
             checkpoints=self._checkpoints,
             on_unload=self._ownership.forget,
+            mirror=self._mirror,
         )
 
     def _owned_shards(self) -> list[Shard]:
@@ -190,6 +215,11 @@ class Coordinator:
 
     def _is_writer_behind(self) -> bool:
         return self._writer.queued_rows > self._config.max_batch_rows
+
+    def follow(self, follower: ClusterFollower) -> None:
+        """Follow a mirrored cluster until the node stops."""
+        self._follower = follower
+        self._start_loop("mirror", follower.run)
 
     def _start_loop(self, name: str, loop: Callable[[], Coroutine[None, None, None]]) -> None:
         self._tasks.append(asyncio.create_task(restart_on_error(name, loop), name=f"muster-{name}"))
@@ -421,6 +451,16 @@ class Coordinator:
 
     # -- the node --------------------------------------------------------------------------------------------
 
+    @property
+    def is_mirror(self) -> bool:
+        """Whether the groups are those of a mirrored cluster, and are only read here."""
+        return self._mirror is not None
+
+    @property
+    def mirrored_cluster(self) -> str | None:
+        """The id of the mirrored cluster; None: this node coordinates its groups."""
+        return None if self._follower is None else self._follower.cluster_id
+
     def wall_ms(self) -> int:
         """Return the wall time."""
         return self._clock.now().wall_ms
@@ -428,6 +468,15 @@ class Coordinator:
     def log_end_max_age_ms(self) -> int:
         """Return the age after which a log end is stale."""
         return self.metadata_cache.log_end_max_age_ms()
+
+    def serving_shards(self) -> list[Shard]:
+        """Return the loaded shards whose leases are valid."""
+        now_ms = self._clock.now().node_ms
+        return [shard for shard in self._owned_shards() if not shard.is_loading and shard.valid_until_ms > now_ms]
+
+    def observe_log_ends(self, log_ends: Mapping[tuple[str, int], int]) -> None:
+        """Take log ends of a mirrored cluster, by topic and partition; they are stored within about a second."""
+        self._log_ends.observe_log_ends(log_ends, self._clock.now().wall_ms)
 
     def owned_shard_ids(self) -> list[int]:
         """Return the shards that this node owns, sorted."""
@@ -458,7 +507,7 @@ class Coordinator:
             quarantined_groups=len(self.quarantined()),
             members_of_group=tuple((group.group_id, len(group.members)) for group in groups),
             shard_count=self._shard_count,
-            shards_active=self._shards_active(),
+            shards_active=len(self.serving_shards()),
             shards_loading=sum(shard.is_loading for shard in shards),
             lease_left_s=max(0, lease_left_ms) / 1000,
             is_store_reachable=self._ownership.is_store_reachable(),
@@ -469,6 +518,7 @@ class Coordinator:
             oldest_dirty_offset_s=self._checkpoints.oldest_ms() / 1000,
             max_queued_rows=self._config.max_queued_rows,
             wall_ms=now.wall_ms,
+            mirror=None if self._follower is None else deepcopy(self._follower.counts),
         )
 
     async def readiness(self) -> Readiness:
@@ -484,16 +534,13 @@ class Coordinator:
             return Readiness(is_ready=False, reasons=(hanging,))
         if failures := self._ownership.loading.reasons():
             return Readiness(is_ready=False, reasons=(*found.reasons, *failures))
-        if not self._shards_active() and not self._is_spare():
+        if not len(self.serving_shards()) and not self._is_spare():
             return Readiness(is_ready=False, reasons=(*found.reasons, "the node owns no shard yet"))
+        if self._follower is not None and self._follower.counts.failure is not None:
+            return Readiness(is_ready=False, reasons=(*found.reasons, self._follower.counts.failure))
         if quarantined := len(self.quarantined()):
             return replace(found, reasons=(*found.reasons, quarantine_notice(quarantined)))
         return found
-
-    def _shards_active(self) -> int:
-        """Return how many loaded shards have a valid lease."""
-        now_ms = self._clock.now().node_ms
-        return sum(not shard.is_loading and shard.valid_until_ms > now_ms for shard in self._owned_shards())
 
     def _is_spare(self) -> bool:
         """Return whether there are more nodes than shards, so that some nodes own none."""

@@ -19,6 +19,7 @@ from coordinator_core.protocol.records import (
     GroupCreated,
     GroupDied,
     GroupEmptied,
+    GroupFound,
     InitialDelayExtended,
     JoinParked,
     MemberJoined,
@@ -62,6 +63,7 @@ Uncounted = (
     | InitialDelayExtended
     | PhaseTimeoutReset
     | GroupCreated
+    | GroupFound
     | GenerationStarted
     | AssignmentAccepted
     | GroupEmptied
@@ -203,6 +205,21 @@ class GroupCounts:
         return counted
 
 
+@dataclass(slots=True)
+class MirrorCounts:
+    """What a mirror has done since its start, and how far it is behind."""
+
+    records: int = 0
+    undecodable: int = 0
+    """Records that this program cannot decode, as newer versions of Kafka may write."""
+    lag: dict[int, int] = field(default_factory=dict)
+    """Partition → offsets between its position and the end of its log."""
+    other_groups: dict[tuple[str, str], int] = field(default_factory=dict)
+    """(`share` or `streams`, state) → groups of these protocols, which are counted and not mirrored."""
+    failure: str | None = "the mirror has not reached the Kafka cluster yet"
+    """Why the log cannot be read; None if it can."""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeCounts:
     """A snapshot of a node: its counters, and its current state."""
@@ -239,3 +256,5 @@ class NodeCounts:
     """The age of the oldest commit that is not in the table `offsets`; 0 if there is none."""
     wall_ms: int
     """The time of the snapshot, by the node's wall clock."""
+    mirror: MirrorCounts | None = None
+    """None: the node coordinates its groups."""

@@ -9,6 +9,8 @@ from typing import Final
 
 import structlog
 
+from coordinator_core.protocol.decision import Decision
+from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.records import AssignmentAccepted, MemberRemoved, Record, RemovalReason
 from coordinator_core.state_store.rows import RebalanceRow
 
@@ -50,3 +52,19 @@ def log_rebalances(rows: Iterable[RebalanceRow]) -> None:
             members_after=row.member_count_after,
             partitions_moved=row.partitions_moved,
         )
+
+
+def log_transition(before: Group, decision: Decision) -> None:
+    """Log a change of a group's state."""
+    group = decision.group
+    log.info(
+        "request_decided",
+        group=group.group_id,
+        from_state=str(before.state),
+        to_state=str(group.state),
+        generation_before=before.generation,
+        generation=group.generation,
+        members=len(group.members),
+        trigger=None if group.trigger is None else str(group.trigger),
+        records=[type(record).__name__ for record in decision.records],
+    )

@@ -12,7 +12,7 @@ Rules:
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -56,22 +56,30 @@ class LogEndReports:
                 self._observe(record, trusted_topic_prefixes)
 
     def _observe(self, record: OffsetsCommitted, trusted_topic_prefixes: tuple[str, ...]) -> None:
-        waiting, stored, renew_ms = self._waiting, self._stored, self._max_age_ms() // RENEWALS_PER_AGE
+        renew_ms = self._max_age_ms() // RENEWALS_PER_AGE
         for topic, partition, offset, _, _, log_end_offset in record.offsets:
             if not topic.startswith(trusted_topic_prefixes):
                 continue
             end, at_ms = offset, NEVER_REPORTED_MS
             if log_end_offset is not None:
                 end, at_ms = max(offset, log_end_offset), record.at_ms
-            key = (topic, partition)
-            known = waiting.get(key)
-            if known is not None:
-                if end >= known[0]:
-                    waiting[key] = (end, max(at_ms, known[1]))
-                continue
-            known = stored.get(key)
-            if known is None or end > known[0] or (end == known[0] and at_ms - known[1] >= renew_ms):
-                waiting[key] = (end, at_ms)
+            self._add((topic, partition), end, at_ms, renew_ms)
+
+    def observe_log_ends(self, log_ends: Mapping[Partition, int], at_ms: int) -> None:
+        """Gather log ends that were read from a mirrored cluster at one time."""
+        renew_ms = self._max_age_ms() // RENEWALS_PER_AGE
+        for partition, end in log_ends.items():
+            self._add(partition, end, at_ms, renew_ms)
+
+    def _add(self, key: Partition, end: int, at_ms: int, renew_ms: int) -> None:
+        known = self._waiting.get(key)
+        if known is not None:
+            if end >= known[0]:
+                self._waiting[key] = (end, max(at_ms, known[1]))
+            return
+        known = self._stored.get(key)
+        if known is None or end > known[0] or (end == known[0] and at_ms - known[1] >= renew_ms):
+            self._waiting[key] = (end, at_ms)
 
     def forget_deleted(self, deletions: int) -> None:
         """Discard all reports that were gathered before the last deletion; the count does not name the topic."""

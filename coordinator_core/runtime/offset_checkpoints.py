@@ -73,8 +73,8 @@ class OffsetCheckpoints:
         if self.dirty_size >= self._config.max_dirty_offsets:
             self._wake.set()
 
-    async def store_group(self, shard: Shard, group_id: str) -> None:
-        """Return when the table has every commit of a group that was answered before this call.
+    async def store_group(self, shard: Shard, group_id: str | None) -> None:
+        """Return when the table has every commit of a group, or (None) of a shard, that was answered before this call.
 
         Raises:
             CoordinatorError: the database cannot be reached, or the shard was lost.

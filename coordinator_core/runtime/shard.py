@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import structlog
 
@@ -38,11 +38,11 @@ from coordinator_core.protocol.requests import (
     Token,
 )
 from coordinator_core.protocol.responses import Answer, EmptyResponse, Reply
-from coordinator_core.protocol.settings import Now
+from coordinator_core.protocol.settings import Context, Now
 from coordinator_core.protocol.states import COMPLETING, PREPARING
 from coordinator_core.runtime.clock import Clock
 from coordinator_core.runtime.counters import Counters
-from coordinator_core.runtime.events import log_member_events, log_rebalances
+from coordinator_core.runtime.events import log_member_events, log_rebalances, log_transition
 from coordinator_core.runtime.group_context import GroupContext, PendingDecision
 from coordinator_core.runtime.log_ends import LogEndReports
 from coordinator_core.runtime.member_sessions import (
@@ -58,6 +58,7 @@ from coordinator_core.runtime.shard_offsets import Checkpoints, ShardOffsets
 from coordinator_core.runtime.timers import GroupTimer, Timers
 from coordinator_core.runtime.writer import Entry, Writer
 from coordinator_core.state_store.awaited import awaited_members
+from coordinator_core.state_store.dirty_offsets import LoggedCommits
 from coordinator_core.state_store.ledger import Ledger
 from coordinator_core.state_store.projection import group_row, load_group, project
 from coordinator_core.state_store.row_checks import UnreadableRow, check_shard
@@ -65,6 +66,7 @@ from coordinator_core.state_store.rows import (
     NO_EXTRA_ROWS,
     ExtraRows,
     GroupWrite,
+    MirrorPosition,
     ShardLog,
     StoredGroup,
     UnreadableGroup,
@@ -78,6 +80,8 @@ REPLIES_AT_ONCE: Final = 100
 
 ExtraRowsOf = Callable[[Group, Decision, Now], ExtraRows]
 """Returns the rows to store with a decision, from the group before it, the decision, and its time."""
+Decide = Callable[[Group, Any, Now, Context], Decision]
+"""Decides a request, as `coordinator_core.protocol.decide.decide` does."""
 SubmitLocked = Callable[[Token, Request, ExtraRowsOf], Awaitable[Answer]]
 
 
@@ -124,6 +128,7 @@ class Shard:
         on_timer: Callable[[], None],
         checkpoints: Checkpoints,
         on_unload: Callable[["Shard"], None],
+        mirror: Decide | None = None,  # Decides in place of the protocol, where a Kafka cluster is mirrored.
     ) -> None:
         self.shard_id = shard_id
         self.epoch = epoch
@@ -149,6 +154,8 @@ class Shard:
         self._on_timer = on_timer
         self._checkpoints = checkpoints
         self._on_unload = on_unload
+        self._decide: Decide = mirror or decide
+        self._is_mirror = mirror is not None
         self._waiting: dict[Token, asyncio.Future[Answer]] = {}
 
     # -- loading and unloading -----------------------------------------------------------------------
@@ -204,8 +211,8 @@ class Shard:
             raise UnreadableRow(stored.reason)
         check_shard(stored, self.shard_id, self._shard_count)
         try:
-            group, ledger, forgotten = load_group(stored, now.wall_ms, self.epoch)
-            decision = decide(group, Resume(), now, self._metadata_cache.context(group.group_id))
+            group, ledger, forgotten = load_group(stored, now.wall_ms, self.epoch, is_mirrored=self._is_mirror)
+            decision = self._decide(group, Resume(), now, self._metadata_cache.context(group.group_id))
         except UnreadableRow:
             raise
         except Exception as failure:  # any error concerns this group only
@@ -348,14 +355,18 @@ class Shard:
     # -- decide, store, reply -----------------------------------------------------------------------------
 
     def perform(
-        self, group_id: str, request: Request, extra_rows_of: ExtraRowsOf = no_extra_rows, now: Now | None = None
+        self,
+        group_id: str,
+        request: object,
+        extra_rows_of: ExtraRowsOf = no_extra_rows,
+        now: Now | None = None,
     ) -> None:
         """Decide a request and apply the decision. A violated invariant unloads the shard."""
         group_context = self.groups.get(group_id) or self._absent(group_id)
         context = self._metadata_cache.context(group_id)
         now = now or self._clock.now()
         try:
-            decision = decide(group_context.group, request, now, context)
+            decision = self._decide(group_context.group, request, now, context)
             if isinstance(request, CommitOffsets) and request.trusted_topic_prefixes:
                 self._log_ends.observe(decision.records, request.trusted_topic_prefixes)
             if isinstance(request, SESSION_ACTIVITY) and (decision.deadlines or decision.records):
@@ -374,7 +385,7 @@ class Shard:
             self._stop_timers(group_context, decision.deadlines)
             if write.is_group_deleted:
                 group_context.group = Group(before.group_id)
-                group_context.ledger = Ledger(before.group_id, self.shard_id, self.epoch)
+                group_context.ledger = self._new_ledger(before.group_id)
             self.groups.setdefault(before.group_id, group_context)
             self._enqueue(group_context, write, pending)
         elif group_context.last_pending is not None:
@@ -385,7 +396,7 @@ class Shard:
             self._reply(decision.replies)
         if before.state is not decision.group.state:
             self._track_rebalancing(decision.group)
-            _log_transition(before, decision)
+            log_transition(before, decision)
 
     def _track_rebalancing(self, group: Group) -> None:
         if group.state in {PREPARING, COMPLETING}:
@@ -399,7 +410,11 @@ class Shard:
         if pending.changes_group:
             group_context.last_pending = pending
         stored = partial(self._stored, group_context, pending, write)
-        self._writer.enqueue(Entry(self, write, write.row_count, stored, self.fail))
+        self._writer.enqueue(Entry(self, write, write.row_count, stored, partial(self._failed, group_context, pending)))
+
+    def _failed(self, group_context: GroupContext, pending: PendingDecision, error: CoordinatorError) -> None:
+        self.fail(error)
+        group_context.mark_stored(pending)  # Who waits for it learns that the shard was unloaded.
 
     def _stored(
         self, group_context: GroupContext, pending: PendingDecision, write: GroupWrite, log_position: int
@@ -522,6 +537,41 @@ class Shard:
             self._enqueue(group_context, GroupWrite(row.group_id, self.shard_id, group=row), PendingDecision((), ()))
         return len(changed)
 
+    # -- a mirrored cluster --------------------------------------------------------------------------------
+
+    def commits_observed(self, logged: LoggedCommits, position: int) -> None:
+        """Take commits that the log of a mirrored cluster has: it is their offset log, and a checkpoint stores them.
+
+        Args:
+            logged: the commits.
+            position: their position in that log (`MirrorPosition`).
+        """
+        self._checkpoints.note_growth(self.offsets.add(logged, position, self._clock.now().node_ms))
+
+    async def store_offsets(self, group_id: str | None = None) -> None:
+        """Return when the table has every commit so far of a group, or (None) of the shard.
+
+        Raises:
+            CoordinatorError: the database cannot be reached, or the shard was lost.
+        """
+        await self._checkpoints.store_group(self, group_id)
+
+    async def store_mirror_position(self, position: MirrorPosition) -> None:
+        """Store how far the log of the mirrored cluster was read.
+
+        Raises:
+            CoordinatorError: the shard was lost.
+        """
+        of_no_group = self._absent("")
+        self._enqueue(of_no_group, GroupWrite("", self.shard_id, mirror_position=position), PendingDecision((), ()))
+        await of_no_group.wait_until_drained()
+        self.check_is_loaded()
+
+    def check_is_loaded(self) -> None:
+        """Raise NotCoordinator if the shard was unloaded."""
+        if self.is_unloaded:
+            raise NotCoordinator("the shard was unloaded on this node")
+
     # -- groups ------------------------------------------------------------------------------------------
 
     def live_groups(self) -> Iterator[Group]:
@@ -534,7 +584,10 @@ class Shard:
         return min((each.started_at_ms for each in in_progress if each is not None), default=wall_ms)
 
     def _absent(self, group_id: str) -> GroupContext:
-        return GroupContext(Group(group_id), Ledger(group_id, self.shard_id, self.epoch))
+        return GroupContext(Group(group_id), self._new_ledger(group_id))
+
+    def _new_ledger(self, group_id: str) -> Ledger:
+        return Ledger(group_id, self.shard_id, self.epoch, is_mirrored=self._is_mirror)
 
     def _get_or_create(self, group_id: str) -> GroupContext:
         return self.groups.setdefault(group_id, self._absent(group_id))
@@ -542,18 +595,3 @@ class Shard:
     def _forget_if_absent(self, group_context: GroupContext) -> None:
         if group_context.is_removable:
             self.groups.pop(group_context.group.group_id, None)
-
-
-def _log_transition(before: Group, decision: Decision) -> None:
-    group = decision.group
-    log.info(
-        "request_decided",
-        group=group.group_id,
-        from_state=str(before.state),
-        to_state=str(group.state),
-        generation_before=before.generation,
-        generation=group.generation,
-        members=len(group.members),
-        trigger=None if group.trigger is None else str(group.trigger),
-        records=[type(record).__name__ for record in decision.records],
-    )

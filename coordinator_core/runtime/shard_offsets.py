@@ -16,8 +16,8 @@ class Checkpoints(Protocol):
         """Count new dirty offsets."""
         ...
 
-    async def store_group(self, shard: "Shard", group_id: str) -> None:
-        """Return when the table has every commit of a group that was answered before this call."""
+    async def store_group(self, shard: "Shard", group_id: str | None) -> None:
+        """Return when the table has every commit of a group, or (None) of a shard, that was answered before this."""
         ...
 
 
@@ -58,8 +58,10 @@ class ShardOffsets:
         self._position = position
         return self._dirty.add(logged, position)
 
-    def has(self, group_id: str) -> bool:
-        """Return whether the table lacks a commit of the group."""
+    def has(self, group_id: str | None) -> bool:
+        """Return whether the table lacks a commit of the group, or (None) of any group."""
+        if group_id is None:
+            return self.size > 0
         return group_id in self._dirty.group_ids or (
             self._under_way is not None and group_id in self._under_way.group_ids
         )

@@ -27,6 +27,7 @@ from coordinator_core.state_store.rows import (
     CheckpointResult,
     FetchedOffset,
     Incarnation,
+    MirrorPosition,
     RecordedChange,
     Renewal,
     ShardCheckpoint,
@@ -89,6 +90,38 @@ class Store(Protocol):
 
     def load_offset_log(self, shard_ids: Iterable[int]) -> dict[int, ShardLog]:
         """Return the commits of each shard that no checkpoint has passed, after its lease was acquired."""
+        ...
+
+    # -- mirrored clusters ----------------------------------------------------------------------------
+
+    def mirror_of(self, cluster_id: str) -> str | None:
+        """Make the database a mirror of a cluster, if it has neither groups nor members nor offsets yet.
+
+        Returns:
+            The id of the cluster that it mirrors; None: nodes coordinate its groups.
+        """
+        ...
+
+    def mirrored_cluster(self) -> str | None:
+        """Return the id of the Kafka cluster that the database mirrors; None: nodes coordinate its groups."""
+        ...
+
+    def observe_topics(self, partitions: Mapping[str, int]) -> None:
+        """Take the numbers of partitions of a mirrored cluster's topics into the topic metadata, without changes rows.
+
+        The version is raised only if a number is new.
+
+        Args:
+            partitions: topic → its number of partitions.
+        """
+        ...
+
+    def committed_topics(self, shard_id: int) -> list[str]:
+        """Return the topics in which the groups of a shard have committed offsets, sorted."""
+        ...
+
+    def mirror_position(self, shard_id: int) -> MirrorPosition | None:
+        """Return how far a shard has read its log, with its last checkpoint; None: it has read nothing yet."""
         ...
 
     # -- ownership ------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from coordinator_core.protocol.records import (
     GroupCreated,
     GroupDied,
     GroupEmptied,
+    GroupFound,
     InitialDelayExtended,
     JoinParked,
     MemberJoined,
@@ -50,7 +51,7 @@ from coordinator_core.protocol.records import (
 from coordinator_core.protocol.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, GroupState
 from coordinator_core.state_store.awaited import AwaitedMembers
 from coordinator_core.state_store.member_sessions import INTERVAL_MS, NEXT_HEARTBEAT, NEXT_TIMER_START, MemberSession
-from coordinator_core.state_store.rebalance_members import RebalanceMembers
+from coordinator_core.state_store.rebalance_members import Outcome, RebalanceMembers, without_measurements
 from coordinator_core.state_store.row_checks import Count, InstantMs, UuidText, read_json
 from coordinator_core.state_store.rows import (
     Json,
@@ -67,6 +68,10 @@ ONGOING: Final = "hour"
 REPLACED: Final = "replaced"
 """The `end_reason` of a static member whose instance id another process uses now."""
 
+_OUTCOMES: Final[dict[RemovalReason, Outcome]] = {
+    RemovalReason.LEFT: "left",
+    RemovalReason.LEFT_OR_EXPIRED: "left_or_expired",
+}
 Unrecorded = (
     PendingMemberAdded | PendingMemberRemoved | MemberUpdated | InitialDelayExtended | PhaseTimeoutReset | OffsetRecord
 )
@@ -97,6 +102,7 @@ class RebalanceInProgress:
     member_count_before: Count
     joined_at_ms: InstantMs | None = None
     restarts: Count = 0
+    is_start_inferred: bool = False
 
 
 class RebalanceSnapshotJson(Struct):
@@ -130,17 +136,20 @@ class HistoryRows:
 class Ledger:
     """The history of one group in progress, and its rows that are not stored yet."""
 
-    def __init__(self, group_id: str, shard_id: int, epoch: int = 0) -> None:
+    def __init__(self, group_id: str, shard_id: int, epoch: int = 0, *, is_mirrored: bool = False) -> None:
         """Start the ledger of a new group.
 
         Args:
             group_id: the group.
             shard_id: the group's shard.
             epoch: epoch of the shard's lease; no two nodes have the same.
+            is_mirrored: whether the records are inferred from the log of a mirrored cluster, which has no heartbeats,
+                joins and syncs: what is measured with them is None in the rows.
         """
         self.group_id = group_id
         self.shard_id = shard_id
         self._epoch = epoch
+        self.is_mirrored = is_mirrored
         self.created_at_ms = 0
         self.state: GroupState | None = None
         self.generation = 0
@@ -166,6 +175,8 @@ class Ledger:
             case GroupCreated():
                 self.created_at_ms = record.at_ms
                 self._enter(EMPTY, record.at_ms, "created", None)
+            case GroupFound():
+                self._group_found(record)
             case RebalanceStarted():
                 self._rebalance_started(record)
             case GenerationStarted():
@@ -217,6 +228,16 @@ class Ledger:
         elif self.leader_id is not None:
             self._rebalance_members.await_leader(self.leader_id, at_ms)
 
+    def _group_found(self, record: GroupFound) -> None:
+        """Take the group as it is, without rows: how it came to be so is not known."""
+        self.created_at_ms = record.at_ms
+        self.state = STABLE if record.members else EMPTY
+        self.generation, self.leader_id = record.generation, record.leader_id
+        self.member_count = len(record.members)
+        self.sessions = {member.member_id: session_of(member, member.joined_at_ms) for member in record.members}
+        for member in record.members:
+            self._hand_over(member.member_id, self._read(member.assignment), record.at_ms)
+
     # -- states and rebalances -----------------------------------------------------------------------
 
     def _enter(self, state: GroupState, at_ms: int, reason: str, member_id: str | None) -> None:
@@ -250,6 +271,7 @@ class Ledger:
             client_reason=record.client_reason,
             started_at_ms=record.at_ms,
             member_count_before=self.member_count,
+            is_start_inferred=record.is_start_inferred,
         )
 
     def _generation_started(self, record: GenerationStarted) -> None:
@@ -293,9 +315,12 @@ class Ledger:
             member_count_before=in_progress.member_count_before,
             member_count_after=member_count_after,
             partitions_moved=moved,
+            is_trigger_inferred=self.is_mirrored,
+            is_start_inferred=in_progress.is_start_inferred,
         )
         self._rows.rebalances.append(row)
-        self._rows.rebalance_members += self._rebalance_members.close(row)
+        members = self._rebalance_members.close(row)
+        self._rows.rebalance_members += map(without_measurements, members) if self.is_mirrored else members
 
     # -- ownership ----------------------------------------------------------------------------------------
 
@@ -350,7 +375,7 @@ class Ledger:
         self._close(record.member_id, ownerships, record.at_ms)
         self.last_owners |= dict.fromkeys(_each_of(ownerships), record.member_id)
         self._rebalance_members.member_removed(
-            record.member_id, record.at_ms, "left" if record.removal_reason is RemovalReason.LEFT else "evicted"
+            record.member_id, record.at_ms, _OUTCOMES.get(record.removal_reason, "evicted")
         )
         self._end_session(record.member_id, record.at_ms, record.removal_reason)
 
@@ -398,7 +423,12 @@ class Ledger:
             self._rows.sessions.append(self._session_row(member_id, session, at_ms, end_reason))
 
     def due_session_intervals(self, at_ms: int, limit: int) -> tuple[MemberSessionRow, ...]:
-        """Return at most `limit` rows of sessions without a row for an hour; the sessions continue."""
+        """Return at most `limit` rows of sessions without a row for an hour; the sessions continue.
+
+        Those of a mirrored group have no measurements, and one row each.
+        """
+        if self.is_mirrored:
+            return ()
         due = [
             (name, session)
             for name, session in self.sessions.items()
@@ -407,7 +437,7 @@ class Ledger:
         return tuple(self._session_row(member_id, session, at_ms, ONGOING) for member_id, session in due[:limit])
 
     def _session_row(self, member_id: str, session: MemberSession, at_ms: int, end_reason: str) -> MemberSessionRow:
-        return session.close_interval(
+        row = session.close_interval(
             group_id=self.group_id,
             shard_id=self.shard_id,
             group_created_at_ms=self.created_at_ms,
@@ -416,6 +446,7 @@ class Ledger:
             at_ms=at_ms,
             end_reason=end_reason,
         )
+        return replace(row, heartbeat_count=None, heartbeat_gap_histogram=None) if self.is_mirrored else row
 
     # -- snapshots ------------------------------------------------------------------------------------------
 

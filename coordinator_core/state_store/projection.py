@@ -16,6 +16,7 @@ from coordinator_core.protocol.records import (
     GroupCreated,
     GroupDied,
     GroupEmptied,
+    GroupFound,
     MemberRemoved,
     MemberReplaced,
     OffsetRemoved,
@@ -73,6 +74,7 @@ def project(
             outcomes=extra_rows.outcomes,
             changes=extra_rows.changes,
             undone=extra_rows.undone,
+            mirror_position=extra_rows.mirror_position,
         )
     return _whole(group, records, ledger, stored, committed, removed, extra_rows)
 
@@ -207,7 +209,7 @@ def _changed_members(group: Group, records: Iterable[Record]) -> Iterable[str]:
     touched: dict[str, None] = {}
     for record in records:
         match record:
-            case GenerationStarted() | AssignmentAccepted():
+            case GroupFound() | GenerationStarted() | AssignmentAccepted():
                 touched |= dict.fromkeys(group.members)
             case MemberRemoved():
                 touched[record.member_id] = None
@@ -240,13 +242,16 @@ def _assignment_json(assignment: bytes) -> Json:
 # -- rows to groups ----------------------------------------------------------------------------------------
 
 
-def load_group(stored: StoredGroup, at_ms: int, epoch: int = 0) -> tuple[Group, Ledger, GroupWrite | None]:
+def load_group(
+    stored: StoredGroup, at_ms: int, epoch: int = 0, *, is_mirrored: bool = False
+) -> tuple[Group, Ledger, GroupWrite | None]:
     """Return the group of stored rows, and its ledger, after its shard was acquired.
 
     Args:
         stored: the rows.
         at_ms: wall time, which becomes the end of a rebalance that is abandoned.
         epoch: epoch of the shard's lease.
+        is_mirrored: whether the group is of a mirrored cluster.
 
     Returns:
         The group outside of a join phase, its ledger, and the write for a join phase that was lost, if any.
@@ -254,9 +259,9 @@ def load_group(stored: StoredGroup, at_ms: int, epoch: int = 0) -> tuple[Group, 
     Raises:
         UnreadableRow: the rows cannot be loaded.
     """
-    check_rows(stored)
+    check_rows(stored, is_mirrored=is_mirrored)
     group = _group_of(stored)
-    ledger = _ledger_of(stored, at_ms, epoch)
+    ledger = _ledger_of(stored, at_ms, Ledger(stored.group_id, stored.shard_id, epoch, is_mirrored=is_mirrored))
     ledger.resume(group.state, at_ms)
     history = ledger.take_rows()
     if not history.transitions and not history.rebalances:
@@ -311,16 +316,18 @@ def _member_of(row: MemberRow) -> Member:
     )
 
 
-def _ledger_of(stored: StoredGroup, at_ms: int, epoch: int) -> Ledger:
+def _ledger_of(stored: StoredGroup, at_ms: int, ledger: Ledger) -> Ledger:
     row = stored.group
-    ledger = Ledger(row.group_id, row.shard_id, epoch)
     ledger.created_at_ms = row.created_at_ms
     ledger.state = GroupState(row.state)
     ledger.generation = row.generation
     ledger.leader_id = row.leader_id
     ledger.member_count = len(stored.members)
     ledger.ownership = {member.member_id: ownership_from_json(member.ownership) for member in stored.members}
-    ledger.sessions = {member.member_id: session_of(member, at_ms) for member in stored.members}
+    ledger.sessions = {
+        member.member_id: session_of(member, member.joined_at_ms if ledger.is_mirrored else at_ms)
+        for member in stored.members
+    }
     ledger.load_rebalance(row.rebalance)
     ledger.awaited = None if row.awaited_members is None else AwaitedMembers.from_json(row.awaited_members)
     return ledger

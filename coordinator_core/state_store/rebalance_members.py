@@ -9,7 +9,7 @@ Source: tables.md, `rebalance_members`.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 from typing import Any, Final, Literal
 
@@ -22,7 +22,7 @@ from coordinator_core.state_store.rows import Json, RebalanceMemberRow, Rebalanc
 DEPARTED_MAX: Final = 1_000
 """The maximum number of departed members of one rebalance, the last ones; a group may rebalance for days."""
 
-Outcome = Literal["joined", "evicted", "left"]
+Outcome = Literal["joined", "evicted", "left", "left_or_expired"]
 
 
 @dataclass(slots=True)
@@ -94,12 +94,13 @@ class RebalanceMembers:
             member.joined_at_ms = at_ms
             member.end_wait(at_ms)
 
-    def phase_ended(self, at_ms: int, leader_id: str) -> None:
+    def phase_ended(self, at_ms: int, leader_id: str | None) -> None:
         """Stop waiting for joins, and start to wait for the leader's assignment."""
         self._parked.clear()
         for member in self._present.values():
             member.end_wait(at_ms)
-        self.await_leader(leader_id, at_ms)
+        if leader_id is not None:
+            self.await_leader(leader_id, at_ms)
 
     def await_leader(self, leader_id: str, at_ms: int) -> None:
         """Start to wait for the leader's assignment."""
@@ -205,6 +206,11 @@ def _row(rebalance: RebalanceRow, member_id: str, member: RebalanceMember) -> Re
         waited_for_ms=member.waited_ms,
         outcome=member.outcome,
     )
+
+
+def without_measurements(row: RebalanceMemberRow) -> RebalanceMemberRow:
+    """Return the row of a member whose joins and syncs were not seen."""
+    return replace(row, joined_after_ms=None, synced_after_ms=None, waited_for_ms=None)
 
 
 def _after(rebalance: RebalanceRow, at_ms: int | None) -> int | None:

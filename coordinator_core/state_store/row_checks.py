@@ -44,8 +44,12 @@ def read_json(column: str, value: Json, shape: type[T]) -> T:
         raise UnreadableRow(f"{column} does not have the shape that nodes write: {failure}") from failure
 
 
-def check_rows(stored: StoredGroup) -> None:
+def check_rows(stored: StoredGroup, *, is_mirrored: bool = False) -> None:
     """Check the rows of a group, each by itself and all together.
+
+    Args:
+        stored: the rows.
+        is_mirrored: whether the group is of a mirrored cluster, so that it may have no leader.
 
     Raises:
         UnreadableRow: a row cannot be loaded, or the rows contradict each other.
@@ -62,7 +66,7 @@ def check_rows(stored: StoredGroup) -> None:
             _check_topics(member)
     instances = [each.group_instance_id for each in stored.members if each.group_instance_id is not None]
     _check(len(instances) == len(set(instances)), "two rows of members have the same group_instance_id")
-    _check_state(stored)
+    _check_state(stored, is_mirrored=is_mirrored)
 
 
 def check_shard(stored: StoredGroup | UnreadableGroup, shard_id: int, shard_count: int) -> None:
@@ -121,7 +125,7 @@ def check_member(row: MemberRow) -> None:
 # -- several rows -------------------------------------------------------------------------------------------
 
 
-def _check_state(stored: StoredGroup) -> None:
+def _check_state(stored: StoredGroup, *, is_mirrored: bool) -> None:
     """Check that leader, protocol and members fit the state.
 
     A group whose members all left during a join phase has no members; the next rebalance makes it Empty.
@@ -134,7 +138,8 @@ def _check_state(stored: StoredGroup) -> None:
     _check(bool(members) or row.must_rebalance, f"groups.state is {row.state}, and members has no row of the group")
     if not members or row.state == PREPARING:
         return
-    is_led = any(member.member_id == row.leader_id for member in members)
+    is_leaderless = is_mirrored and row.leader_id is None
+    is_led = is_leaderless or any(member.member_id == row.leader_id for member in members)
     _check(is_led, f"groups.state is {row.state}, and groups.leader_id {row.leader_id!r} is not a member")
     _check(row.protocol_type is not None, f"groups.state is {row.state}, and groups.protocol_type is null")
     _check(row.protocol_name is not None, f"groups.state is {row.state}, and groups.protocol_name is null")

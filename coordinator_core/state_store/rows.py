@@ -156,6 +156,8 @@ class RebalanceRow:
     member_count_before: int
     member_count_after: int
     partitions_moved: int
+    is_trigger_inferred: bool = False
+    is_start_inferred: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +175,7 @@ class RebalanceMemberRow:
     client_host: str
     joined_after_ms: int | None
     synced_after_ms: int | None
-    waited_for_ms: int
+    waited_for_ms: int | None
     outcome: str
 
 
@@ -195,9 +197,9 @@ class MemberSessionRow:
     ended_at_ms: int
     end_reason: str
     last_heartbeat_at_ms: int | None
-    heartbeat_count: int
+    heartbeat_count: int | None
     heartbeat_gap_ms_max: int | None
-    heartbeat_gap_histogram: tuple[int, ...]
+    heartbeat_gap_histogram: tuple[int, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +248,22 @@ class RecordedChange:
     change: ChangeRow
     undone_at_ms: int | None
     undone_by_change_id: str | None
+
+
+class MirrorPosition(NamedTuple):
+    """How far a shard of a mirror has read its partition of `__consumer_offsets`; a row of `mirror_positions`.
+
+    Positions are `base` plus Kafka's offset of the next record. They grow even when the log does not: `base` is raised
+    where the log was truncated or created again.
+    """
+
+    shard_id: int
+    base: int
+    groups_seq: int
+    """What the log says of groups before this position is stored."""
+    offsets_seq: int
+    """All commits before this position are in the table `offsets`; a checkpoint may have gone further."""
+    read_at_ms: int
 
 
 class ArchivedOffset(NamedTuple):
@@ -301,6 +319,7 @@ class GroupWrite(NamedTuple):
     outcomes: tuple[OutcomeRow, ...] = ()
     changes: tuple[ChangeRow, ...] = ()
     undone: tuple[UndoneChange, ...] = ()
+    mirror_position: MirrorPosition | None = None
 
     @property
     def row_count(self) -> int:
@@ -351,6 +370,7 @@ class ExtraRows(NamedTuple):
     outcomes: tuple[OutcomeRow, ...] = ()
     changes: tuple[ChangeRow, ...] = ()
     undone: tuple[UndoneChange, ...] = ()
+    mirror_position: MirrorPosition | None = None
 
 
 NO_EXTRA_ROWS = ExtraRows()

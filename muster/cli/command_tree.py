@@ -46,6 +46,7 @@ COMMANDS: Final = (
     Listed("runs", "runs", LOOK, "Show, apply and reject maintenance runs."),
     Listed("up", "platform", RUN, "Run the local platform with demo consumers."),
     Listed("serve", "platform", RUN, "Run one node."),
+    Listed("mirror", "platform", RUN, "Run a node that mirrors a Kafka cluster."),
     Listed("migrate", "databases", RUN, "Migrate the database to the newest schema."),
     Listed("database-restored", "databases", RUN, "Start a new incarnation of a restored database."),
     Listed("job", "jobs", RUN, "Run a Spark job once, without Airflow."),

@@ -35,6 +35,7 @@ ONGOING: Final = "hour"
 END_REASONS: Final = [
     "left",
     "session_expired",
+    "left_or_expired",
     "new_member_timeout",
     "rebalance_timeout",
     "sync_timeout",

@@ -13,6 +13,7 @@ import typer
 from muster.cli.command_tree import command_group
 from muster.cli.crash import command_settings
 from muster.cli.options import DataDirOption
+from muster.errors import USAGE_EXIT_CODE, UserError
 
 NODES_MAX = 16
 """How many nodes the local platform may be asked for."""
@@ -75,6 +76,42 @@ def serve(
     ) as urls:
         require_schema(urls.owner, settings.shards)
         run_node(command_settings(http_port=port, http_host=host, data_dir=data_dir, database_url=urls.owner))
+
+
+@app.command()
+def mirror(
+    bootstrap: Annotated[
+        str | None,
+        typer.Option(help="Brokers of the Kafka cluster, host:port.", show_default="MUSTER_MIRROR_BOOTSTRAP_SERVERS"),
+    ] = None,
+    port: PortOption = None,
+    host: Annotated[str | None, typer.Option(help="The address to listen on.", show_default="127.0.0.1")] = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Run a node that mirrors a Kafka cluster.
+
+    Reads __consumer_offsets, and changes nothing in the cluster. API, console and reports show its groups; requests
+    that would change them are refused. Needs a database of its own, whose tables it creates. How to authenticate: the
+    MUSTER_MIRROR_ settings.
+    """
+    from muster.local.database import command_database
+    from muster.local.ports import require_free_port
+    from muster.node.mirror import prepare_database
+    from muster.node.serve import run_node
+
+    given = {"http_port": port, "http_host": host, "data_dir": data_dir, "mirror_bootstrap_servers": bootstrap}
+    settings = command_settings(**given)
+    if settings.mirror_bootstrap_servers is None:
+        raise UserError("Name the Kafka cluster: --bootstrap host:port.", USAGE_EXIT_CODE)
+    signal.signal(signal.SIGTERM, _leave)
+    with command_database(
+        settings,
+        "mirror",
+        lambda: require_free_port(settings.http_host, settings.http_port, "--port"),
+        settings.node_url,
+    ) as urls:
+        prepare_database(settings, urls.owner)
+        run_node(command_settings(**given, database_url=urls.owner))
 
 
 @app.command()

@@ -78,7 +78,7 @@ def print_rebalances(node: NodeClient, group_id: str, limit: int, *, is_wide: bo
         table.add(
             moment(each["started_at"]),
             _took(each),
-            each["trigger"] + (f": {each['client_reason']}" if each["client_reason"] else ""),
+            _trigger(each),
             display.client_id_of(each["trigger_member_id"]),
             each["outcome"] or "under way",
             each["restarts"],
@@ -110,11 +110,17 @@ def _members(node: NodeClient, group_id: str, rebalance: Json) -> Json:
     return {"members": answer["members"], "waited_for": answer["waited_for"]}
 
 
+def _trigger(rebalance: Json) -> str:
+    reason = f": {rebalance['client_reason']}" if rebalance["client_reason"] else ""
+    return f"{rebalance['trigger']}{reason}{' (inferred)' if rebalance['is_trigger_inferred'] else ''}"
+
+
 def _took(rebalance: Json) -> str:
+    """Return how long a rebalance took; at least so long, if its start is not known."""
     started = dt.datetime.fromisoformat(rebalance["started_at"])
     ended = rebalance["completed_at"]
     until = dt.datetime.now(dt.UTC) if ended is None else dt.datetime.fromisoformat(ended)
-    return display.precise((until - started).total_seconds())
+    return ("≥ " if rebalance["is_start_inferred"] else "") + display.precise((until - started).total_seconds())
 
 
 def _known(number: int | None) -> str:

@@ -59,14 +59,21 @@ def require_schema(database_url: str, shards: int = DEFAULT_SHARDS) -> None:
     Raises:
         UserError: the schema is older, or newer and not compatible, or the database does not answer.
     """
-    with _connection(database_url) as connection:
-        current = _current(connection)
-        is_empty = current is None and set(inspect(connection).get_table_names()) <= {VERSION_TABLE}
-        if not is_empty:
-            _reject_unreleased(current)
-            _require_compatible(connection)
-    if is_empty:
+    if is_empty(database_url):
         upgrade(database_url, shards)
+    with _connection(database_url) as connection:
+        _reject_unreleased(_current(connection))
+        _require_compatible(connection)
+
+
+def is_empty(database_url: str) -> bool:
+    """Return whether no migration was run, and there is no table.
+
+    Raises:
+        UserError: the database does not answer.
+    """
+    with _connection(database_url) as connection:
+        return _current(connection) is None and set(inspect(connection).get_table_names()) <= {VERSION_TABLE}
 
 
 def newest() -> str | None:

@@ -35,6 +35,7 @@ from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.state_store.interface import Store, StoreError
 from coordinator_core.state_store.postgres import PostgresStore
 from muster.errors import DATABASE_ADVICE, UserError
+from muster.node import mirror
 from muster.node.file_descriptors import connection_limit, raise_descriptor_limit
 from muster.node.schema import newest
 from muster.settings import Settings
@@ -100,13 +101,17 @@ async def serve_node(
     tokens = read_tokens(settings)
     limits = _limits(settings)
     version = importlib.metadata.version("muster")
-    coordinator = Coordinator(store, _node_config(settings, version))
     try:
+        cluster_id = await mirror.check_database(settings, store)
+        decide = None if cluster_id is None else mirror.decisions()
+        coordinator = Coordinator(store, _node_config(settings, version), mirror=decide)
         is_started = await _wait_until_stopping(stopping, coordinator.start())
     except StoreError as failure:
         raise UserError(f"The database cannot be reached ({_first_line(failure)}); {DATABASE_ADVICE}.") from failure
     if not is_started:
         return await _release_shards(coordinator)
+    if cluster_id is not None:
+        mirror.follow(coordinator, settings, cluster_id)
     app = _make_app(coordinator, queries, settings, limits, version, tokens)
     server = HttpServer(app, listener, limits, app.connections)
     await server.start()

@@ -15,6 +15,7 @@ const TRIGGERS = {
   member_joined: "a member joined",
   member_left: "a member left",
   session_expired: "a member sent no heartbeat within its session timeout",
+  member_left_or_expired: "a member left or its session expired",
   rebalance_timeout: "a member did not rejoin within the rebalance timeout",
   sync_timeout: "a member did not sync in time",
   subscription_changed: "a member changed its subscription",
@@ -28,6 +29,7 @@ const TRIGGERS = {
 
 const SHORT_TRIGGERS = {
   session_expired: "session expired",
+  member_left_or_expired: "left or expired",
   rebalance_timeout: "rebalance timeout",
   sync_timeout: "sync timeout",
   subscription_changed: "a subscription changed",
@@ -39,7 +41,7 @@ const SHORT_TRIGGERS = {
 };
 
 const ENDS = {
-  left: "left", session_expired: "session expired", new_member_timeout: "new member timeout", rebalance_timeout: "rebalance timeout", sync_timeout: "sync timeout",
+  left: "left", session_expired: "session expired", left_or_expired: "left or expired", new_member_timeout: "new member timeout", rebalance_timeout: "rebalance timeout", sync_timeout: "sync timeout",
   admin: "removed by an operator", replaced: "replaced by a new process", hour: "ongoing",
 };
 

@@ -6,7 +6,7 @@ import { end, member } from "./labels.js";
 import { timeRange } from "./timeline.js";
 
 /** The end reasons; other rows are hourly intervals of ongoing sessions. */
-export const ENDS = ["left", "session_expired", "new_member_timeout", "rebalance_timeout", "sync_timeout", "admin", "replaced"];
+export const ENDS = ["left", "session_expired", "left_or_expired", "new_member_timeout", "rebalance_timeout", "sync_timeout", "admin", "replaced"];
 const INITIAL_ROWS = 12;
 const FIRST_BOUND = 6, LAST_BOUND = 17;
 const TITLES = [["Ended", ""], ["End reason", ""], ["Member", ""], ["Duration", "number"], ["Since last heartbeat", "number"], ["Session timeout", "number"], ["Heartbeat gaps", ""], ["Longest gap", "number"], ["Rejoined after", "number"]];

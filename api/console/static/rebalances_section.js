@@ -43,7 +43,7 @@ function bar(each, members, longest) {
   const sync = took(each) - join;
   const share = (ms) => `${(100 * Math.max(ms, 0)) / longest}%`;
   return h("li", {},
-    h("span", { class: "when", title: each.started_at }, clock(each.started_at)),
+    h("span", { class: "when", title: each.is_start_inferred ? `${each.started_at}: the end of the join phase; its start is not known` : each.started_at }, clock(each.started_at)),
     h("span", { class: "track", role: "img", "aria-label": `${span(took(each))}: ${span(join)} joining, ${span(sync)} syncing` },
       h("span", { class: "join", "--w": share(join), title: `joining: ${span(join)}` }),
       h("span", { class: "sync", "--w": share(sync), title: `syncing: ${span(sync)}` })),
@@ -56,6 +56,7 @@ function reason(each) {
   return [
     h("span", { class: "first" }, `${sentence[0].toUpperCase()}${sentence.slice(1)}`),
     each.trigger_member_id && [": ", member(each.trigger_member_id)],
+    each.is_trigger_inferred && h("span", { class: "muted", title: "The log of the mirrored cluster does not say why; the members before and after do." }, " (inferred)"),
     each.client_reason && h("q", {}, each.client_reason),
     each.outcome === null ? h("strong", {}, " – in progress") : each.outcome !== "completed" && ` – ${each.outcome}`,
     each.restarts > 0 && ` – restarted ${plural(each.restarts, "time")}`,

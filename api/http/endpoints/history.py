@@ -56,6 +56,10 @@ class RebalanceResponse(Struct):
     member_count_before: int
     member_count_after: int | None
     partitions_moved: int | None
+    is_trigger_inferred: bool
+    """Whether the trigger is inferred from the members before and after, as of a mirrored group."""
+    is_start_inferred: bool
+    """Whether `started_at` is the end of the join phase, because its start was not observed."""
 
 
 class RebalancesResponse(Struct):
@@ -89,7 +93,8 @@ class RebalanceMemberResponse(Struct):
     client_host: str
     joined_after_ms: int | None
     synced_after_ms: int | None
-    waited_for_ms: int
+    waited_for_ms: int | None
+    """Null: not measured, as of a mirrored group."""
     outcome: str
 
 
@@ -135,7 +140,7 @@ async def list_rebalance_members(
 
 def _waited_for(rows: list[RebalanceMemberRow]) -> list[ConsumerWaitResponse]:
     waits = (
-        Wait(row.member_id, row.group_instance_id, row.client_id, row.client_host, row.waited_for_ms, row.outcome)
+        Wait(row.member_id, row.group_instance_id, row.client_id, row.client_host, row.waited_for_ms or 0, row.outcome)
         for row in rows
     )
     return [

@@ -48,10 +48,11 @@ class MemberSessionResponse(Struct):
     ended_at: datetime
     end_reason: str
     last_heartbeat_at: datetime | None
-    heartbeat_count: int
+    heartbeat_count: int | None
+    """Null: not measured, as of a mirrored group."""
     heartbeat_gap_ms_max: int | None
-    heartbeat_gap_histogram: list[int]
-    """The number of gaps by length: up to 1 ms, 2 ms, 4 ms … 2^21 ms, and longer."""
+    heartbeat_gap_histogram: list[int] | None
+    """The number of gaps by length: up to 1 ms, 2 ms, 4 ms … 2^21 ms, and longer. Null as above."""
     reconnected_at: datetime | None
     """When the same client joined again, if within a minute."""
     successor_at: datetime | None

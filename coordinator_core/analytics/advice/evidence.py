@@ -14,7 +14,7 @@ GAP_BOUNDS_MS: Final = tuple(1 << power for power in range(22))
 
 COMPLETED: Final = "completed"
 """The outcome of a rebalance that ended with the group Stable."""
-BY_MEMBERS: Final = ("member_joined", "member_left", "session_expired")
+BY_MEMBERS: Final = ("member_joined", "member_left", "session_expired", "member_left_or_expired")
 """Triggers of rebalances that a member's absence and return cause."""
 
 NO_GAPS: Final = (0,) * (len(GAP_BOUNDS_MS) + 1)

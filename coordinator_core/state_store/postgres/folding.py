@@ -19,6 +19,7 @@ from coordinator_core.state_store.rows import (
     GroupWrite,
     MemberRow,
     MemberSessionRow,
+    MirrorPosition,
     PartitionOwnershipRow,
     RebalanceMemberRow,
     RebalanceRow,
@@ -61,6 +62,8 @@ class Folded:
     sessions: list[MemberSessionRow] = field(default_factory=list)
     changes: list[ChangeRow] = field(default_factory=list)
     undone: list[UndoneChange] = field(default_factory=list)
+    mirror_positions: dict[int, MirrorPosition] = field(default_factory=dict)
+    """By shard."""
 
 
 def fold(writes: Iterable[GroupWrite], commit_version: int = 0) -> Folded:
@@ -87,6 +90,8 @@ def fold(writes: Iterable[GroupWrite], commit_version: int = 0) -> Folded:
         folded.sessions += write.sessions
         folded.changes += write.changes
         folded.undone += write.undone
+        if write.mirror_position is not None:
+            folded.mirror_positions[write.shard_id] = write.mirror_position
     return folded
 
 

@@ -48,8 +48,12 @@ UPDATE groups SET
     protocol_type = CASE WHEN generation > 0 THEN protocol_type END,
     must_rebalance = state_before_join_phase <> 'Empty',
     rebalance_trigger = CASE WHEN state_before_join_phase <> 'Empty' THEN 'database_restored' ELSE rebalance_trigger END
+WHERE NOT EXISTS (SELECT FROM mirrored_cluster)
 """  # noqa: S608 - a constant
-"""A group without a generation loses its protocol type: its first member has not joined yet."""
+"""A group without a generation loses its protocol type: its first member has not joined yet.
+
+Mirrored groups have the generations of their cluster, and their positions in its log were restored with them.
+"""
 
 _START = f"""
 UPDATE incarnation SET number = number + 1, started_at = date_trunc('milliseconds', clock_timestamp()),

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import BigInteger, Column, Table
 
 from coordinator_core.state_store import tables
+from coordinator_core.state_store.mirror_tables import mirror_positions
 from coordinator_core.state_store.postgres.arrays import Arrays
 from coordinator_core.state_store.postgres.commits import store_commits
 from coordinator_core.state_store.postgres.connections import Transaction
@@ -38,6 +39,8 @@ def store(transaction: Transaction, writes: Sequence[GroupWrite]) -> None:
     run(transaction, _DECIDE_GROUPS, _OUTCOMES, (one for one in folded.outcomes.values() if one.is_of_group))
     insert_changes(transaction, folded.changes)
     mark_undone(transaction, folded.undone)
+    positions = map(_MIRROR_POSITIONS.values_of, folded.mirror_positions.values())
+    run(transaction, upsert(mirror_positions, _MIRROR_POSITIONS), _MIRROR_POSITIONS, positions)
 
 
 def _commit_version(transaction: Transaction, writes: Iterable[GroupWrite]) -> int:
@@ -105,6 +108,7 @@ _SESSIONS = _all_but(tables.member_sessions)
 _CHANGES = _all_but(tables.changes, "undone_at", "undone_by_change_id")
 _UNDONE = Arrays(*(tables.changes.c[name] for name in ("change_id", "undone_at", "undone_by_change_id")))
 _MEMBERS = _all_but(tables.members)
+_MIRROR_POSITIONS = _all_but(mirror_positions)
 _REMOVALS = Arrays(
     tables.offsets.c.group_id,
     tables.offsets.c.topic,

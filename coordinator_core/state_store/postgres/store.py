@@ -16,6 +16,7 @@ from coordinator_core.state_store.postgres import (
     loading,
     log_ends,
     maintenance,
+    mirrors,
     offset_log,
     partitions,
     reads,
@@ -37,6 +38,7 @@ from coordinator_core.state_store.rows import (
     CheckpointResult,
     FetchedOffset,
     Incarnation,
+    MirrorPosition,
     RecordedChange,
     Renewal,
     ShardCheckpoint,
@@ -142,6 +144,26 @@ class PostgresStore:
         node["cluster_configs"] = cluster_configs
         renew = partial(leases.renew, server=self._server, node=node, epochs=epochs, ttl_ms=ttl_ms)
         return self._leases.transact(renew)
+
+    def mirror_of(self, cluster_id: str) -> str | None:
+        """Make an empty database a mirror of a cluster; return the cluster that it mirrors."""
+        return self._leases.transact(partial(mirrors.mirror_of, cluster_id=cluster_id))
+
+    def mirrored_cluster(self) -> str | None:
+        """Return the id of the Kafka cluster that the database mirrors."""
+        return self._readers.read(mirrors.read_mirrored_cluster)
+
+    def observe_topics(self, partitions: Mapping[str, int]) -> None:
+        """Take the numbers of partitions of a mirrored cluster's topics into the topic metadata."""
+        self._changes.transact(partial(mirrors.observe_topics, partitions=partitions))
+
+    def committed_topics(self, shard_id: int) -> list[str]:
+        """Return the topics in which the groups of a shard have committed offsets, sorted."""
+        return self._readers.read(partial(mirrors.read_committed_topics, shard_id=shard_id))
+
+    def mirror_position(self, shard_id: int) -> MirrorPosition | None:
+        """Return how far a shard has read its log, with its last checkpoint."""
+        return self._readers.read(partial(mirrors.read_position, shard_id=shard_id))
 
     def start_incarnation(self, known: int, actor: str, reason: str) -> Incarnation:
         """Start an incarnation in place of the known one; do nothing where that is over already."""

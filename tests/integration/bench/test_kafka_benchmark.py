@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import pytest
 
-from bench import kafka, kafka_broker
+from bench import kafka, kafka_broker, mirror
 from bench.bench_servers import Place
 from bench.figures import Figure, Skipped, report, run_benchmark, table
 from muster.errors import UserError
@@ -32,6 +32,17 @@ def test_kafka_benchmark_reports_figures(database_url: str, tmp_path: Path) -> N
     assert {"node_cpu_us", "postgres_cpu_us", "kafka_cpu_us"} <= set(figures[0].details)
 
 
+@pytest.mark.slow
+@pytest.mark.jvm
+def test_mirror_benchmark_reports_figures(database_url: str, tmp_path: Path) -> None:
+    try:
+        figures = mirror.measure(Place(database_url, tmp_path), mirror.Size(groups=6, partitions=2))
+    except Skipped as why:
+        pytest.skip(str(why))
+    assert [figure.unit for figure in figures] == ["records/s", "s", "MB"]
+    assert all(figure.value > 0 for figure in figures)
+
+
 def test_a_skipped_benchmark_prints_one_sentence_and_writes_no_figures(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -47,17 +58,11 @@ def test_a_skipped_benchmark_prints_one_sentence_and_writes_no_figures(
     assert table([written]) == "kafka is skipped: there is no broker."
 
 
-def test_jars_that_cannot_be_fetched_skip_the_benchmark(tmp_path: Path) -> None:
-    with pytest.raises(Skipped, match=r"the jars of org.apache.kafka:kafka_2.13:\S+ cannot be fetched"):
-        kafka_broker.fetch_jars("/bin/false", tmp_path / "kafka")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_missing_java_skips_the_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def find_java(_: Path) -> NoReturn:
         raise UserError("there is no Java")
 
-    monkeypatch.setattr(kafka_broker, "find_java", find_java)
+    monkeypatch.setattr("tests.support.kafka_broker.find_java", find_java)
     with (
         pytest.raises(Skipped, match="Kafka needs Java 17 or newer, and there is none"),
         kafka_broker.kafka_broker(tmp_path, partitions=1, initial_rebalance_delay_ms=0),

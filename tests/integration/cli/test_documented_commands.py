@@ -31,6 +31,7 @@ NOT_RUN: Final = {
     "make run ARGS=--no-airflow": PLATFORM,
     'make run ARGS="--nodes 3"': PLATFORM,
     "muster up": PLATFORM,
+    "muster mirror": "runs until it is stopped: tests/integration/mirror/test_killed_mirror.py",
     "muster serve": "runs until it is stopped: tests/integration/http/test_node_process.py",
     "muster groups watch": "runs until Ctrl-C: tests/integration/cli/test_watch.py",
     "make docs": "writes into the checkout: tests/unit/repository/test_docs_site.py",

@@ -45,7 +45,7 @@ def test_counts_are_a_table_with_words(page: Page, node: Node, samples: SampleGr
 
 
 def test_every_reason_and_outcome_has_words(page: Page, node: Node, samples: SampleGroups) -> None:
-    comments = COMMENT.findall((ROOT / "migrations" / "comments.sql").read_text())
+    comments = COMMENT.findall((ROOT / "migrations" / "comments" / "tables.sql").read_text())
     names = {name for comment in comments for name in re.findall("`([a-z_]+)`", comment)}
     assert len(comments) == 5
     assert {"own_expiry", "expired", "retired", "dropped"} <= names

@@ -93,7 +93,7 @@ def test_migrations_create_the_declared_tables(database_url: str, engine: Engine
 def test_alembic_finds_no_difference(database_url: str) -> None:
     engine = create_engine(database_url)
     with engine.connect() as connection:
-        # Comments are applied from comments.sql and are not part of the declared schema.
+        # Comments are applied from migrations/comments and are not part of the declared schema.
         connection.execute(text("DELETE FROM pg_description WHERE classoid = 'pg_class'::regclass"))
         differences = compare_metadata(MigrationContext.configure(connection, opts=COMPARE), metadata)
     engine.dispose()

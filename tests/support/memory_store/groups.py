@@ -256,7 +256,7 @@ class Groups:
                 log_end_offset=record.log_end_offset,
                 expires_at_ms=record.expires_at_ms,
             )
-            for (topic, _), record in self._committed_offsets(group_id)
+            for (topic, _), record in self.committed_offsets(group_id)
             if topics is None or topic in topics
         ]
 
@@ -276,7 +276,7 @@ class Groups:
                 commit_version=group.offsets[key].commit_version,
                 log_end_at_ms=record.log_end_at_ms,
             )
-            for key, record in self._committed_offsets(group_id)
+            for key, record in self.committed_offsets(group_id)
             if partitions is None or key in partitions
         ]
 
@@ -296,7 +296,8 @@ class Groups:
             for one in self.stored(group_id, None)
         ]
 
-    def _committed_offsets(self, group_id: str) -> list[tuple[tuple[str, int], CommittedOffset]]:
+    def committed_offsets(self, group_id: str) -> list[tuple[tuple[str, int], CommittedOffset]]:
+        """Return a group's offsets with their keys, by topic and partition."""
         group = self._groups.get(group_id, Group())
         return [
             (key, stored_offset.record)

@@ -69,6 +69,16 @@ class SettingsAndTopics:
         self._record_change(change, None if before is None else topic_json(before), topic_json(after))
         return after
 
+    def observe_topics(self, partitions: Mapping[str, int]) -> None:
+        """Take the numbers of partitions of a mirrored cluster."""
+        known = {topic: row.partitions for topic, row in self._topics.items()}
+        new = {topic: count for topic, count in partitions.items() if known.get(topic) != count}
+        if new:
+            self.versions = self.versions._replace(topics=self.versions.topics + 1)
+        for topic, count in new.items():
+            start = self._topics[topic].log_start_offset if topic in self._topics else 0
+            self._topics[topic] = TopicRow(topic, count, start, self.versions.topics)
+
     def _raised(self, before: TopicRow | None, topic: str, partitions: int, log_start_offset: int | None) -> TopicRow:
         if before is None:
             return TopicRow(topic, partitions, log_start_offset or 0, self.versions.topics + 1)

@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from coordinator_core.protocol.log_ends import LogEnd
+from coordinator_core.protocol.records import CommittedOffset
 from coordinator_core.protocol.requests import StoredOffset
 from coordinator_core.state_store.change_actions import ChangeAction
 from coordinator_core.state_store.incarnations import IDENTITY_CHANGED, change_of, jump_over
@@ -26,6 +27,7 @@ from coordinator_core.state_store.rows import (
     Identity,
     Incarnation,
     LeaseRow,
+    MirrorPosition,
     RecordedChange,
     Renewal,
     ShardCheckpoint,
@@ -81,6 +83,8 @@ class MemoryStore:
         """The actual identity."""
         self._log_ends = LogEnds()
         self._offset_log = OffsetLog(shards)
+        self._mirrored_cluster: str | None = None
+        self._mirror_positions: dict[int, MirrorPosition] = {}
         self._settings_and_topics = SettingsAndTopics(self._groups, self._maintenance, self._log_ends, self._offset_log)
 
     def close(self) -> None:
@@ -90,6 +94,11 @@ class MemoryStore:
     def history(self) -> History:
         """All history rows."""
         return self._groups.history
+
+    def committed_offsets(self, group_id: str) -> list[CommittedOffset]:
+        """Return the rows of a group in `offsets`, by topic and partition."""
+        with self._lock:
+            return [record for _, record in self._groups.committed_offsets(group_id)]
 
     def propose(self, run: RunRow, candidates: Iterable[CandidateRow]) -> None:
         """Store a proposal, as a Spark job does; the candidates' change ids are ignored."""
@@ -116,6 +125,9 @@ class MemoryStore:
                     by_group.setdefault(group_write.group_id, []).append(group_write)
             refused = self._write_groups(by_group)
             kept = [write for write in batch.writes if write.shard_id in held and write.group_id not in refused]
+            for stored in kept:
+                if stored.mirror_position is not None:
+                    self._mirror_positions[stored.shard_id] = stored.mirror_position
             return WriteResult(frozenset(shards - held), refused, self._append([one for one in kept if one.is_logged]))
 
     def _append(self, writes: Sequence[GroupWrite]) -> int:
@@ -152,6 +164,37 @@ class MemoryStore:
                 self._partitions.take(news)
                 self._maintenance.decide(news.outcomes)
         return refused
+
+    # -- mirrored clusters --------------------------------------------------------------------------------
+
+    def mirror_of(self, cluster_id: str) -> str | None:
+        """Make the database a mirror of a cluster, if it is empty."""
+        with self._lock:
+            has_groups = bool(self._groups.load(frozenset(range(self.shard_count()))))
+            if self._mirrored_cluster is None and not has_groups and not len(self._offset_log):
+                self._mirrored_cluster = cluster_id
+            return self._mirrored_cluster
+
+    def mirrored_cluster(self) -> str | None:
+        """Return the id of the mirrored cluster."""
+        return self._mirrored_cluster
+
+    def observe_topics(self, partitions: Mapping[str, int]) -> None:
+        """Take the numbers of partitions into the topic metadata."""
+        with self._lock:
+            self._settings_and_topics.observe_topics(partitions)
+
+    def committed_topics(self, shard_id: int) -> list[str]:
+        """Return the topics of a shard's committed offsets."""
+        with self._lock:
+            return sorted({one.topic for _, shard, one in self._groups.all_stored() if shard == shard_id})
+
+    def mirror_position(self, shard_id: int) -> MirrorPosition | None:
+        """Return the stored position of a shard, with its checkpoint."""
+        with self._lock:
+            stored = self._mirror_positions.get(shard_id)
+            checkpoint = self._offset_log.load([shard_id])[shard_id].position
+            return stored and stored._replace(offsets_seq=max(stored.offsets_seq, checkpoint))
 
     # -- ownership ----------------------------------------------------------------------------------------
 

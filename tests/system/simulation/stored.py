@@ -279,8 +279,8 @@ class Stored(Witness):
                 self._fail(
                     "SessionsEndWithTheirMembers", one, f"the session of {row.member_id} ends while it is a member"
                 )
-            gaps = sum(row.heartbeat_gap_histogram)
-            if gaps > row.heartbeat_count or (gaps > 0) != (row.heartbeat_gap_ms_max is not None):
+            gaps = sum(row.heartbeat_gap_histogram or ())
+            if gaps > (row.heartbeat_count or 0) or (gaps > 0) != (row.heartbeat_gap_ms_max is not None):
                 detail = f"{row.member_id} has {gaps} gaps between {row.heartbeat_count} heartbeats"
                 self._fail("SessionsEndWithTheirMembers", one, detail)
 
@@ -306,7 +306,7 @@ class Stored(Witness):
                 self._fail("HistoryAddsUp", one, f"{row.outcome}: {name} is stored as {value}, and was {true[name]}")
         took_ms = row.completed_at_ms - row.started_at_ms
         for part in one.rebalance_members:
-            if part.rebalance_id == row.rebalance_id and part.waited_for_ms > max(0, took_ms) + CLOCKS_MS:
+            if part.rebalance_id == row.rebalance_id and (part.waited_for_ms or 0) > max(0, took_ms) + CLOCKS_MS:
                 detail = f"{part.member_id} was waited for for {part.waited_for_ms} ms of {took_ms} ms"
                 self._fail("HistoryAddsUp", one, detail)
 

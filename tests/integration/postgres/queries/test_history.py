@@ -86,6 +86,8 @@ def test_the_rebalance_under_way_comes_first_and_is_not_over(owner: Owner, query
         member_count_before=2,
         member_count_after=None,
         partitions_moved=None,
+        is_trigger_inferred=False,
+        is_start_inferred=False,
     )
 
 

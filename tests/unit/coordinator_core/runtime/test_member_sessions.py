@@ -25,7 +25,7 @@ PAUSES = config(lease_ttl_ms=10**9)
 
 def gaps(row: MemberSessionRow) -> dict[int, int]:
     """Return bound → how many gaps it counts, of a second and more; what is below is the machine's own time."""
-    counted = zip(GAP_BOUNDS_MS, row.heartbeat_gap_histogram, strict=False)
+    counted = zip(GAP_BOUNDS_MS, row.heartbeat_gap_histogram or (), strict=False)
     return {bound: count for bound, count in counted if count and bound > 1_024}
 
 

@@ -45,7 +45,7 @@ def session_row(one: MemberSession, at_ms: int = WALL_MS + 90_000, end_reason: s
 
 def gaps(one: MemberSession) -> dict[int | None, int]:
     """Return bound → how many gaps it counts, of those that count any; None is beyond all."""
-    counted = zip((*GAP_BOUNDS_MS, None), session_row(one).heartbeat_gap_histogram, strict=True)
+    counted = zip((*GAP_BOUNDS_MS, None), session_row(one).heartbeat_gap_histogram or (), strict=True)
     return {bound: count for bound, count in counted if count}
 
 
@@ -96,6 +96,7 @@ def test_histogram_counts_gaps_above_each_bound(lengths_ms: list[int]) -> None:
         node_ms += length_ms
         beats(one, node_ms)
     row = session_row(one)
+    assert row.heartbeat_gap_histogram is not None
     for place, bound_ms in enumerate(GAP_BOUNDS_MS):
         assert sum(row.heartbeat_gap_histogram[place + 1 :]) == sum(length_ms > bound_ms for length_ms in lengths_ms)
     assert row.heartbeat_gap_ms_max == max(lengths_ms)

@@ -28,7 +28,7 @@ from coordinator_core.state_store.rebalance_members import DEPARTED_MAX
 from coordinator_core.state_store.rows import RebalanceMemberRow
 from tests.unit.coordinator_core.protocol.groups import member
 
-IntervalKey = tuple[str, int | None, int | None, int, str]
+IntervalKey = tuple[str, int | None, int | None, int | None, str]
 
 
 def new(name: str, instance: str | None = None) -> Member:

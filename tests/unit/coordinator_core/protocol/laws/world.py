@@ -241,7 +241,7 @@ class World:
         took_ms = rebalance.completed_at_ms - rebalance.started_at_ms
         present = 0 if rebalance.outcome == "abandoned" else rebalance.member_count_after
         assert sum(part.outcome == "joined" for part in parts) == present, "a part is missing"
-        assert all(part.waited_for_ms <= took_ms for part in parts), "a wait is longer than the rebalance"
+        assert all((part.waited_for_ms or 0) <= took_ms for part in parts), "a wait is longer than the rebalance"
 
     # -- time, nodes and settings ----------------------------------------------------------------------------
 

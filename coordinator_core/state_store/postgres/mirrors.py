@@ -1,0 +1,72 @@
+"""Mirrored clusters in Postgres: the cluster that a database mirrors, and positions in its log.
+
+A position is stored by the write of what was read up to it (`statements.store`).
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from coordinator_core.state_store.postgres.arrays import Arrays
+from coordinator_core.state_store.postgres.connections import Transaction
+from coordinator_core.state_store.postgres.upserts import run
+from coordinator_core.state_store.rows import MirrorPosition
+from coordinator_core.state_store.tables import topics
+
+_MIRRORED: Final = "SELECT cluster_id FROM mirrored_cluster"
+
+_MIRROR_EMPTY: Final = """
+INSERT INTO mirrored_cluster (cluster_id) SELECT %(cluster_id)s
+WHERE NOT EXISTS (SELECT FROM groups) AND NOT EXISTS (SELECT FROM offsets) AND NOT EXISTS (SELECT FROM offset_log)
+ON CONFLICT DO NOTHING
+"""
+
+_TOPICS: Final = Arrays(topics.c.topic, topics.c.partitions)
+
+_OBSERVE_TOPICS: Final = f"""
+WITH given AS MATERIALIZED ({_TOPICS.source}),
+new AS (
+    SELECT topic, given.partitions FROM given LEFT JOIN topics USING (topic)
+    WHERE topics.partitions IS DISTINCT FROM given.partitions
+),
+raised AS (UPDATE versions SET topics = topics + 1 WHERE EXISTS (SELECT FROM new) RETURNING topics AS version)
+INSERT INTO topics (topic, partitions, version) SELECT topic, partitions, version FROM new, raised ORDER BY topic
+ON CONFLICT (topic) DO UPDATE SET partitions = excluded.partitions, version = excluded.version
+"""  # noqa: S608 - every name comes from tables.py
+
+_COMMITTED_TOPICS: Final = "SELECT DISTINCT topic FROM offsets WHERE shard_id = %(shard_id)s ORDER BY topic"
+
+_POSITION: Final = """
+SELECT shard_id, base, groups_seq, greatest(offsets_seq, seq) AS offsets_seq,
+    floor(extract(epoch FROM read_at) * 1000)::bigint AS read_at_ms
+FROM mirror_positions JOIN shard_checkpoints USING (shard_id)
+WHERE shard_id = %(shard_id)s
+"""
+
+
+def mirror_of(transaction: Transaction, cluster_id: str) -> str | None:
+    """Make a database without groups a mirror of a cluster, and return the cluster that it mirrors."""
+    transaction.execute("LOCK TABLE mirrored_cluster IN SHARE ROW EXCLUSIVE MODE")
+    transaction.execute(_MIRROR_EMPTY, {"cluster_id": cluster_id})
+    return read_mirrored_cluster(transaction)
+
+
+def read_mirrored_cluster(transaction: Transaction) -> str | None:
+    """Return the id of the cluster that the database mirrors, or None."""
+    found = transaction.execute(_MIRRORED).scalar()
+    return None if found is None else str(found)
+
+
+def observe_topics(transaction: Transaction, partitions: Mapping[str, int]) -> None:
+    """Store the numbers of partitions that are new."""
+    run(transaction, _OBSERVE_TOPICS, _TOPICS, sorted(partitions.items()))
+
+
+def read_committed_topics(transaction: Transaction, shard_id: int) -> list[str]:
+    """Return the topics of a shard's committed offsets."""
+    return [str(row.topic) for row in transaction.execute(_COMMITTED_TOPICS, {"shard_id": shard_id})]
+
+
+def read_position(transaction: Transaction, shard_id: int) -> MirrorPosition | None:
+    """Return the stored position of a shard, with its checkpoint, or None."""
+    row = transaction.execute(_POSITION, {"shard_id": shard_id}).first()
+    return None if row is None else MirrorPosition(*row)

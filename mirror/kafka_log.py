@@ -1,0 +1,282 @@
+"""Reader of `__consumer_offsets` of a Kafka cluster, with aiokafka: no group, no commits, nothing that it changes."""
+
+import asyncio
+import ssl
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic, time
+from typing import Any, Final, Literal, NamedTuple, Protocol, Self
+from uuid import UUID
+
+from aiokafka import AIOKafkaConsumer, TopicPartition  # type: ignore[import-untyped]  # comes without types
+from aiokafka.abc import AbstractTokenProvider  # type: ignore[import-untyped]  # comes without types
+from aiokafka.admin import AIOKafkaAdminClient  # type: ignore[import-untyped]  # comes without types
+from aiokafka.client import AIOKafkaClient  # type: ignore[import-untyped]  # comes without types
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError  # type: ignore[import-untyped]  # comes without types
+
+from mirror.topic_ids import names_of
+
+TOPIC: Final = "__consumer_offsets"
+SILENT_MAX_S: Final = 10.0
+"""How long a broker may not answer before the log counts as unreachable."""
+BATCH_RECORDS: Final = 20_000
+"""Records of one partition that are applied at once."""
+CLIENT_ID: Final = "muster-mirror"
+
+SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+
+
+class Record(Protocol):
+    """A record of the log."""
+
+    @property
+    def offset(self) -> int:
+        """Its offset."""
+        ...
+
+    @property
+    def timestamp(self) -> int:
+        """Wall time of the broker in milliseconds when it was appended; negative: unknown."""
+        ...
+
+    @property
+    def key(self) -> bytes | None:
+        """Its key."""
+        ...
+
+    @property
+    def value(self) -> bytes | None:
+        """Its value."""
+        ...
+
+
+class Bounds(NamedTuple):
+    """Where the log of a partition begins and ends."""
+
+    start: int
+    """The offset of its first record."""
+    end: int
+    """The offset after its last committed record."""
+
+
+class KafkaUnavailable(Exception):
+    """The Kafka cluster cannot be reached, or refuses; the text is the reason."""
+
+
+class LogChanged(Exception):
+    """The log no longer has the next offset of some partitions: it was truncated, or created again."""
+
+    def __init__(self, partitions: Sequence[int]) -> None:
+        super().__init__(f"the log of partitions {sorted(partitions)} was truncated or created again")
+        self.partitions = partitions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaConnection:
+    """How the cluster is reached; the names are those of Kafka's clients."""
+
+    bootstrap_servers: str
+    security_protocol: SecurityProtocol = "PLAINTEXT"
+    sasl_mechanism: SaslMechanism | None = None
+    sasl_username: str | None = None
+    sasl_password: str | None = None
+    sasl_token_file: Path | None = None
+    """A file with the bearer token for OAUTHBEARER; it is read at each connection."""
+    ssl_ca_file: Path | None = None
+    """None: the certificate authorities of the machine."""
+    ssl_certificate_file: Path | None = None
+    ssl_key_file: Path | None = None
+
+    def options(self) -> dict[str, Any]:
+        """Return the options of an aiokafka client.
+
+        Raises:
+            OSError: a file cannot be read.
+            ssl.SSLError: a file has no certificate or key.
+        """
+        options: dict[str, Any] = {
+            "bootstrap_servers": self.bootstrap_servers,
+            "client_id": CLIENT_ID,
+            "security_protocol": self.security_protocol,
+        }
+        if self.security_protocol in {"SSL", "SASL_SSL"}:
+            context = ssl.create_default_context(cafile=self.ssl_ca_file)
+            if self.ssl_certificate_file is not None:
+                context.load_cert_chain(self.ssl_certificate_file, self.ssl_key_file)
+            options["ssl_context"] = context
+        if self.sasl_mechanism is not None:
+            options["sasl_mechanism"] = self.sasl_mechanism
+            options["sasl_plain_username"] = self.sasl_username
+            options["sasl_plain_password"] = self.sasl_password
+        if self.sasl_token_file is not None:
+            options["sasl_oauth_token_provider"] = _TokenFile(self.sasl_token_file)
+        return options
+
+
+class _TokenFile(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def token(self) -> str:
+        return self._path.read_text(encoding="utf-8").strip()
+
+
+class ClusterFacts(NamedTuple):
+    """What a mirror has to know of a cluster before it begins."""
+
+    cluster_id: str
+    partitions: int | None
+    """The number of partitions of `__consumer_offsets`; None: the cluster has had no group yet."""
+
+
+async def describe_cluster(connection: KafkaConnection) -> ClusterFacts:
+    """Return the facts of a cluster.
+
+    Raises:
+        KafkaUnavailable: it cannot be reached, or refuses.
+    """
+    admin = AIOKafkaAdminClient(**connection.options())
+    try:
+        await admin.start()
+        cluster = await admin.describe_cluster()
+        topics = await admin.list_topics()
+        described = await admin.describe_topics([TOPIC]) if TOPIC in topics else []
+    except (KafkaError, OSError) as failure:
+        raise KafkaUnavailable(reason_of(failure)) from failure
+    finally:
+        await admin.close()
+    partitions = next((len(topic["partitions"]) for topic in described), None)
+    return ClusterFacts(cluster["cluster_id"], partitions)
+
+
+class KafkaLog:
+    """A connection that reads some partitions, each from its own offset."""
+
+    def __init__(self, connection: KafkaConnection) -> None:
+        self._consumer = AIOKafkaConsumer(
+            **connection.options(),
+            enable_auto_commit=False,
+            isolation_level="read_committed",
+            auto_offset_reset="none",
+            exclude_internal_topics=False,
+        )
+        self._client = AIOKafkaClient(**connection.options())
+        self._is_client_connected = False
+        self._assigned: set[TopicPartition] = set()
+        self._assigned_s = 0.0
+        """When the partitions were assigned, by the monotonic clock."""
+
+    async def __aenter__(self) -> Self:
+        """Connect.
+
+        Raises:
+            KafkaUnavailable: the cluster cannot be reached, or refuses.
+        """
+        try:
+            await self._consumer.start()
+        except (KafkaError, OSError) as failure:
+            await stop_consumer(self._consumer)
+            raise KafkaUnavailable(reason_of(failure)) from failure
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Disconnect."""
+        await self._client.close()
+        await stop_consumer(self._consumer)
+
+    def assign(self, next_offsets: Mapping[int, int]) -> None:
+        """Read these partitions from now on, each from its next offset."""
+        partitions = {TopicPartition(TOPIC, number): offset for number, offset in next_offsets.items()}
+        self._assigned = set(partitions)
+        self._assigned_s = monotonic()
+        self._consumer.assign(list(partitions))
+        for partition, offset in partitions.items():
+            self._consumer.seek(partition, offset)
+
+    async def bounds(self, partitions: Collection[int]) -> dict[int, Bounds]:
+        """Return where the logs of partitions begin and end.
+
+        Raises:
+            KafkaUnavailable: the cluster cannot be reached, or refuses.
+        """
+        wanted = [TopicPartition(TOPIC, number) for number in partitions]
+        try:
+            starts = await self._consumer.beginning_offsets(wanted) if wanted else {}
+            ends = await self._consumer.end_offsets(wanted) if wanted else {}
+        except KafkaError as failure:
+            raise KafkaUnavailable(reason_of(failure)) from failure
+        return {each.partition: Bounds(starts[each], ends[each]) for each in wanted}
+
+    async def poll(self, timeout_ms: int) -> dict[int, list[Record]]:
+        """Return new records by partition; empty if there are none in time.
+
+        Raises:
+            LogChanged: the next offset of a partition is not in the log.
+            KafkaUnavailable: the cluster cannot be reached, or refuses.
+        """
+        try:
+            found = await self._consumer.getmany(timeout_ms=timeout_ms, max_records=BATCH_RECORDS)
+        except OffsetOutOfRangeError as failure:
+            raise LogChanged([partition.partition for partition in failure.args[0]]) from failure
+        except KafkaError as failure:
+            raise KafkaUnavailable(reason_of(failure)) from failure
+        self._check_answers()
+        return {partition.partition: records for partition, records in found.items()}
+
+    def _check_answers(self) -> None:
+        """Raise KafkaUnavailable if a partition's broker has not answered for long: the client only tries again."""
+        now_ms = time() * 1000
+        ages_s = [
+            (now_ms - answered_ms) / 1000
+            for partition in self._assigned
+            if (answered_ms := self._consumer.last_poll_timestamp(partition)) is not None
+        ]
+        silent_s = max(ages_s) if len(ages_s) == len(self._assigned) else monotonic() - self._assigned_s
+        if silent_s > SILENT_MAX_S:
+            raise KafkaUnavailable(f"a broker has not answered for {silent_s:.0f} s")
+
+    async def position(self, partition: int) -> int:
+        """Return the offset that is read next, which is beyond records that are not returned."""
+        found: int = await self._consumer.position(TopicPartition(TOPIC, partition))
+        return found
+
+    async def topic_names(self, topic_ids: Collection[UUID]) -> dict[UUID, str]:
+        """Return the names of topics; those that do not exist, or that the user may not describe, are left out.
+
+        Raises:
+            KafkaUnavailable: the cluster cannot be reached, or refuses.
+        """
+        try:
+            if not self._is_client_connected:
+                await self._client.bootstrap()
+                self._is_client_connected = True
+            return await names_of(self._client, topic_ids)
+        except (KafkaError, OSError) as failure:
+            raise KafkaUnavailable(reason_of(failure)) from failure
+
+    async def lag(self) -> dict[int, int]:
+        """Return how many offsets each partition is behind the end of its log, as far as that is known."""
+        behind: dict[int, int] = {}
+        for partition in self._assigned:
+            end = self._consumer.last_stable_offset(partition)
+            if end is not None:
+                behind[partition.partition] = max(0, end - await self._consumer.position(partition))
+        return behind
+
+
+async def stop_consumer(consumer: AIOKafkaConsumer) -> None:
+    """Stop a consumer; its client as well where aiokafka lets the cancellation of a task of its own out."""
+    try:
+        await consumer.stop()
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        await consumer._client.close()  # noqa: SLF001 - what stop would have done next
+
+
+def reason_of(failure: BaseException) -> str:
+    """Return a failure in one line."""
+    return f"{type(failure).__name__}: {failure}" if str(failure) else type(failure).__name__

@@ -1,0 +1,267 @@
+"""The loop of a mirror: follows the partitions of the shards that this node owns, and starts again after failures."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import Final, Protocol
+from uuid import UUID
+
+import structlog
+
+from coordinator_core.protocol.errors import CoordinatorError
+from coordinator_core.runtime.coordinator import Coordinator
+from coordinator_core.runtime.counters import MirrorCounts
+from coordinator_core.runtime.shard import Shard
+from mirror.follower import Follower, LogEntry
+from mirror.group_records import GroupRecord, TargetAssignment
+from mirror.kafka_log import Bounds, KafkaUnavailable, LogChanged, Record
+from mirror.log_end_poll import LogEndPoll
+from mirror.observed import Observed
+from mirror.offsets_topic import UnknownRecord, decode, is_offset_commit
+from mirror.record_reader import UndecodableRecord
+
+log = structlog.get_logger("muster.mirror")
+
+POLL_MS: Final = 500
+"""How long a poll waits for records; shards that were acquired or lost meanwhile are noticed after it."""
+RETRY_S: Final = 1.0
+"""How long the loop waits after a failure."""
+UNKNOWN_TOPICS_RETRY_S: Final = 5.0
+"""How long the names of topics that were not found are not asked for again."""
+REPORTED_MAX: Final = 20
+"""Undecodable records that are logged; all are counted."""
+
+
+class Log(Protocol):
+    """The log of a cluster, as `KafkaLog` reads it."""
+
+    def assign(self, next_offsets: Mapping[int, int]) -> None:
+        """Read these partitions from now on, each from its next offset."""
+        ...
+
+    async def bounds(self, partitions: Collection[int]) -> Mapping[int, Bounds]:
+        """Return where the logs of partitions begin and end."""
+        ...
+
+    async def topic_names(self, topic_ids: Collection[UUID]) -> Mapping[UUID, str]:
+        """Return the names of topics, as far as they are found."""
+        ...
+
+    async def poll(self, timeout_ms: int) -> Mapping[int, Sequence[Record]]:
+        """Return new records by partition; empty if there are none in time."""
+        ...
+
+    async def position(self, partition: int) -> int:
+        """Return the offset that is read next, which is beyond records that are not returned."""
+        ...
+
+    async def lag(self) -> dict[int, int]:
+        """Return how many offsets each partition is behind the end of its log, as far as that is known."""
+        ...
+
+
+OpenLog = Callable[[], AbstractAsyncContextManager[Log, bool | None]]
+"""Connects to the cluster."""
+
+
+class Mirror:
+    """Follows the log of a cluster for the shards of one node."""
+
+    def __init__(self, coordinator: Coordinator, open_log: OpenLog, cluster_id: str) -> None:
+        self.cluster_id = cluster_id
+        self.counts = MirrorCounts()
+        self.poll: LogEndPoll | None = None
+        """Reads log ends beside it, if it is set before the mirror runs."""
+        self._coordinator = coordinator
+        self._open_log = open_log
+        self._followers: dict[Shard, Follower] = {}
+        self._read: set[Shard] = set()
+        """The shards whose logs are being read."""
+        self._topic_names: dict[UUID, str] = {}
+        self._unnamed: set[UUID] = set()
+        """Topics whose names were asked for and not found."""
+        self._retry_at_s = 0.0
+        """When their names are asked for again, by the time of the event loop."""
+
+    async def run(self) -> None:
+        """Follow the log, and poll log ends if there is a poll, without end."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._follow())
+            if self.poll is not None:
+                tasks.create_task(self.poll.run())
+
+    def used_topics(self) -> set[str]:
+        """Return the topics that the node's groups subscribe to, or have committed offsets in."""
+        groups = (group for shard in self._followers for group in shard.live_groups())
+        subscribed = {topic for group in groups for topic in group.subscribed_topics or ()}
+        return subscribed.union(*(follower.committed_topics for follower in self._followers.values()))
+
+    async def _follow(self) -> None:
+        """Follow, without end; after a failure connect again."""
+        while True:
+            try:
+                async with self._open_log() as kafka:
+                    self._followers.clear()
+                    self._read.clear()
+                    while True:
+                        await self._step(kafka)
+            except KafkaUnavailable as failure:
+                self._record_failure(str(failure))
+            except CoordinatorError as failure:  # The database cannot be reached, as /readyz reports.
+                log.warning("mirror_interrupted", reason=failure.detail)
+            await asyncio.sleep(RETRY_S)
+
+    async def _step(self, kafka: Log) -> None:
+        """Follow the shards that the node owns now, and apply what their logs have."""
+        if await self._update_followers():
+            await self._assign(kafka)
+        if not self._followers:
+            await asyncio.sleep(POLL_MS / 1000)
+            return
+        try:
+            found = await kafka.poll(POLL_MS)
+        except LogChanged as change:
+            self._read_whole_logs(change.partitions)
+            await self._assign(kafka)
+            return
+        read = {
+            shard: self._entries(follower, found[shard.shard_id])
+            for shard, follower in self._followers.items()
+            if shard.shard_id in found
+        }
+        await self._learn_topic_names(kafka, read.values())
+        await self._together(
+            {
+                shard: self._followers[shard].apply(entries, found[shard.shard_id][-1].offset + 1)
+                for shard, entries in read.items()
+            }
+        )
+        await self._reach_ends(kafka)
+        await self._wait_for_records(await kafka.lag())
+        self._record_success()
+
+    # -- shards --------------------------------------------------------------------------------------------
+
+    async def _update_followers(self) -> bool:
+        """Follow the shards that the node serves now; return whether they are others than those that are read."""
+        served = {shard for shard in self._coordinator.serving_shards() if not shard.is_unloaded}
+        for shard in self._followers.keys() - served:
+            del self._followers[shard]
+        store, new = self._coordinator.store, served - self._followers.keys()
+        for shard in new:
+            stored = await self._coordinator.read(partial(store.mirror_position, shard.shard_id))
+            follower = Follower(shard, self._coordinator, stored, self._topic_names.get)
+            self._followers[shard] = follower
+            follower.committed_topics.update(
+                await self._coordinator.read(partial(store.committed_topics, shard.shard_id))
+            )
+        return bool(new) or self._read != served
+
+    async def _assign(self, kafka: Log) -> None:
+        """Read each log on from where its follower is, a new follower's from the beginning."""
+        new = {shard.shard_id: each for shard, each in self._followers.items() if each.next_offset is None}
+        for partition, (start, end) in (await kafka.bounds(new)).items():
+            new[partition].begin(start, end)
+        kafka.assign({shard.shard_id: each.next_offset or 0 for shard, each in self._followers.items()})
+        self._read = set(self._followers)
+
+    def _read_whole_logs(self, partitions: Iterable[int]) -> None:
+        for shard, follower in self._followers.items():
+            if shard.shard_id in partitions:
+                log.warning("mirrored_log_changed", partition=shard.shard_id, next_offset=follower.next_offset)
+                follower.read_whole_log()
+
+    async def _reach_ends(self, kafka: Log) -> None:
+        """Let followers that have read to the end that their logs had go on from there."""
+        reached: dict[Shard, Awaitable[None]] = {}
+        for shard, follower in self._followers.items():
+            if follower.end is not None and await kafka.position(shard.shard_id) >= follower.end:
+                reached[shard] = follower.reach_end(follower.end)
+        await self._together(reached)
+
+    async def _wait_for_records(self, lag: dict[int, int]) -> None:
+        self.counts.lag = lag
+        self.counts.other_groups = Counter(
+            (group.protocol_type, group.state)
+            for follower in self._followers.values()
+            for group in follower.other_groups.values()
+        )
+        await self._together(
+            {
+                shard: follower.wait_for_records()
+                for shard, follower in self._followers.items()
+                if follower.end is None and lag.get(shard.shard_id) == 0
+            }
+        )
+
+    # -- records -------------------------------------------------------------------------------------------
+
+    def _entries(self, follower: Follower, records: Sequence[Record]) -> list[LogEntry]:
+        """Decode records; skip commits that are stored already."""
+        self.counts.records += len(records)
+        commits_from = follower.commits_from
+        return [
+            LogEntry(record.offset, self._appended_ms(record), seen)
+            for record in records
+            if (record.offset >= commits_from or record.value is None or not is_offset_commit(record.key))
+            and (seen := self._decoded(follower, record)) is not None
+        ]
+
+    async def _learn_topic_names(self, kafka: Log, read: Iterable[Sequence[LogEntry]]) -> None:
+        """Ask for the names of topics that occur for the first time, and again for those that were not found."""
+        found = {
+            topic_id
+            for entries in read
+            for entry in entries
+            if isinstance(entry.seen, TargetAssignment)
+            for topic_id, _ in entry.seen.partitions or ()
+        }
+        now_s = asyncio.get_running_loop().time()
+        if now_s >= self._retry_at_s:
+            self._retry_at_s = now_s + UNKNOWN_TOPICS_RETRY_S
+            self._unnamed.clear()
+            found = found.union(*(ids for each in self._followers.values() for ids in each.unknown_topics.values()))
+        wanted = found - self._topic_names.keys() - self._unnamed
+        if wanted:
+            self._topic_names.update(await kafka.topic_names(wanted))
+            self._unnamed |= wanted - self._topic_names.keys()
+
+    def _appended_ms(self, record: Record) -> int:
+        return record.timestamp if record.timestamp >= 0 else self._coordinator.wall_ms()
+
+    def _decoded(self, follower: Follower, record: Record) -> Observed | GroupRecord | None:
+        try:
+            decoded = decode(record.key, record.value)
+            return None if isinstance(decoded, UnknownRecord) else decoded
+        except UndecodableRecord as failure:
+            self.counts.undecodable += 1
+            if self.counts.undecodable <= REPORTED_MAX:
+                partition = follower.shard.shard_id
+                log.warning(
+                    "mirrored_record_undecodable", partition=partition, offset=record.offset, reason=str(failure)
+                )
+            return None
+
+    async def _together(self, calls: Mapping[Shard, Awaitable[None]]) -> None:
+        """Wait for calls of several shards; one that fails is followed from its stored position again."""
+        outcomes = await asyncio.gather(*calls.values(), return_exceptions=True)
+        for shard, outcome in zip(calls, outcomes, strict=True):
+            if isinstance(outcome, CoordinatorError):
+                log.warning("mirrored_shard_failed", shard=shard.shard_id, reason=outcome.detail)
+                del self._followers[shard]
+            elif isinstance(outcome, BaseException):
+                raise outcome
+
+    # -- outcome -------------------------------------------------------------------------------------------
+
+    def _record_failure(self, reason: str) -> None:
+        if self.counts.failure is None or self.counts.failure != reason:
+            log.error("mirrored_cluster_unreachable", reason=reason, retry_in_s=RETRY_S)
+        self.counts.failure = reason
+
+    def _record_success(self) -> None:
+        if self.counts.failure is not None:
+            log.info("mirrored_cluster_reached", partitions=sorted(shard.shard_id for shard in self._followers))
+        self.counts.failure = None

@@ -1,0 +1,127 @@
+"""What only a mirror's node has: its database, and how it reaches the Kafka cluster."""
+
+# ruff: noqa: PLC0415 - aiokafka is loaded by mirrors only
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from functools import partial
+from typing import TYPE_CHECKING
+
+from coordinator_core.runtime.coordinator import Coordinator
+from coordinator_core.runtime.shard import Decide
+from coordinator_core.state_store.interface import Store
+from coordinator_core.state_store.postgres import PostgresStore
+from muster.errors import UNREACHABLE_EXIT_CODE, UserError
+from muster.node.schema import is_empty, require_schema, upgrade
+from muster.settings import Settings
+
+if TYPE_CHECKING:
+    from mirror.kafka_log import KafkaConnection, KafkaLog
+
+OWN_DATABASE = "a mirror needs a database of its own: set MUSTER_DATABASE_URL, or --data-dir for another embedded one"
+
+
+def prepare_database(settings: Settings, database_url: str) -> None:
+    """Make an empty database the mirror of the settings' cluster, with a shard for each partition of its log.
+
+    Raises:
+        UserError: the database has groups of its own, or mirrors another number of partitions; or the cluster cannot be
+            reached, where the database does not mirror it yet.
+    """
+    if is_empty(database_url):
+        upgrade(database_url, _describe(settings)[1])
+    require_schema(database_url)
+    with closing(PostgresStore(database_url)) as store:
+        if store.mirrored_cluster() is not None:
+            return
+        cluster_id, partitions = _describe(settings)
+        shards = store.shard_count()
+        if shards != partitions:
+            sizes = f"The database has {shards} shards and the log of the Kafka cluster {partitions} partitions"
+            raise UserError(f"{sizes}; {OWN_DATABASE}.")
+        if store.mirror_of(cluster_id) is None:
+            raise UserError(f"The database has groups of its own; {OWN_DATABASE}.")
+
+
+async def check_database(settings: Settings, store: Store) -> str | None:
+    """Return the id of the cluster that this node mirrors; None: it coordinates groups.
+
+    Raises:
+        UserError: the database is a mirror and the node is not, or the other way round.
+        StoreError: the database cannot be reached.
+    """
+    mirrored = await asyncio.to_thread(store.mirrored_cluster)
+    if settings.mirror_bootstrap_servers is None and mirrored is not None:
+        raise UserError(f"The database mirrors the Kafka cluster {mirrored}; run `muster mirror`, or use another one.")
+    if settings.mirror_bootstrap_servers is not None and mirrored is None:
+        raise UserError(f"The database mirrors no Kafka cluster; start this node with `muster mirror`. {OWN_DATABASE}.")
+    return mirrored
+
+
+def decisions() -> Decide:
+    """Return what decides in a mirror, in place of the protocol; all of the mirror is imported before it serves."""
+    import mirror.kafka_topics
+    import mirror.mirror  # noqa: F401
+    from mirror.decide import decide
+
+    return decide
+
+
+def follow(coordinator: Coordinator, settings: Settings, cluster_id: str) -> None:
+    """Let a node follow its cluster until it stops."""
+    from mirror.kafka_topics import KafkaTopics
+    from mirror.log_end_poll import LogEndPoll
+    from mirror.mirror import Mirror
+
+    connection = _connection(settings)
+    mirror = Mirror(coordinator, partial(_open_log, connection, cluster_id), cluster_id)
+    interval_s = settings.mirror_poll_interval_ms / 1000
+    mirror.poll = LogEndPoll(coordinator, partial(KafkaTopics, connection), mirror.used_topics, interval_s)
+    coordinator.follow(mirror)
+
+
+@asynccontextmanager
+async def _open_log(connection: "KafkaConnection", cluster_id: str) -> AsyncIterator["KafkaLog"]:
+    from mirror.kafka_log import KafkaLog, KafkaUnavailable, describe_cluster
+
+    found = (await describe_cluster(connection)).cluster_id
+    if found != cluster_id:
+        raise KafkaUnavailable(f"{connection.bootstrap_servers} is the cluster {found}, and not {cluster_id}")
+    async with KafkaLog(connection) as kafka:
+        yield kafka
+
+
+def _describe(settings: Settings) -> tuple[str, int]:
+    """Return the id of the cluster and the number of partitions of its log."""
+    from mirror.kafka_log import KafkaUnavailable, describe_cluster
+
+    where = f"The Kafka cluster {settings.mirror_bootstrap_servers}"
+    try:
+        facts = asyncio.run(describe_cluster(_connection(settings)))
+    except KafkaUnavailable as failure:
+        raise UserError(f"{where} cannot be reached: {failure}.", UNREACHABLE_EXIT_CODE) from failure
+    if facts.partitions is None:
+        missing = "has no topic __consumer_offsets, because it has had no group yet; start the mirror when it has"
+        raise UserError(f"{where} {missing}.", UNREACHABLE_EXIT_CODE)
+    return facts.cluster_id, facts.partitions
+
+
+def _connection(settings: Settings) -> "KafkaConnection":
+    try:
+        from mirror.kafka_log import KafkaConnection
+    except ModuleNotFoundError as failure:
+        raise UserError(f"A mirror needs the package {failure.name}; install `muster[server,mirror]`.") from failure
+    assert settings.mirror_bootstrap_servers is not None, "the node is a mirror"
+    password = settings.mirror_sasl_password
+    return KafkaConnection(
+        bootstrap_servers=settings.mirror_bootstrap_servers,
+        security_protocol=settings.mirror_security_protocol,
+        sasl_mechanism=settings.mirror_sasl_mechanism,
+        sasl_username=settings.mirror_sasl_username,
+        sasl_password=None if password is None else password.get_secret_value(),
+        sasl_token_file=settings.mirror_sasl_token_file,
+        ssl_ca_file=settings.mirror_ssl_ca_file,
+        ssl_certificate_file=settings.mirror_ssl_certificate_file,
+        ssl_key_file=settings.mirror_ssl_key_file,
+    )

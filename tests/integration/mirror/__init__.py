@@ -1,0 +1,1 @@
+"""Tests of the mirror against a real Kafka broker."""

@@ -1,0 +1,194 @@
+"""A member of a Kafka group, of one of three client libraries: commands come on its input, events go to its output.
+
+    python -m tests.support.kafka_member LIBRARY BOOTSTRAP GROUP TOPICS OPTIONS
+
+LIBRARY is kafka-python, aiokafka or confluent-kafka; TOPICS are separated by commas, or one regular expression that
+begins with ^; OPTIONS are the library's own, as JSON. Commands are lines:
+
+    commit OFFSET METADATA    commit this offset of each assigned partition
+    leave                     close the consumer and end
+
+Events are JSON objects, one a line, with the time in milliseconds: what the library reports of assignments and commits.
+"""
+
+import asyncio
+import json
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
+from typing import Any, Final, Protocol
+
+POLL_S: Final = 0.1
+Options = dict[str, Any]
+
+
+class Member(Protocol):
+    """A consumer of one library."""
+
+    def poll(self) -> None:
+        """Let the library work for a moment."""
+
+    def commit(self, offset: int, metadata: str) -> None:
+        """Commit an offset of each assigned partition."""
+
+    def close(self) -> None:
+        """Leave the group, as the library does on close."""
+
+
+def main() -> None:
+    """Run a member until it leaves."""
+    library, bootstrap, group_id, topics, options = sys.argv[1:]
+    member = MEMBERS[library](bootstrap, group_id, topics.split(","), json.loads(options))
+    commands: queue.SimpleQueue[list[str]] = queue.SimpleQueue()
+    threading.Thread(target=_read_commands, args=(commands,), daemon=True).start()
+    while True:
+        member.poll()
+        while not commands.empty():
+            match commands.get():
+                case ["commit", offset, metadata]:
+                    member.commit(int(offset), metadata)
+                case _:
+                    member.close()
+                    report("left")
+                    return
+
+
+def report(name: str, partitions: Iterable[tuple[str, int]] = (), **details: object) -> None:
+    """Write an event."""
+    pairs = [list(pair) for pair in sorted(partitions)]
+    event = {"at_ms": time.time_ns() // 1_000_000, "event": name, "partitions": pairs, **details}
+    sys.stdout.write(json.dumps(event) + "\n")
+    sys.stdout.flush()
+
+
+def _read_commands(commands: queue.SimpleQueue[list[str]]) -> None:
+    for line in sys.stdin:
+        commands.put(line.split())
+
+
+# -- libraries -------------------------------------------------------------------------------------------------
+
+
+class KafkaPythonMember:
+    """A consumer of kafka-python."""
+
+    def __init__(self, bootstrap: str, group_id: str, topics: Sequence[str], options: Options) -> None:
+        kafka = import_module("kafka")
+        member = self
+
+        class Listener(kafka.ConsumerRebalanceListener):  # type: ignore[misc,name-defined]  # comes without types
+            def on_partitions_revoked(self, revoked: Iterable[tuple[str, int]]) -> None:
+                report("revoked", revoked)
+
+            def on_partitions_assigned(self, assigned: Iterable[tuple[str, int]]) -> None:
+                del assigned  # With cooperative assignors only the new ones.
+                member.is_assigned = True
+
+        self.is_assigned = False
+        self._types = kafka
+        self._consumer = kafka.KafkaConsumer(
+            bootstrap_servers=bootstrap, group_id=group_id, enable_auto_commit=False, **options
+        )
+        self._consumer.subscribe(topics, listener=Listener())
+
+    def poll(self) -> None:
+        self._consumer.poll(timeout_ms=int(POLL_S * 1000))
+        if self.is_assigned:
+            self.is_assigned = False
+            known = self._consumer.group_metadata()
+            report("assigned", self._assignment(), member_id=known.member_id, generation=known.generation_id)
+
+    def commit(self, offset: int, metadata: str) -> None:
+        offsets = self._types.OffsetAndMetadata(offset, metadata, -1)
+        partitions = self._assignment()
+        self._consumer.commit({self._types.TopicPartition(*each): offsets for each in partitions})
+        report("committed", partitions, offset=offset, metadata=metadata)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _assignment(self) -> list[tuple[str, int]]:
+        return [(each.topic, each.partition) for each in self._consumer.assignment()]
+
+
+class AioKafkaMember:
+    """A consumer of aiokafka, whose event loop runs while it is polled."""
+
+    def __init__(self, bootstrap: str, group_id: str, topics: Sequence[str], options: Options) -> None:
+        self._types = aiokafka = import_module("aiokafka")
+        member = self
+
+        class Listener(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc,name-defined]  # comes without types
+            async def on_partitions_revoked(self, revoked: Iterable[tuple[str, int]]) -> None:
+                report("revoked", revoked)
+
+            async def on_partitions_assigned(self, assigned: Iterable[tuple[str, int]]) -> None:
+                # The library has no public name for these two.
+                known = member.consumer._coordinator
+                report("assigned", assigned, member_id=known.member_id, generation=known.generation)
+
+        self._runner = asyncio.Runner()
+        self._runner.run(self._start(bootstrap, group_id, options))
+        self.consumer.subscribe(topics, listener=Listener())
+
+    async def _start(self, bootstrap: str, group_id: str, options: Options) -> None:
+        self.consumer = self._types.AIOKafkaConsumer(
+            bootstrap_servers=bootstrap, group_id=group_id, enable_auto_commit=False, **options
+        )
+        await self.consumer.start()
+
+    def poll(self) -> None:
+        self._runner.run(self.consumer.getmany(timeout_ms=int(POLL_S * 1000)))
+
+    def commit(self, offset: int, metadata: str) -> None:
+        partitions = self.consumer.assignment()
+        self._runner.run(self.consumer.commit(dict.fromkeys(partitions, (offset, metadata))))
+        report("committed", partitions, offset=offset, metadata=metadata)
+
+    def close(self) -> None:
+        self._runner.run(self.consumer.stop())
+
+
+class ConfluentMember:
+    """A consumer of confluent-kafka, which has no name for the generation."""
+
+    def __init__(self, bootstrap: str, group_id: str, topics: Sequence[str], options: Options) -> None:
+        self._types = confluent_kafka = import_module("confluent_kafka")
+        settings = {"bootstrap.servers": bootstrap, "group.id": group_id, "enable.auto.commit": False, **options}
+        self._consumer = confluent_kafka.Consumer(settings)
+        self._owned: set[tuple[str, int]] = set()
+        self._consumer.subscribe(list(topics), on_assign=self._on_assign, on_revoke=self._on_revoke)
+
+    def poll(self) -> None:
+        self._consumer.poll(POLL_S)
+
+    def commit(self, offset: int, metadata: str) -> None:
+        offsets = [self._types.TopicPartition(*each, offset, metadata) for each in sorted(self._owned)]
+        self._consumer.commit(offsets=offsets, asynchronous=False)
+        report("committed", self._owned, offset=offset, metadata=metadata)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _on_assign(self, _: object, partitions: Iterable[Any]) -> None:
+        self._owned |= {(each.topic, each.partition) for each in partitions}
+        report("assigned", self._owned, member_id=self._consumer.memberid())
+
+    def _on_revoke(self, _: object, partitions: Iterable[Any]) -> None:
+        revoked = {(each.topic, each.partition) for each in partitions}
+        self._owned -= revoked
+        report("revoked", revoked)
+
+
+MEMBERS: Final[dict[str, Callable[[str, str, Sequence[str], Options], Member]]] = {
+    "kafka-python": KafkaPythonMember,
+    "aiokafka": AioKafkaMember,
+    "confluent-kafka": ConfluentMember,
+}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,195 @@
+"""Processes of members of Kafka groups, and what they have reported: Python's client libraries, and Java's consumer."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from tests.support.kafka_broker import SMALL, fetch_jars, java_or_unavailable
+from tests.support.waiting import PATIENCE_S, poll_until
+
+JAVA_EVENTS: Final = {
+    "partitions_assigned": "assigned",
+    "partitions_revoked": "revoked",
+    "offsets_committed": "committed",
+}
+
+Event = dict[str, Any]
+
+
+class KafkaMember:
+    """A member in a process of its own."""
+
+    def __init__(self, process: subprocess.Popen[str], output: Path, about: Mapping[str, str]) -> None:
+        self._process = process
+        self._output = output
+        self._about = about
+
+    @classmethod
+    def of_library(
+        cls, directory: Path, library: str, bootstrap: str, group_id: str, topics: str, **options: object
+    ) -> "KafkaMember":
+        """Start a member of one of the libraries of `tests.support.kafka_member`.
+
+        Args:
+            directory: where its output goes.
+            library: its client library.
+            bootstrap: the broker.
+            group_id: its group.
+            topics: the topics that it subscribes to, separated by commas.
+            options: those of the library, with `_` for `.`; all need a client id.
+        """
+        dotted = {name.replace("_", "."): value for name, value in options.items()}
+        named = json.dumps(dotted if library == "confluent-kafka" else options)
+        argv = [sys.executable, "-m", "tests.support.kafka_member", library, bootstrap, group_id, topics, named]
+        return cls._started(directory, argv, library, group_id, str(options["client_id"]))
+
+    @classmethod
+    def of_java(
+        cls, directory: Path, bootstrap: str, group_id: str, topic: str, client_id: str, *arguments: str
+    ) -> "KafkaMember":
+        """Start Kafka's own `VerifiableConsumer`, which commits what it consumes.
+
+        Args:
+            directory: where its output and properties go.
+            bootstrap: the broker.
+            group_id: its group.
+            topic: the topic that it subscribes to.
+            client_id: its client id.
+            arguments: more arguments of the tool.
+        """
+        java = java_or_unavailable(directory)
+        properties = directory / f"{client_id}.properties"
+        properties.write_text(f"client.id={client_id}\n")
+        tool = [java, *SMALL, "-cp", f"{fetch_jars(java, artifact='kafka-tools')}/*"]
+        of_group = ["--group-id", group_id, "--topic", topic, "--consumer.config", str(properties)]
+        argv = [*tool, "org.apache.kafka.tools.VerifiableConsumer", "--bootstrap-server", bootstrap, *of_group]
+        return cls._started(directory, [*argv, *arguments], "java", group_id, client_id)
+
+    @classmethod
+    def _started(cls, directory: Path, argv: list[str], library: str, group_id: str, client_id: str) -> "KafkaMember":
+        output = Path(tempfile.mkdtemp(prefix=client_id, dir=directory)) / "out.jsonl"
+        with output.open("a") as out, output.with_suffix(".err").open("a") as err:
+            process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=out, stderr=err, text=True)
+        return cls(process, output, {"library": library, "group_id": group_id, "client_id": client_id})
+
+    def events(self) -> list[Event]:
+        """Return what it has reported, with its library, group and client id."""
+        lines = [json.loads(line) for line in self._output.read_text().splitlines() if line.startswith("{")]
+        return [{**self._about, **event} for event in map(_with_one_form, lines) if event]
+
+    def owned(self) -> set[tuple[str, int]]:
+        """Return the partitions that it owns now."""
+        owned: set[tuple[str, int]] = set()
+        for event in self.events():
+            partitions = {(topic, partition) for topic, partition in event["partitions"]}
+            owned = owned | partitions if event["event"] == "assigned" else owned
+            owned = owned - partitions if event["event"] == "revoked" else owned
+        return owned
+
+    def wait_until(self, condition: "Callable[[KafkaMember], object]") -> None:
+        """Return when a condition holds.
+
+        Raises:
+            AssertionError: its process has ended before.
+        """
+
+        def holds() -> object:
+            assert self._process.poll() is None, self._output.with_suffix(".err").read_text()[-2000:]
+            return condition(self)
+
+        poll_until(holds)
+
+    def commit(self, offset: int, metadata: str) -> None:
+        """Commit an offset of each of its partitions, and return when that is done."""
+        before = sum(event["event"] == "committed" for event in self.events())
+        self._send(f"commit {offset} {metadata}")
+        self.wait_until(lambda member: sum(event["event"] == "committed" for event in member.events()) > before)
+
+    def leave(self) -> None:
+        """Close its consumer, and return when the process has ended."""
+        if self._about["library"] == "java":
+            self._process.terminate()
+        else:
+            self._send("leave")
+        self._process.wait(PATIENCE_S)
+
+    def kill(self) -> None:
+        """Kill its process, as if the machine had failed."""
+        os.kill(self._process.pid, signal.SIGKILL)
+        self._process.wait(PATIENCE_S)
+
+    def stop(self) -> None:
+        """Kill its process if it runs, and close its pipe."""
+        if self._process.poll() is None:
+            self.kill()
+        assert self._process.stdin is not None, "its input is a pipe"
+        self._process.stdin.close()
+
+    def _send(self, command: str) -> None:
+        assert self._process.stdin is not None, "its input is a pipe"
+        self._process.stdin.write(f"{command}\n")
+        self._process.stdin.flush()
+
+
+class KafkaMembers:
+    """The members that a test or a recording has started."""
+
+    def __init__(self, directory: Path, bootstrap: str) -> None:
+        self._directory = directory
+        self._bootstrap = bootstrap
+        self._members: list[KafkaMember] = []
+
+    def join(self, library: str, group_id: str, topics: str, **options: object) -> KafkaMember:
+        """Start a member of a library."""
+        member = KafkaMember.of_library(self._directory, library, self._bootstrap, group_id, topics, **options)
+        self._members.append(member)
+        return member
+
+    def join_java(self, group_id: str, topic: str, client_id: str, *arguments: str) -> KafkaMember:
+        """Start a member of Java's client."""
+        member = KafkaMember.of_java(self._directory, self._bootstrap, group_id, topic, client_id, *arguments)
+        self._members.append(member)
+        return member
+
+    def events(self) -> list[Event]:
+        """Return what all of them have reported, in order of time."""
+        return sorted((event for each in self._members for event in each.events()), key=lambda event: event["at_ms"])
+
+    def stop(self) -> None:
+        """Kill those that still run."""
+        for member in self._members:
+            member.stop()
+
+
+@contextmanager
+def kafka_members(directory: Path, bootstrap: str) -> Iterator[KafkaMembers]:
+    """Start members until the block ends, which kills those that still run."""
+    members = KafkaMembers(directory, bootstrap)
+    try:
+        yield members
+    finally:
+        members.stop()
+
+
+def _with_one_form(event: Event) -> Event | None:
+    """Return an event of Java's consumer in the form of the others; None if it is of no use."""
+    if "at_ms" in event:
+        return event
+    name = JAVA_EVENTS.get(event["name"])
+    if name is None:
+        return (
+            {"at_ms": event["timestamp"], "event": "left", "partitions": []}
+            if event["name"] == "shutdown_complete"
+            else None
+        )
+    items = event["offsets" if name == "committed" else "partitions"]
+    details = {"offsets": [item["offset"] for item in items]} if name == "committed" else {}
+    pairs = [[item["topic"], item["partition"]] for item in items]
+    return {"at_ms": event["timestamp"], "event": name, "partitions": pairs, **details}

@@ -1,0 +1,101 @@
+"""The log of a cluster in memory: each partition is a list of records, of which some may be gone."""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from uuid import UUID
+
+from mirror.group_records import GroupRecord
+from mirror.kafka_log import Bounds, KafkaUnavailable, LogChanged
+from mirror.observed import Observed
+from tests.unit.mirror.encoded import LogRecord, record
+
+BATCH = 3
+
+
+class FakeLog:
+    """A log that a mirror reads; `say` appends to it."""
+
+    def __init__(self, partitions: int = 1) -> None:
+        self.failure: str | None = None
+        """Why it cannot be reached."""
+        self.topics: dict[UUID, str] = {}
+        """The names of the topics."""
+        self._records: dict[int, list[LogRecord]] = {number: [] for number in range(partitions)}
+        self._starts = dict.fromkeys(self._records, 0)
+        self._ends = dict.fromkeys(self._records, 0)
+        self._positions: dict[int, int] = {}
+        self.idle_polls = 0
+        """How many polls of all partitions have found nothing."""
+
+    def say(self, at_ms: int, seen: Observed | GroupRecord, partition: int = 0) -> None:
+        """Append what the broker would write."""
+        self._records[partition].append(record(self._ends[partition], at_ms, seen))
+        self._ends[partition] += 1
+
+    def say_bytes(self, key: bytes, value: bytes, partition: int = 0) -> None:
+        """Append a record with any bytes."""
+        self._records[partition].append(LogRecord(self._ends[partition], 0, key, value))
+        self._ends[partition] += 1
+
+    def skip(self, partition: int = 0) -> None:
+        """Append what readers do not see, such as the end of a transaction."""
+        self._ends[partition] += 1
+
+    def recreate(self, partition: int = 0) -> None:
+        """Delete all records, and begin at 0 again."""
+        self._records[partition].clear()
+        self._starts[partition] = self._ends[partition] = 0
+
+    def compact(self, partition: int = 0) -> None:
+        """Keep the last record of each key."""
+        last = {each.key: each for each in self._records[partition]}
+        self._records[partition] = sorted(last.values(), key=lambda each: each.offset)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator["FakeLog"]:
+        """Connect."""
+        self._check()
+        yield self
+
+    def assign(self, next_offsets: Mapping[int, int]) -> None:
+        """Read these partitions."""
+        self._positions = dict(next_offsets)
+
+    async def bounds(self, partitions: Collection[int]) -> dict[int, Bounds]:
+        """Return where the logs of partitions begin and end."""
+        self._check()
+        return {number: Bounds(self._starts[number], self._ends[number]) for number in partitions}
+
+    async def topic_names(self, topic_ids: Collection[UUID]) -> dict[UUID, str]:
+        """Return the names of topics."""
+        self._check()
+        return {topic_id: self.topics[topic_id] for topic_id in topic_ids if topic_id in self.topics}
+
+    async def poll(self, timeout_ms: int) -> Mapping[int, Sequence[LogRecord]]:
+        """Return some records; the timeout is no longer than a turn of the event loop."""
+        del timeout_ms
+        await asyncio.sleep(0)
+        self._check()
+        found: dict[int, list[LogRecord]] = {}
+        for number, position in self._positions.items():
+            if not self._starts[number] <= position <= self._ends[number]:
+                raise LogChanged([number])
+            some = [each for each in self._records[number] if each.offset >= position][:BATCH]
+            self._positions[number] = some[-1].offset + 1 if len(some) == BATCH else self._ends[number]
+            if some:
+                found[number] = some
+        self.idle_polls += not found and self._positions == self._ends
+        return found
+
+    async def position(self, partition: int) -> int:
+        """Return the offset that is read next."""
+        return self._positions[partition]
+
+    async def lag(self) -> dict[int, int]:
+        """Return how many offsets are left to read."""
+        return {number: self._ends[number] - position for number, position in self._positions.items()}
+
+    def _check(self) -> None:
+        if self.failure is not None:
+            raise KafkaUnavailable(self.failure)

@@ -1,0 +1,215 @@
+"""A mirror follows the log of a cluster on an in-memory store: each row once, whatever fails."""
+
+import pytest
+
+from coordinator_core.protocol.errors import InvalidRequest
+from coordinator_core.protocol.hashing import shard_of
+from mirror import follower
+from mirror.observed import GroupDeleted, OffsetDeleted
+from tests.support.memory_store import MemoryStore
+from tests.unit.coordinator_core.runtime.nodes import Member, until
+from tests.unit.mirror.fake_log import FakeLog
+from tests.unit.mirror.observations import T0_MS, appended_ms, generation, member
+from tests.unit.mirror.world import World
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+async def test_first_read_finds_what_is_there_without_history(world: World) -> None:
+    world.see(1, "a")
+    world.see(2, "a", "b")
+    world.commit(0, 5)
+    world.commit(0, 7)
+    world.log.skip()
+
+    async with world.following() as node:
+        view = node.describe("g")
+
+    assert view is not None
+    assert (view.generation, {each.member.member_id for each in view.members}) == (2, {"a", "b"})
+    assert not world.rebalances
+    assert world.offsets() == {0: 7}
+
+
+async def test_what_comes_after_it_is_history(world: World) -> None:
+    world.see(1, "a")
+    async with world.following():
+        world.see(2, "a", "b")
+        world.see(3, "b")
+        await world.caught_up()
+
+    assert [row.trigger for row in world.rebalances] == ["member_joined", "member_left_or_expired"]
+
+
+async def test_mirror_that_starts_again_goes_on(world: World) -> None:
+    async with world.following():
+        world.see(1, "a")
+        world.commit(0, 5)
+        await world.caught_up()
+    world.see(2, "a", "b")
+    world.commit(1, 9)
+
+    async with world.following():
+        await world.stored({0: 5, 1: 9})
+
+    assert [row.generation for row in world.rebalances] == [1, 2]
+
+
+async def test_commit_names_the_owner_of_its_partition(world: World) -> None:
+    async with world.following():
+        world.see(1, "a", "b")
+        world.commit(1, 5)
+        world.commit(7, 5)
+        await world.stored({1: 5, 7: 5})
+
+    owners = {row.partition: row.member_id for row in world.store.committed_offsets("g")}
+    assert owners == {1: "b", 7: ""}
+
+
+async def test_group_of_commits_alone_is_a_simple_group(world: World) -> None:
+    async with world.following() as node:
+        world.commit(0, 5, "simple")
+        await world.stored({0: 5}, "simple")
+        view = node.describe("simple")
+
+    assert view is not None
+    assert view.protocol_type is None
+
+
+async def test_deleted_offsets_are_archived(world: World) -> None:
+    async with world.following():
+        world.see(1, "a")
+        world.commit(0, 5)
+        world.commit(1, 6)
+        world.log.say(T0_MS, OffsetDeleted("g", "orders", 0))
+        await world.stored({1: 6})
+        await world.caught_up()
+
+    assert [(row.partition, row.offset) for row in world.store.history.archived] == [(0, 5)]
+
+
+async def test_deleted_group_is_gone_with_its_offsets(world: World) -> None:
+    async with world.following() as node:
+        world.see(1, "a")
+        world.commit(0, 5)
+        world.see(2)
+        world.log.say(T0_MS, OffsetDeleted("g", "orders", 0))
+        world.log.say(T0_MS, GroupDeleted("g"))
+        await world.caught_up()
+        await until(lambda: node.describe("g") is None, "the group to be gone")
+
+    assert world.offsets() == {}
+    assert [row.outcome for row in world.rebalances] == ["completed", "emptied"]
+
+
+async def test_simple_group_ends_with_its_last_offset(world: World) -> None:
+    async with world.following() as node:
+        world.commit(0, 5)
+        await world.caught_up()
+        world.log.say(T0_MS, OffsetDeleted("g", "orders", 0))
+        await until(lambda: node.describe("g") is None, "the group to be gone")
+
+
+async def test_log_that_was_created_again_is_read_as_a_whole(world: World) -> None:
+    async with world.following() as node:
+        world.see(1, "a")
+        world.see(2, "a", "b")
+        world.see(1, "x", group_id="other")
+        world.commit(0, 5)
+        world.commit(1, 6)
+        await world.stored({0: 5, 1: 6})
+        world.log.recreate()
+        world.see(3, "b")
+        world.commit(1, 2)
+        await world.stored({1: 2})
+        await until(lambda: node.describe("other") is None, "the other group to be gone")
+
+    assert [row.generation for row in world.rebalances if row.group_id == "g"] == [1, 2, 3]
+
+
+async def test_mirror_that_was_away_for_long_drops_what_was_compacted_away(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world.following():
+        world.see(1, "a", group_id="gone")
+        world.commit(0, 5, "gone")
+        await world.stored({0: 5}, "gone")
+    world.log.recreate()
+    for number in range(5):
+        world.see(number, "a")
+    world.log.compact()
+    monkeypatch.setattr(follower, "DELETIONS_KEPT_MS", 0)
+
+    async with world.following() as node:
+        assert node.describe("gone") is None
+        assert node.describe("g") is not None
+
+    assert world.offsets("gone") == {}
+
+
+async def test_record_that_cannot_be_decoded_is_counted(world: World) -> None:
+    async with world.following() as node:
+        world.log.say_bytes(b"\0\1\0", b"")
+        world.see(1, "a")
+        await world.caught_up()
+
+        mirror = node.counts().mirror
+
+    assert mirror is not None
+    assert (mirror.undecodable, mirror.records) == (1, 2)
+    assert len(world.rebalances) == 1
+
+
+async def test_cluster_that_cannot_be_reached_is_a_reason_not_to_be_ready(world: World) -> None:
+    async with world.following() as node:
+        assert (await node.readiness()).is_ready
+        world.log.failure = "no broker answers"
+        await until(lambda: world.mirror.counts.failure is not None, "the failure")
+        readiness = await node.readiness()
+        world.log.failure = None
+        world.see(1, "a")
+        await until(lambda: bool(world.rebalances), "the mirror to go on")
+
+    assert (readiness.is_ready, readiness.reasons) == (False, ("no broker answers",))
+
+
+async def test_members_are_refused(world: World) -> None:
+    async with world.following() as node:
+        with pytest.raises(InvalidRequest, match="mirrored Kafka cluster"):
+            await Member(node, "g").join()
+
+        assert node.describe("g") is None
+
+
+async def test_partition_is_followed_by_the_owner_of_its_shard() -> None:
+    world = World()
+    world.log, world.store = FakeLog(4), MemoryStore(shards=4)
+    group_ids = [f"g{number}" for number in range(8)]
+    for group_id in group_ids:
+        seen = generation(1, member("a"), group_id=group_id)
+        world.log.say(appended_ms(seen), seen, shard_of(group_id, 4))
+
+    async with world.following() as node:
+        assert all(node.describe(group_id) is not None for group_id in group_ids)
+
+
+async def test_partition_is_not_read_again_when_another_one_is() -> None:
+    world = World()
+    world.log, world.store = FakeLog(2), MemoryStore(shards=2)
+    by_shard = {shard_of(group_id, 2): group_id for group_id in (f"g{number}" for number in range(8))}
+    seen = {shard: generation(1, member("a"), group_id=group_id) for shard, group_id in by_shard.items()}
+    for shard in (0, 1):
+        world.log.say(appended_ms(seen[shard]), seen[shard], shard)
+
+    async with world.following():
+        world.log.recreate(1)
+        await world.caught_up()
+        world.log.say(appended_ms(seen[1]), seen[1], 1)
+        await world.caught_up()
+
+        assert world.mirror.counts.records == 3
