@@ -53,6 +53,9 @@ from mirror.observed import (
 DELETIONS_KEPT_MS: Final = 86_400_000
 """How long Kafka keeps a deletion in a compacted log, by default (`delete.retention.ms`)."""
 
+POSITION_INTERVAL_MS: Final = 3_600_000
+"""How often the position is stored where no group changes, so that a mirror which starts again knows how old it is."""
+
 Owners = dict[tuple[str, int], str]
 """(topic, partition) → the member that owns it."""
 
@@ -177,6 +180,9 @@ class Follower:
             if any(self._topic_name(topic_id) is not None for topic_id in topic_ids)
         ]
         await self._observe_current(named)
+        if self._coordinator.wall_ms() - self._position.read_at_ms >= POSITION_INTERVAL_MS:
+            assert self.next_offset is not None, "the log is read"
+            await self.store_position(self.next_offset)
 
     async def _apply_all(self, entries: Sequence[LogEntry]) -> None:
         results = list(self._results(entries))

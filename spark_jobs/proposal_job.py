@@ -23,6 +23,7 @@ from spark_jobs.publish import (
     discard_staged,
     new_attempt_id,
     publish,
+    require_coordinated_groups,
     staging_of,
 )
 from spark_jobs.submit import MEASURES
@@ -84,6 +85,7 @@ def propose(
     job: ProposingJob, spark: SparkSession, database: Database, connection: pg.connection, arguments: JobArguments
 ) -> Published:
     """Find the rows with Spark, stage them, and publish them in one transaction."""
+    require_coordinated_groups(connection)
     predicates = shard_predicates(count_shards(connection), arguments.read_partitions)
     # The age of abandoned attempts is measured by the real clock, not by `as_of`.
     started_at_ms = time.time_ns() // 1_000_000

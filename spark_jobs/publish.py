@@ -26,6 +26,7 @@ import psycopg2.extensions as pg
 from psycopg2.sql import SQL, Identifier
 
 from coordinator_core.protocol.retention import MINUTE_MS
+from spark_jobs.errors import JobError
 
 STAGING_MAX_AGE_MS = 86_400_000
 DISCARDED_ATTEMPTS_MAX = 10
@@ -167,6 +168,20 @@ def count_shards(connection: pg.connection) -> int:
     with _transaction(connection) as cursor:
         cursor.execute("SELECT count(*) FROM shard_leases")
         return int(_only_row(cursor)[0])
+
+
+def require_coordinated_groups(connection: pg.connection) -> None:
+    """Check that the groups of the database may be changed.
+
+    Raises:
+        JobError: they are those of a mirrored Kafka cluster.
+    """
+    with _transaction(connection) as cursor:
+        cursor.execute("SELECT cluster_id FROM mirrored_cluster")
+        mirrored = cursor.fetchone()
+    if mirrored is not None:
+        where = f"the database mirrors the Kafka cluster {mirrored[0]}"
+        raise JobError(f"{where}: offsets and groups expire there; pause the DAG")
 
 
 def least_retention_ms(connection: pg.connection, key: str, default_ms: int) -> int | None:

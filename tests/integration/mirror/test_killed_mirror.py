@@ -20,6 +20,7 @@ from mirror.offsets_topic import decode
 from muster.local.processes import Child, ChildSpec, stop_children
 from muster.settings import psql_url
 from tests.integration.http.ports import free_port
+from tests.integration.mirror.positions import partitions_read
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_log import create_topics, read_topic
 from tests.support.waiting import poll_until
@@ -59,6 +60,9 @@ def running_mirror(kafka: KafkaBroker, database_url: str, directory: Path) -> It
     mirror = KilledMirror(kafka, database_url, directory)
     try:
         poll_until(lambda: "mirrored_cluster_reached" in mirror.log_text())
+        with closing(psycopg2.connect(psql_url(database_url))) as rows:
+            rows.autocommit = True
+            poll_until(lambda: partitions_read(rows) == 4)
         yield mirror
     finally:
         stop_children([mirror.child], 10)

@@ -14,12 +14,14 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer  # type: ignore[import-untyped]  # comes without types
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
+from psycopg2.extensions import connection as Connection  # noqa: N812 - a class under a function's name
 
 from mirror.kafka_log import KafkaConnection, KafkaLog
 from muster.errors import UserError
 from muster.node.mirror import prepare_database
 from muster.node.schema import upgrade
 from muster.settings import Settings, psql_url
+from tests.integration.mirror.positions import partitions_read
 from tests.support.http_client import Client
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_log import create_topics
@@ -104,6 +106,9 @@ def client(kafka: KafkaBroker, topic: str, empty_database_url: str) -> Iterator[
         closing(Client(node.url)) as client,
     ):
         poll_until(lambda: client.call("GET", "/readyz").status == 200)
+        with closing(psycopg2.connect(psql_url(empty_database_url))) as rows:
+            rows.autocommit = True
+            poll_until(lambda: partitions_read(rows) == 4)
         yield client
 
 
@@ -253,3 +258,40 @@ def test_names_of_topics_are_found_by_their_ids(kafka: KafkaBroker, topic: str) 
             return await log.topic_names([known, uuid4()])
 
     assert asyncio.run(names()) == {known: topic}
+
+
+def test_mirrors_share_the_log_and_take_over_from_each_other(
+    kafka: KafkaBroker, topic: str, empty_database_url: str
+) -> None:
+    settings = Settings(database_url=empty_database_url, mirror_bootstrap_servers=kafka.bootstrap)  # type: ignore[arg-type]
+    prepare_database(settings, empty_database_url)
+    options: dict[str, str | int] = {"mirror_bootstrap_servers": kafka.bootstrap, "lease_ttl_ms": 1_000}
+    group_ids = [f"shared-{number}-{topic}" for number in range(6)]
+
+    async def work() -> None:
+        await asyncio.gather(*(join_and_leave(kafka, topic, group_id) for group_id in group_ids))
+
+    with running_node(empty_database_url, **options) as one, closing(Client(one.url)) as client:
+        with (
+            running_node(empty_database_url, **options),
+            closing(psycopg2.connect(psql_url(empty_database_url))) as rows,
+        ):
+            rows.autocommit = True
+            poll_until(lambda: shards_of_nodes(rows) == [2, 2])
+            poll_until(lambda: partitions_read(rows) == 4)
+            asyncio.run(work())
+            for group_id in group_ids:
+                poll_until(lambda group_id=group_id: ended_rebalances(client, group_id, 2))  # type: ignore[misc]
+        asyncio.run(work())
+
+        for group_id in group_ids:
+            found = poll_until(lambda group_id=group_id: ended_rebalances(client, group_id, 4))  # type: ignore[misc]
+            assert found is not None
+            assert sorted(str(row["generation"]) for row in found) == ["1", "2", "3", "4"]
+
+
+def shards_of_nodes(rows: Connection) -> list[int]:
+    """Return how many shards each node owns."""
+    with rows.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM shard_leases WHERE node_id IS NOT NULL GROUP BY node_id")
+        return [int(count) for (count,) in cursor]

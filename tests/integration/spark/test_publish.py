@@ -8,6 +8,7 @@ import psycopg2
 import psycopg2.extensions as pg
 import pytest
 
+from spark_jobs.errors import JobError
 from spark_jobs.publish import (
     LARGEST_GROUPS_MAX,
     STAGING_MAX_AGE_MS,
@@ -18,6 +19,7 @@ from spark_jobs.publish import (
     least_retention_ms,
     new_attempt_id,
     publish,
+    require_coordinated_groups,
 )
 from spark_jobs.relations import LARGEST_EXPIRY, OFFSET_COUNT
 from spark_jobs.transforms.offset_retention import FORECAST_COLUMNS
@@ -309,3 +311,12 @@ def test_the_shortest_retention_of_all_levels_is_found(
     if group is not None:
         rows(connection, f"INSERT INTO group_configs VALUES ('g', 'minutes', '{group}', 'test', now())")  # noqa: S608 - ours
     assert least_retention_ms(connection, "minutes", default_ms) == least_ms
+
+
+def test_nothing_is_proposed_for_a_mirrored_cluster(connection: pg.connection) -> None:
+    rows(connection, "INSERT INTO mirrored_cluster (cluster_id) VALUES ('prod')")
+
+    with pytest.raises(JobError, match="mirrors the Kafka cluster prod: offsets and groups expire there"):
+        require_coordinated_groups(connection)
+    with pytest.raises(psycopg2.errors.InsufficientPrivilege, match="a mirrored Kafka cluster"):
+        publish(connection, PROPOSAL, TABLE, new_attempt_id(NOW_MS))

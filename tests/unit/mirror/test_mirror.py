@@ -152,6 +152,23 @@ async def test_mirror_that_was_away_for_long_drops_what_was_compacted_away(
     assert world.offsets("gone") == {}
 
 
+async def test_position_is_stored_now_and_then_where_no_group_changes(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world.following():
+        world.see(1, "a")
+        world.commit(0, 5)
+        await world.stored({0: 5})
+        monkeypatch.setattr(follower, "POSITION_INTERVAL_MS", 0)
+        await until(lambda: _groups_seq(world) == 2, "the position after the commit")
+
+
+def _groups_seq(world: World) -> int:
+    position = world.store.mirror_position(0)
+    assert position is not None
+    return position.groups_seq
+
+
 async def test_record_that_cannot_be_decoded_is_counted(world: World) -> None:
     async with world.following() as node:
         world.log.say_bytes(b"\0\1\0", b"")
