@@ -63,6 +63,9 @@ class KafkaBroker:
         properties: Mapping[str, str] = QUICK,
         java_options: Sequence[str] = SMALL,
         features: Sequence[str] = (),
+        *,
+        secure_listener: str | None = None,
+        scram_users: Sequence[str] = (),
     ) -> None:
         """Prepare the broker's data; it is not started.
 
@@ -71,25 +74,30 @@ class KafkaBroker:
             properties: added to `DEFAULTS`.
             java_options: of its Java.
             features: those that are not on by default, as `share.version=1`.
+            secure_listener: the security protocol of a second listener, at `secure_bootstrap`; None: there is none.
+            scram_users: users of SCRAM, as `SCRAM-SHA-256=[name=…,password=…]`.
 
         Raises:
             KafkaUnavailable: it cannot be had.
         """
         java = java_or_unavailable(directory)
-        port, controller_port = _free_ports(2)
+        port, secure_port, controller_port = _free_ports(3)
         self.bootstrap: Final = f"{HOST}:{port}"
+        self.secure_bootstrap: Final = f"{HOST}:{secure_port}"
         self.log_file: Final = directory / "kafka.log"
         self._run_class = (java, *java_options, "-cp", f"{fetch_jars(java)}/*")
         self._properties = directory / "server.properties"
         addresses = {
             "controller.quorum.voters": f"1@{HOST}:{controller_port}",
-            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{HOST}:{controller_port}",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{HOST}:{controller_port}"
+            + ("" if secure_listener is None else f",{secure_listener}://{self.secure_bootstrap}"),
             "log.dirs": str(directory / "data"),
         }
         lines = [f"{name}={value}\n" for name, value in {**DEFAULTS, **addresses, **properties}.items()]
         self._properties.write_text("".join(lines))
         format_data = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._properties)]
         format_data += [argument for feature in features for argument in ("--feature", feature)]
+        format_data += [argument for user in scram_users for argument in ("--add-scram", user)]
         subprocess.run([*self._run_class, *format_data], check=True, capture_output=True, timeout=FORMAT_TIMEOUT_S)
         self._child: Child | None = None
 
