@@ -112,7 +112,7 @@ def _members(node: NodeClient, group_id: str, rebalance: Json) -> Json:
 
 def _trigger(rebalance: Json) -> str:
     reason = f": {rebalance['client_reason']}" if rebalance["client_reason"] else ""
-    return f"{rebalance['trigger']}{reason}{' (inferred)' if rebalance['is_trigger_inferred'] else ''}"
+    return f"{rebalance['trigger']}{reason}{' (inferred)' if rebalance.get('is_trigger_inferred') else ''}"
 
 
 def _took(rebalance: Json) -> str:
@@ -120,7 +120,7 @@ def _took(rebalance: Json) -> str:
     started = dt.datetime.fromisoformat(rebalance["started_at"])
     ended = rebalance["completed_at"]
     until = dt.datetime.now(dt.UTC) if ended is None else dt.datetime.fromisoformat(ended)
-    return ("≥ " if rebalance["is_start_inferred"] else "") + display.precise((until - started).total_seconds())
+    return ("≥ " if rebalance.get("is_start_inferred") else "") + display.precise((until - started).total_seconds())
 
 
 def _known(number: int | None) -> str:
