@@ -22,7 +22,7 @@ LEVELS = {"info": "info", "warning": "warning", "error": "error", "exception": "
 
 def written() -> Iterator[tuple[str, str]]:
     """Return every event in the code, with its level."""
-    for folder in ("api", "coordinator_core", "muster"):
+    for folder in ("api", "coordinator_core", "mirror", "muster"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_text())):
                 match node:
