@@ -278,5 +278,6 @@ async def stop_consumer(consumer: AIOKafkaConsumer) -> None:
 
 
 def reason_of(failure: BaseException) -> str:
-    """Return a failure in one line."""
-    return f"{type(failure).__name__}: {failure}" if str(failure) else type(failure).__name__
+    """Return a failure in one line; the texts of aiokafka's errors begin with their names."""
+    name, text = type(failure).__name__, str(failure).removeprefix(f"{type(failure).__name__}: ")
+    return f"{name}: {text}" if text else name

@@ -313,7 +313,7 @@ WITH looked_at AS (
     LIMIT %(max_rows)s
 )
 SELECT floor((extract(epoch FROM ended_at) * 1000 - %(to_ms)s) / {DAY_MS})::integer, count(*) AS row_count,
-    {_MS.format("min(ended_at)")} AS from_ms, sum(heartbeat_count)::bigint AS heartbeats,
+    {_MS.format("min(ended_at)")} AS from_ms, coalesce(sum(heartbeat_count), 0)::bigint AS heartbeats,
     coalesce(max(heartbeat_gap_ms_max), 0) AS longest_gap_ms, {GAP_SUMS}
 FROM looked_at
 GROUP BY 1

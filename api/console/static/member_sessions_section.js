@@ -23,7 +23,7 @@ export function memberSessionsTable(sessions, range) {
 }
 
 function row(each) {
-  const isEvicted = !["left", "replaced"].includes(each.end_reason);
+  const isEvicted = !["left", "left_or_expired", "replaced"].includes(each.end_reason);
   return h("tr", {},
     h("td", { title: each.ended_at }, clock(each.ended_at)),
     h("td", { class: isEvicted ? "action critical" : "action" }, end(each.end_reason, each.cause), isEvicted && " !"),
@@ -40,8 +40,7 @@ const between = (one, other) => (one && other ? span(Date.parse(other) - Date.pa
 
 /** Draw the histogram of gaps between heartbeats: a column for each doubling, from 64 ms to two minutes. */
 function gaps({ heartbeat_gap_histogram: counts }) {
-  const total = counts.reduce((sum, each) => sum + each, 0);
-  if (!total) return h("span", { class: "muted" }, NONE);
+  if (!counts?.some((each) => each > 0)) return h("span", { class: "muted" }, NONE);
   const columns = [counts.slice(0, FIRST_BOUND + 1).reduce((sum, each) => sum + each, 0), ...counts.slice(FIRST_BOUND + 1, LAST_BOUND + 1), counts.slice(LAST_BOUND + 1).reduce((sum, each) => sum + each, 0)];
   const most = Math.max(...columns);
   const summary = columns.map((many, index) => many > 0 && `${count(many)} ${bound(index)}`).filter(Boolean).join(", ");

@@ -136,6 +136,8 @@ def test_rebalances_and_offsets_are_those_of_the_clients(kafka: KafkaBroker, top
     assert all(row["is_trigger_inferred"] for row in rows)
     assert [row["partitions_moved"] for row in rows] == [0, 2, 2, 0]
     poll_until(lambda: committed(client, group_id) == {0: 1, 1: 1, 2: 1, 3: 1})
+    for page in ("rebalances", "transitions", "ownership", "member-sessions", "lag", "tuning", "config", "diagnosis"):
+        client.ok("GET", f"/v1/groups/{group_id}/{page}")
     poll_until(lambda: lags(client, group_id) == [0, 0, 0, 0])
     asyncio.run(produce(kafka, topic))
     poll_until(lambda: lags(client, group_id) == [1, 1, 1, 1])
