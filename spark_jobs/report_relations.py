@@ -171,10 +171,14 @@ MAX_FIRST_REPORT_DELAY = timedelta(days=1)
 
 
 def sessions_within(start: datetime, end: datetime) -> Relation:
-    """Return the heartbeat statistics of member sessions and session intervals that ended within a window."""
+    """Return the heartbeat statistics of member sessions and session intervals that ended within a window.
+
+    Those of mirrored groups have none.
+    """
     text = f"""
 SELECT group_id, shard_id, session_timeout_ms, ended_at, heartbeat_count, heartbeat_gap_ms_max, heartbeat_gap_histogram
-FROM {{member_sessions}} WHERE ended_at >= {instant(start)} AND ended_at < {instant(end)}
+FROM {{member_sessions}}
+WHERE ended_at >= {instant(start)} AND ended_at < {instant(end)} AND heartbeat_count IS NOT NULL
 """  # noqa: S608 - likewise
     return Relation("sessions_within", text, (TablePeriod("member_sessions", start, end),), at="ended_at")
 
