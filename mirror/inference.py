@@ -4,8 +4,8 @@ Rules:
 
 * What is known already has no records, so the log may be read again from any earlier position.
 * A generation of the classic protocol is written when its assignment is accepted. The end of its join phase is in it;
-  its start is not, so the rebalance starts with that end unless a poll has seen it start. That of a group of the
-  consumer protocol has its start, when the epoch was raised.
+  its start is not, so the rebalance starts with that end. That of a group of the consumer protocol has its start, when
+  the epoch was raised.
 * The trigger is inferred: from a static member that was replaced, then from members that are gone, new members,
   subscriptions that changed, and partitions that were added. Otherwise the leader has rejoined; a group of the consumer
   protocol has none, and its topics have changed.
@@ -37,13 +37,11 @@ from coordinator_core.protocol.records import (
     Trigger,
 )
 from coordinator_core.protocol.requests import SupportedProtocol
-from coordinator_core.protocol.states import COMPLETING, EMPTY, PREPARING, STABLE
+from coordinator_core.protocol.states import EMPTY, STABLE
 from mirror.observed import ObservedGroup, ObservedMember
 
 DELETED_UPSTREAM: Final = "deleted or expired in the mirrored cluster"
 """The cause of a mirrored group's end."""
-
-
 _GONE: Final = RemovalReason.LEFT_OR_EXPIRED
 
 
@@ -179,16 +177,8 @@ def _replacement(group: Group, seen: ObservedGroup, appended_ms: int) -> MemberR
 def _rebalance(draft: Draft, seen: ObservedGroup, appended_ms: int) -> None:
     """Rebalance from what is known to the observed generation."""
     joined_ms = _joined_ms(seen, appended_ms)
-    if draft.group.state is COMPLETING and draft.group.generation == seen.generation:
-        joined_ms = draft.group.state_since_ms
-    started_ms = _started_ms(seen, joined_ms)
-    _start(
-        draft,
-        _cause(draft, seen),
-        _departed(draft.group, seen),
-        started_ms,
-        is_inferred=seen.started_ms is None,
-    )
+    departed = _departed(draft.group, seen)
+    _start(draft, _cause(draft, seen), departed, _started_ms(seen, joined_ms), is_inferred=seen.started_ms is None)
     for member in seen.members:
         known = draft.group.members.get(member.member_id)
         if known is None:
@@ -232,22 +222,21 @@ def _leave_without_members(
 
 
 def _start(draft: Draft, cause: _Cause, departed: Iterable[str], at_ms: int, *, is_inferred: bool) -> None:
-    """Start the rebalance, unless a poll has seen it start, after the members that are gone."""
+    """Start the rebalance, after the members that are gone."""
     for member_id in departed:
         draft.emit(MemberRemoved(at_ms, member_id, _GONE))
-    if draft.group.state is not PREPARING:
-        draft.emit(
-            RebalanceStarted(
-                at_ms=at_ms,
-                node_ms=draft.now.node_ms,
-                trigger=cause.trigger,
-                member_id=cause.member_id,
-                client_reason=None,
-                timeout_ms=None,
-                initial_delay_ms=None,
-                is_start_inferred=is_inferred,
-            )
+    draft.emit(
+        RebalanceStarted(
+            at_ms=at_ms,
+            node_ms=draft.now.node_ms,
+            trigger=cause.trigger,
+            member_id=cause.member_id,
+            client_reason=None,
+            timeout_ms=None,
+            initial_delay_ms=None,
+            is_start_inferred=is_inferred,
         )
+    )
 
 
 def _departed(group: Group, seen: ObservedGroup) -> list[str]:

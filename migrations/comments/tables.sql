@@ -154,7 +154,7 @@ COMMENT ON COLUMN versions.shard_count IS 'the number of shards of this database
 
 COMMENT ON TABLE group_transitions IS 'A change of a group''s state. Partitioned by `at`.';
 COMMENT ON COLUMN group_transitions.shard_id IS 'the group''s shard';
-COMMENT ON COLUMN group_transitions.group_created_at IS 'the group''s `created_at`, which tells apart groups of one name';
+COMMENT ON COLUMN group_transitions.group_created_at IS 'the group''s `created_at`, which distinguishes groups of one name';
 COMMENT ON COLUMN group_transitions.at IS 'when the state changed';
 COMMENT ON COLUMN group_transitions.generation IS 'the generation after the change';
 COMMENT ON COLUMN group_transitions.from_state IS 'null: the group was created';
@@ -166,7 +166,7 @@ COMMENT ON COLUMN group_transitions.to_state IS 'as in `groups.state`, or `Dead`
 COMMENT ON TABLE rebalances IS 'A rebalance that is over, from PreparingRebalance until the group was Stable or Empty or the rebalance was abandoned. A return to the join phase in between is part of the same rebalance. Partitioned by `completed_at`.';
 COMMENT ON COLUMN rebalances.rebalance_id IS 'the key, with `completed_at`';
 COMMENT ON COLUMN rebalances.shard_id IS 'the group''s shard';
-COMMENT ON COLUMN rebalances.group_created_at IS 'the group''s `created_at`, which tells apart groups of one name';
+COMMENT ON COLUMN rebalances.group_created_at IS 'the group''s `created_at`, which distinguishes groups of one name';
 COMMENT ON COLUMN rebalances.generation IS 'the generation it ended with';
 COMMENT ON COLUMN rebalances.trigger IS '`member_joined`, `member_left`, `session_expired`, `member_left_or_expired` (of a mirrored group, whose log does not say which), `rebalance_timeout`, `sync_timeout`, `subscription_changed`, `leader_rejoined`, `static_member_replaced`, `partitions_changed`, `over_capacity`, `database_restored` or `admin`';
 COMMENT ON COLUMN rebalances.trigger_member_id IS 'the member that triggered it, if any';
@@ -186,7 +186,7 @@ COMMENT ON COLUMN rebalances.group_id IS 'the group';
 COMMENT ON TABLE rebalance_members IS 'One member''s part in a rebalance that is over. Every member of the group during the rebalance has a row, which is written with the row of `rebalances`. Partitioned by `completed_at`.';
 COMMENT ON COLUMN rebalance_members.rebalance_id IS 'the rebalance; the key, with `completed_at` and `member_id`';
 COMMENT ON COLUMN rebalance_members.shard_id IS 'the group''s shard';
-COMMENT ON COLUMN rebalance_members.group_created_at IS 'the group''s `created_at`, which tells apart groups of one name';
+COMMENT ON COLUMN rebalance_members.group_created_at IS 'the group''s `created_at`, which distinguishes groups of one name';
 COMMENT ON COLUMN rebalance_members.completed_at IS 'when the rebalance ended, as in `rebalances`';
 COMMENT ON COLUMN rebalance_members.group_instance_id IS 'the instance id of a static member; null: a dynamic member';
 COMMENT ON COLUMN rebalance_members.client_id IS 'the client id that the member sent';
@@ -200,7 +200,7 @@ COMMENT ON COLUMN rebalance_members.member_id IS 'the member';
 
 COMMENT ON TABLE member_sessions IS 'A member session, or one hour of it: heartbeat gaps, and how the session ended. The last row is written with the change that ends the session; a session that continues has a row per hour. Partitioned by `ended_at`.';
 COMMENT ON COLUMN member_sessions.shard_id IS 'the group''s shard';
-COMMENT ON COLUMN member_sessions.group_created_at IS 'the group''s `created_at`, which tells apart groups of one name';
+COMMENT ON COLUMN member_sessions.group_created_at IS 'the group''s `created_at`, which distinguishes groups of one name';
 COMMENT ON COLUMN member_sessions.group_instance_id IS 'the instance id of a static member; null: a dynamic member';
 COMMENT ON COLUMN member_sessions.client_id IS 'the client id that the member sent';
 COMMENT ON COLUMN member_sessions.client_host IS 'the host that its last join came from';
@@ -219,7 +219,7 @@ COMMENT ON COLUMN member_sessions.member_id IS 'the member';
 
 COMMENT ON TABLE partition_ownership IS 'A time of ownership that is over: which member owned which partitions of a topic. A rebalance ends the ownership of the partitions that it moves, and of no others. Partitioned by `valid_to`. Current owners are in `members.ownership`; `dashboards.ownership` shows both.';
 COMMENT ON COLUMN partition_ownership.shard_id IS 'the group''s shard';
-COMMENT ON COLUMN partition_ownership.group_created_at IS 'the group''s `created_at`, which tells apart groups of one name';
+COMMENT ON COLUMN partition_ownership.group_created_at IS 'the group''s `created_at`, which distinguishes groups of one name';
 COMMENT ON COLUMN partition_ownership.rebalance_id IS 'the rebalance that assigned the partitions to the member';
 COMMENT ON COLUMN partition_ownership.generation IS 'the generation in which they were assigned';
 COMMENT ON COLUMN partition_ownership.valid_from IS 'when ownership began';

@@ -19,7 +19,7 @@ COMMENT ON COLUMN dashboards.known_log_ends.log_end_offset IS 'null: not known';
 COMMENT ON COLUMN dashboards.known_log_ends.log_end_at IS 'when that log end was last reported';
 
 COMMENT ON VIEW dashboards.ownership IS 'Which member owns, or owned, which partitions of a group, from when to when?';
-COMMENT ON COLUMN dashboards.ownership.group_created_at IS 'the group''s `created_at`, which tells apart groups of one name';
+COMMENT ON COLUMN dashboards.ownership.group_created_at IS 'the group''s `created_at`, which distinguishes groups of one name';
 COMMENT ON COLUMN dashboards.ownership.rebalance_id IS 'the rebalance that assigned the partitions to the member';
 COMMENT ON COLUMN dashboards.ownership.generation IS 'the generation in which they were assigned';
 COMMENT ON COLUMN dashboards.ownership.valid_to IS 'null: it still owns them';

@@ -1,6 +1,7 @@
 """A node mirrors a real Kafka: its groups, their history and their offsets, as the clients themselves saw them."""
 
 import asyncio
+import re
 import struct
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing
@@ -27,6 +28,7 @@ from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_log import create_topics
 from tests.support.kafka_members import KafkaMember, kafka_members
 from tests.support.nodes import running_node
+from tests.support.repository import ROOT
 from tests.support.waiting import poll_until
 
 _serial = count(1)
@@ -145,6 +147,17 @@ def test_rebalances_and_offsets_are_those_of_the_clients(kafka: KafkaBroker, top
 
 def test_console_of_a_mirror_names_the_cluster(client: Client) -> None:
     assert b'<p id="mirror"' in client.call("GET", "/").body
+
+
+def test_metrics_of_a_mirror_are_on_the_page(client: Client) -> None:
+    page = (ROOT / "docs" / "metrics.md").read_text()
+    documented = set(re.findall(r"^\| `(muster_mirror_\w+)`", page, re.MULTILINE))
+
+    scrape = client.call("GET", "/metrics").body.decode()
+
+    assert (
+        set(re.findall(r"^(muster_mirror_\w+)", scrape, re.MULTILINE)) - {"muster_mirror_records_created"} == documented
+    )
 
 
 def test_operators_cannot_change_what_is_mirrored(topic: str, client: Client) -> None:

@@ -238,7 +238,8 @@ class MemoryStore:
         last_sign_ms = max(before.started_at_ms, self._leases.last_renewed_at_ms(), self._groups.last_changed_at_ms())
         jump = jump_over(now_ms - last_sign_ms)
         self._leases.end_all(jump.epochs)
-        self._groups.jump(jump)
+        if self._mirrored_cluster is None:
+            self._groups.jump(jump)
         self._settings_and_topics.jump(jump.versions)
         self._incarnation = Incarnation(before.number + 1, now_ms, self.identity)
         self._groups.record_change(change_of(before, self._incarnation, jump, actor, reason))

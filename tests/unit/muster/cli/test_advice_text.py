@@ -163,3 +163,14 @@ def test_findings_are_printed_with_the_recommended_command(capsys: pytest.Captur
         "  muster config set --group=invoices rebalance_timeout_ms=60000",
         "* other is slow",
     ]
+
+
+def test_rebalance_of_a_mirror_says_what_is_inferred(capsys: pytest.CaptureFixture[str]) -> None:
+    inferred = {"is_trigger_inferred": True, "is_start_inferred": True}
+    node = CannedNode(rebalances=[rebalance("a") | inferred], members=NO_WAITS, diagnosis={"findings": []})
+
+    print_rebalances(cast(NodeClient, node), "invoices", 10, is_wide=True, as_json=False)
+
+    out = capsys.readouterr().out
+    assert "member_left (inferred)" in out
+    assert "≥ 20.0 s" in out
