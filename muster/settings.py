@@ -33,6 +33,7 @@ QUERIES: Final = QueryLimits()
 OTHER_DATABASE_CONNECTIONS = 6
 """Connections of a node to the database beside those of its reads and queries."""
 CLUSTER_SECRET_MIN_BYTES = 32
+HOST_AND_PORT: Final = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):[0-9]{1,5}")
 ALLOWED_HOST = re.compile(r"(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]")
 """A name, `*.` and a name for all names below it, or an IP address; in lower case."""
 
@@ -129,6 +130,12 @@ class NodeSettings(BaseSettings):
     advertised_url: str | None = None
     """The URL at which agents and other nodes reach this node. It identifies the node, so it must be unique. None: its
     host and port."""
+    kafka_port: Port | None = None
+    """The port of the listener for Kafka clients ([kafka.md](kafka.md)). None: there is none."""
+    kafka_host: str = "127.0.0.1"
+    """The address of that listener. An address other than loopback requires a tokens file."""
+    kafka_advertised: str | None = None
+    """The `host:port` at which Kafka clients reach that listener. None: its host and port."""
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
     """Host names that a node accepts beside loopback and the host of its advertised URL, separated by commas: names,
     addresses, or `*.` and a name for all names below it ([security.md](security.md#browsers))."""
@@ -329,15 +336,29 @@ class Settings(PlatformSettings, NodeSettings, MirrorSettings, GroupDefaults):
 
     @model_validator(mode="after")
     def _check_tokens_required(self) -> Self:
-        if self.tokens_file is None and not is_loopback(self.http_host):
-            raise ValueError("HTTP_HOST may be another address than this machine's own only with TOKENS_FILE")
+        for name, host in (("HTTP_HOST", self.http_host), ("KAFKA_HOST", self.kafka_host)):
+            if self.tokens_file is None and not is_loopback(host):
+                raise ValueError(f"{name} may be another address than this machine's own only with TOKENS_FILE")
         return self
+
+    @field_validator("kafka_advertised")
+    @classmethod
+    def _check_kafka_advertised(cls, address: str | None) -> str | None:
+        if address is not None and not HOST_AND_PORT.fullmatch(address):
+            raise ValueError("KAFKA_ADVERTISED should look like muster-1.example.org:9092")
+        return address
 
     @property
     def node_url(self) -> str:
         """How agents reach this node."""
         host = f"[{self.http_host}]" if ":" in self.http_host else self.http_host
         return self.advertised_url or f"http://{host}:{self.http_port}"
+
+    @property
+    def kafka_address(self) -> str:
+        """How Kafka clients reach this node."""
+        host = f"[{self.kafka_host}]" if ":" in self.kafka_host else self.kafka_host
+        return self.kafka_advertised or f"{host}:{self.kafka_port}"
 
     def group_settings_from_environment(self) -> frozenset[str]:
         """Return which of a group's settings the environment has set; the others are defaults."""

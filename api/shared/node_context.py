@@ -13,7 +13,17 @@ from coordinator_core.runtime.coordinator import Coordinator
 class NodeContext:
     """The coordinator of a node, its tokens, and what limits and counts the requests of all its listeners."""
 
-    __slots__ = ("body_budget", "coordinator", "deadlines", "long_poll_turns", "metrics", "queries", "tokens")
+    __slots__ = (
+        "body_budget",
+        "cluster_id",
+        "coordinator",
+        "deadlines",
+        "limits",
+        "long_poll_turns",
+        "metrics",
+        "queries",
+        "tokens",
+    )
 
     def __init__(
         self, coordinator: Coordinator, queries: QueryRunner, limits: ListenerLimits, tokens: Tokens | None = None
@@ -28,7 +38,10 @@ class NodeContext:
         """
         self.coordinator = coordinator
         self.queries = queries
+        self.limits = limits
         self.tokens = tokens
+        self.cluster_id: str | None = None
+        """The id of the cluster for Kafka clients, once their listener has started."""
         self.deadlines = Deadlines(limits.request_timeout_ms)
         self.long_poll_turns = LongPollTurns()
         self.body_budget = BodyBudget(limits.max_large_bodies_bytes)

@@ -340,3 +340,14 @@ LIMIT %(limit)s
 def read_past_log_ends(transaction: Transaction, time_range: TimeRange, limit: int) -> list[PastLogEnd]:
     """Return at most `limit` log ends of the partitions that a group has committed, by topic, partition and time."""
     return [PastLogEnd(*row) for row in transaction.execute(_PAST_LOG_ENDS, time_range_parameters(time_range, limit))]
+
+
+_HIGHEST: Final = """
+SELECT topic, partition, max(committed_offset) FROM offsets WHERE topic = ANY(%(topics)s) GROUP BY topic, partition
+"""
+
+
+def read_highest_commits(transaction: Transaction, topics: Sequence[str]) -> dict[tuple[str, int], int]:
+    """Return the highest committed offset of any group by topic and partition; commits wait for a checkpoint here."""
+    rows = transaction.execute(_HIGHEST, {"topics": list(topics)})
+    return {(topic, partition): offset for topic, partition, offset in rows}

@@ -30,7 +30,7 @@ from coordinator_core.protocol.requests import (
 )
 from coordinator_core.protocol.responses import Answer
 from coordinator_core.protocol.setting_rules import SettingValue, check_settings
-from coordinator_core.protocol.settings import GroupSettings, Now
+from coordinator_core.protocol.settings import GroupSettings, Now, TopicMetadata
 from coordinator_core.runtime.archive_files import ArchiveFiles
 from coordinator_core.runtime.awaited_members import AwaitedMembersLoop
 from coordinator_core.runtime.background_tasks import log_errors, restart_on_error
@@ -366,8 +366,11 @@ class Coordinator:
         await self._ownership.wait_for_epoch_change(self.shard_id_of(group_id))
 
     def find_coordinator(self, group_id: str) -> ShardOwner:
-        """Return the owner of a group's shard, as of the last renewal."""
+        """Return the owner of a group's shard: this node, or another as of the last renewal."""
         shard_id = self.shard_id_of(group_id)
+        shard = self._ownership.owned.get(shard_id)
+        if shard is not None and shard.valid_until_ms > self._clock.now().node_ms:
+            return ShardOwner(shard_id, self.node_id, self.listeners, shard.epoch)
         lease = self._ownership.leases.get(shard_id)
         if lease is None or lease.is_expired:
             return ShardOwner(shard_id, None, {}, 0 if lease is None else lease.epoch)
@@ -377,6 +380,15 @@ class Coordinator:
         """Return the address of a listener of the node that serves a group, as of the last renewal; None if unknown."""
         lease = self._ownership.leases.get(self.shard_id_of(group_id))
         return None if lease is None or lease.is_expired else lease.listeners.get(listener)
+
+    def addresses(self, listener: str) -> dict[str, str]:
+        """Return the addresses of a listener by node id: this node's, and those of owners as of the last renewal."""
+        others = {
+            lease.node_id: lease.listeners[listener]
+            for lease in self._ownership.leases.values()
+            if lease.node_id is not None and not lease.is_expired and listener in lease.listeners
+        }
+        return {**others, self.node_id: self.listeners[listener]}
 
     # -- groups and offsets ---------------------------------------------------------------------------------
 
@@ -435,6 +447,11 @@ class Coordinator:
         await self._checkpoints.store_group(self.loaded_shard(group_id), group_id)
 
     # -- topic metadata and settings -------------------------------------------------------------------------
+
+    @property
+    def topic_metadata(self) -> Mapping[str, TopicMetadata]:
+        """The topics with metadata, by name."""
+        return self.metadata_cache.topic_metadata
 
     def settings_of(self, group_id: str) -> GroupSettings:
         """Return the effective settings of a group."""

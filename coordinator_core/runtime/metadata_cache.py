@@ -42,6 +42,11 @@ class MetadataCache:
         self._common = Context(defaults)
         self._own: dict[str, Context] = {}
 
+    @property
+    def topic_metadata(self) -> Mapping[str, TopicMetadata]:
+        """The topics with metadata, by name."""
+        return self._common.topic_metadata
+
     def context(self, group_id: str) -> Context:
         """Return the context of decisions about a group; groups without settings of their own share one."""
         return self._own.get(group_id, self._common)

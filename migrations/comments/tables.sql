@@ -138,6 +138,7 @@ COMMENT ON TABLE incarnation IS 'One row: the incarnation of the database, and t
 COMMENT ON COLUMN incarnation.only_row IS 'always true';
 COMMENT ON COLUMN incarnation.number IS '1 for a new database; raised by a restore, a failover or a rollback';
 COMMENT ON COLUMN incarnation.started_at IS 'when it started';
+COMMENT ON COLUMN incarnation.cluster_id IS 'the id of the cluster for Kafka''s clients; all incarnations have the same';
 COMMENT ON COLUMN incarnation.system_identifier IS 'the Postgres cluster''s, as in `pg_control_system()`; null, as the next three columns: no node has served the database yet';
 COMMENT ON COLUMN incarnation.timeline IS 'the Postgres cluster''s timeline';
 COMMENT ON COLUMN incarnation.database_oid IS 'the object id of the database';

@@ -56,4 +56,4 @@ def _reserve(settings: Settings) -> int:
 
 
 def _per_connection(settings: Settings) -> int:
-    return 2 if settings.forward else 1
+    return (2 if settings.forward else 1) + (settings.kafka_port is not None)

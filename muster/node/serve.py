@@ -35,7 +35,7 @@ from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.state_store.interface import Store, StoreError
 from coordinator_core.state_store.postgres import PostgresStore
 from muster.errors import DATABASE_ADVICE, UserError
-from muster.node import mirror
+from muster.node import kafka, mirror
 from muster.node.file_descriptors import connection_limit, raise_descriptor_limit
 from muster.node.schema import newest
 from muster.settings import Settings
@@ -60,7 +60,12 @@ def run_node(settings: Settings) -> None:
     Raises:
         UserError: the address is taken, or the database cannot be reached.
     """
-    with bound_listener(settings.http_host, settings.http_port) as listener:
+    with contextlib.ExitStack() as sockets:
+        listener = sockets.enter_context(bound_listener(settings.http_host, settings.http_port))
+        kafka_listener = None
+        if settings.kafka_port is not None:
+            bound = bound_listener(settings.kafka_host, settings.kafka_port, "MUSTER_KAFKA_PORT")
+            kafka_listener = sockets.enter_context(bound)
         write_log()
         raise_descriptor_limit(settings)
         with (
@@ -68,7 +73,7 @@ def run_node(settings: Settings) -> None:
             contextlib.closing(open_queries(settings)) as queries,
             asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
         ):
-            is_handed_over = runner.run(_serve_until_signalled(settings, store, queries, listener))
+            is_handed_over = runner.run(_serve_until_signalled(settings, store, queries, listener, kafka_listener))
             if not is_handed_over:
                 _exit_without_threads()
 
@@ -80,6 +85,7 @@ async def serve_node(
     listener: socket.socket,
     stopping: asyncio.Event,
     on_serving: Callable[[], None],
+    kafka_listener: socket.socket | None = None,
 ) -> bool:
     """Serve until `stopping` is set.
 
@@ -90,6 +96,7 @@ async def serve_node(
         listener: bound, and closed at the end.
         stopping: set to end; before the node serves too.
         on_serving: called once, when requests are answered.
+        kafka_listener: bound to the settings' port for Kafka clients, and closed at the end; None: there is none.
 
     Returns:
         Whether everything was handed over. If not, threads may still wait for the database, and a caller that joins
@@ -112,15 +119,21 @@ async def serve_node(
         return await _release_shards(coordinator)
     if cluster_id is not None:
         mirror.follow(coordinator, settings, cluster_id)
-    app = _make_app(coordinator, queries, settings, limits, version, tokens)
+    context = NodeContext(coordinator, queries, limits, tokens)
+    app = _make_app(context, settings, limits, version)
     server = HttpServer(app, listener, limits, app.connections)
     await server.start()
+    kafka_server = None if kafka_listener is None else kafka.make_server(context, settings, kafka_listener)
+    if kafka_server is not None:
+        await kafka_server.start()
     log.info("node_started", node=coordinator.node_id, url=settings.node_url, version=version)
     on_serving()
     await stopping.wait()
     log.info("node_stopping", node=coordinator.node_id)
     server.reject_requests()
     is_handed_over = await _release_shards(coordinator)
+    if kafka_server is not None:
+        await kafka_server.stop()
     await server.stop()
     is_handed_over = await _close_queries(queries) and is_handed_over
     log.info("node_stopped", node=coordinator.node_id)
@@ -128,7 +141,7 @@ async def serve_node(
 
 
 @contextlib.contextmanager
-def bound_listener(host: str, port: int) -> Iterator[socket.socket]:
+def bound_listener(host: str, port: int, setting: str = "--port") -> Iterator[socket.socket]:
     """Return a bound listening socket; connections wait in its backlog. Port 0 takes a free port.
 
     Raises:
@@ -142,7 +155,9 @@ def bound_listener(host: str, port: int) -> Iterator[socket.socket]:
             listener.listen(BACKLOG)  # An address that is bound and does not listen, two processes can have.
         except OSError as failure:
             reason = failure.strerror or failure
-            raise UserError(f"The node cannot listen on {host}:{port} ({reason}); choose another --port.") from failure
+            raise UserError(
+                f"The node cannot listen on {host}:{port} ({reason}); choose another {setting}."
+            ) from failure
         yield listener
 
 
@@ -224,7 +239,11 @@ def write_log() -> None:
 
 
 async def _serve_until_signalled(
-    settings: Settings, store: Store, queries: QueryRunner, listener: socket.socket
+    settings: Settings,
+    store: Store,
+    queries: QueryRunner,
+    listener: socket.socket,
+    kafka_listener: socket.socket | None,
 ) -> bool:
     def announce() -> None:
         _configure_gc()
@@ -232,7 +251,7 @@ async def _serve_until_signalled(
 
     stopping = asyncio.Event()
     with _set_by_signals(stopping):
-        return await serve_node(settings, store, queries, listener, stopping, announce)
+        return await serve_node(settings, store, queries, listener, stopping, announce, kafka_listener)
 
 
 def _configure_gc() -> None:
@@ -302,7 +321,7 @@ def _exit_without_threads() -> NoReturn:
 def _node_config(settings: Settings, version: str) -> NodeConfig:
     return NodeConfig(
         node_id=urlsplit(settings.node_url).netloc,
-        listeners={LISTENER: settings.node_url},
+        listeners={LISTENER: settings.node_url, **kafka.addresses(settings)},
         version=version,
         schema=newest() or "",
         lease_ttl_ms=settings.lease_ttl_ms,
@@ -327,17 +346,10 @@ def _node_config(settings: Settings, version: str) -> NodeConfig:
     )
 
 
-def _make_app(
-    coordinator: Coordinator,
-    queries: QueryRunner,
-    settings: Settings,
-    limits: HttpLimits,
-    version: str,
-    tokens: Tokens | None,
-) -> AsgiApp:
+def _make_app(context: NodeContext, settings: Settings, limits: HttpLimits, version: str) -> AsgiApp:
     secret = settings.cluster_secret
     return make_app(
-        NodeContext(coordinator, queries, limits, tokens),
+        context,
         limits,
         version,
         forward=settings.forward,

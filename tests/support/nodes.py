@@ -5,7 +5,7 @@ import contextlib
 import gc
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass
@@ -54,11 +54,27 @@ def running_node(database_url: str, **options: int | str) -> Iterator[Node]:
         database_url: a migrated database.
         options: the node's settings, by their names in `muster.settings`.
     """
+    with _running(database_url, None, options) as node:
+        yield node
+
+
+@contextlib.contextmanager
+def running_kafka_node(database_url: str, **options: int | str) -> Iterator[Node]:
+    """Serve a node, like `running_node`, with a listener for Kafka clients at `settings.kafka_address`."""
+    with bound_listener("127.0.0.1", 0) as listener, _running(database_url, listener, options) as node:
+        yield node
+
+
+@contextlib.contextmanager
+def _running(
+    database_url: str, kafka_listener: socket.socket | None, options: Mapping[str, int | str]
+) -> Iterator[Node]:
+    kafka_port = None if kafka_listener is None else kafka_listener.getsockname()[1]
     with bound_listener("127.0.0.1", 0) as listener:
         port = listener.getsockname()[1]
-        settings = Settings(database_url=database_url, http_port=port, **options)  # type: ignore[arg-type]  # validated there
+        settings = Settings(database_url=database_url, http_port=port, kafka_port=kafka_port, **options)  # type: ignore[arg-type]  # validated there
         loop = uvloop.new_event_loop()
-        with _serving(settings, listener, loop):
+        with _serving(settings, listener, kafka_listener, loop):
             yield Node(settings.node_url, settings, loop)
 
 
@@ -94,7 +110,12 @@ def requests_in_memory() -> int:
 
 
 @contextlib.contextmanager
-def _serving(settings: Settings, listener: socket.socket, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+def _serving(
+    settings: Settings,
+    listener: socket.socket,
+    kafka_listener: socket.socket | None,
+    loop: asyncio.AbstractEventLoop,
+) -> Iterator[None]:
     """Run the node in a thread; an error of its own comes out here."""
     started: Future[None] = Future()
     stopping = asyncio.Event()
@@ -105,7 +126,11 @@ def _serving(settings: Settings, listener: socket.socket, loop: asyncio.Abstract
             closing(open_queries(settings)) as queries,
             asyncio.Runner(loop_factory=lambda: loop) as runner,
         ):
-            runner.run(serve_node(settings, store, queries, listener, stopping, lambda: started.set_result(None)))
+
+            def announce() -> None:
+                started.set_result(None)
+
+            runner.run(serve_node(settings, store, queries, listener, stopping, announce, kafka_listener))
 
     with ThreadPoolExecutor(1, thread_name_prefix="node") as executor:
         serving = executor.submit(run)

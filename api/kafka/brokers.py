@@ -1,0 +1,207 @@
+"""ApiVersions, Metadata, FindCoordinator, DescribeCluster and DescribeConfigs: what clients ask any broker.
+
+Every node with the listener is a broker. The partitions of a topic have leaders too, by rendezvous hashing over the
+brokers, so that all nodes say the same; clients that fetch from them learn that there are no records (`records`).
+"""
+
+import zlib
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+from uuid import NAMESPACE_OID, UUID, uuid5
+
+from api.kafka import LISTENER
+from api.kafka.apis import APIS, ApiKey
+from api.kafka.errors import (
+    INVALID_REQUEST,
+    UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    UNSUPPORTED_VERSION,
+)
+from api.kafka.messages import Fields, encode
+from api.kafka.request import KafkaRequest
+from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable
+from coordinator_core.runtime.coordinator import Coordinator
+
+BROKER_IDS: Final = 2**30
+"""Broker ids are below: Java gives a coordinator's connection the id 2^31 - 1 - id, and recognizes that."""
+GROUP_KEY: Final = 0
+"""The key type of groups in FindCoordinator."""
+SEVERAL_KEYS_FROM: Final = 4
+"""The first version of FindCoordinator with several keys."""
+
+
+class Broker(NamedTuple):
+    """A node as Kafka's clients see it."""
+
+    broker_id: int
+    host: str
+    port: int
+
+
+NO_BROKER: Final = Broker(-1, "", -1)
+
+
+def broker_id_of(node_id: str) -> int:
+    """Return the broker id of a node, which depends on nothing but the node's id."""
+    return zlib.crc32(node_id.encode()) % BROKER_IDS
+
+
+def live_brokers(coordinator: Coordinator) -> list[Broker]:
+    """Return this node and the others that have leases and this listener, by broker id."""
+    return sorted(_broker(node_id, address) for node_id, address in coordinator.addresses(LISTENER).items())
+
+
+def _broker(node_id: str, address: str) -> Broker:
+    parsed = urlsplit(f"//{address}")
+    return Broker(broker_id_of(node_id), parsed.hostname or "", parsed.port or 0)
+
+
+# -- ApiVersions ------------------------------------------------------------------------------------
+
+
+async def api_versions(request: KafkaRequest) -> bytes:
+    """Return which APIs are offered in which versions."""
+    return encode(ApiKey.API_VERSIONS, request.version, {"api_keys": _offered()})
+
+
+def unsupported_api_versions() -> bytes:
+    """Return the response to a version of ApiVersions that is not offered: in version 0, with those that are."""
+    return encode(ApiKey.API_VERSIONS, 0, {"error_code": UNSUPPORTED_VERSION, "api_keys": _offered()})
+
+
+def _offered() -> list[Fields]:
+    return [{"api_key": key, "min_version": api.first, "max_version": api.last} for key, api in APIS.items()]
+
+
+# -- Metadata ---------------------------------------------------------------------------------------
+
+
+async def metadata(request: KafkaRequest) -> bytes:
+    """Return the brokers, and the partitions of topics that have metadata (`muster topics`)."""
+    brokers = live_brokers(request.coordinator)
+    values = {
+        "brokers": [_broker_fields(each) for each in brokers],
+        "cluster_id": request.node.cluster_id,
+        "controller_id": broker_id_of(request.coordinator.node_id),
+        "topics": _topics(request, brokers),
+    }
+    return encode(ApiKey.METADATA, request.version, values)
+
+
+def _broker_fields(broker: Broker) -> Fields:
+    return {"node_id": broker.broker_id, "host": broker.host, "port": broker.port}
+
+
+def topic_id_of(topic: str) -> UUID:
+    """Return the id of a topic, which depends on nothing but its name."""
+    return uuid5(NAMESPACE_OID, topic)
+
+
+def _topics(request: KafkaRequest, brokers: list[Broker]) -> list[Fields]:
+    known = request.coordinator.topic_metadata
+    requested = request.message.topics
+    if requested is None or (request.version == 0 and not requested):
+        return [_topic(each, found.partitions, brokers) for each, found in known.items()]
+    ids = {topic_id_of(each): each for each in known}
+    found = []
+    for each in requested:
+        topic_id = getattr(each, "topic_id", None)
+        name: str | None = each.name
+        if name is None and topic_id is not None:
+            name = ids.get(topic_id)
+        if name is not None and name in known:
+            found.append(_topic(name, known[name].partitions, brokers))
+        else:
+            code = UNKNOWN_TOPIC_ID if name is None else UNKNOWN_TOPIC_OR_PARTITION
+            found.append({"error_code": code, "name": name, "topic_id": topic_id, "partitions": ()})
+    return found
+
+
+def _topic(topic: str, partitions: int, brokers: list[Broker]) -> Fields:
+    leaders = [_leader(topic, number, brokers) for number in range(partitions)]
+    return {
+        "name": topic,
+        "topic_id": topic_id_of(topic),
+        "partitions": [
+            {
+                "partition_index": number,
+                "leader_id": leader,
+                "leader_epoch": 0,
+                "replica_nodes": (leader,),
+                "isr_nodes": (leader,),
+            }
+            for number, leader in enumerate(leaders)
+        ],
+    }
+
+
+def _leader(topic: str, partition: int, brokers: list[Broker]) -> int:
+    """Return the broker with the highest hash, so that a broker that comes or goes moves its own partitions only."""
+    return max(brokers, key=lambda each: zlib.crc32(f"{each.broker_id}/{topic}/{partition}".encode())).broker_id
+
+
+# -- FindCoordinator ----------------------------------------------------------------------------------
+
+
+async def find_coordinator(request: KafkaRequest) -> bytes:
+    """Return which node owns groups."""
+    message, version = request.message, request.version
+    is_group = getattr(message, "key_type", GROUP_KEY) == GROUP_KEY
+    if version >= SEVERAL_KEYS_FROM:
+        found = [_coordinator(request, key, is_group=is_group) for key in message.coordinator_keys]
+        return encode(ApiKey.FIND_COORDINATOR, version, {"coordinators": found})
+    return encode(ApiKey.FIND_COORDINATOR, version, _coordinator(request, message.key, is_group=is_group))
+
+
+def _coordinator(request: KafkaRequest, key: str, *, is_group: bool) -> Fields:
+    error_code, error_message, broker = 0, "", NO_BROKER
+    if is_group:
+        try:
+            request.authorize("FindCoordinator", key)
+            broker = _owner(request.coordinator, key)
+        except CoordinatorError as error:
+            error_code, error_message = request.failed(error), error.detail
+    else:
+        error_code, error_message = INVALID_REQUEST, "there are no transactions here, only groups"
+    return {**_broker_fields(broker), "key": key, "error_code": error_code, "error_message": error_message or None}
+
+
+def _owner(coordinator: Coordinator, group_id: str) -> Broker:
+    owner = coordinator.find_coordinator(group_id)
+    address = owner.listeners.get(LISTENER)
+    if owner.node_id is None or address is None:
+        raise CoordinatorNotAvailable("the group's shard has no owner with this listener now")
+    return _broker(owner.node_id, address)
+
+
+# -- the cluster ------------------------------------------------------------------------------------
+
+
+async def describe_cluster(request: KafkaRequest) -> bytes:
+    """Return the brokers."""
+    brokers = [
+        {"broker_id": each.broker_id, "host": each.host, "port": each.port}
+        for each in live_brokers(request.coordinator)
+    ]
+    values = {
+        "error_message": None,
+        "cluster_id": request.node.cluster_id,
+        "controller_id": broker_id_of(request.coordinator.node_id),
+        "brokers": brokers,
+    }
+    return encode(ApiKey.DESCRIBE_CLUSTER, request.version, values)
+
+
+async def describe_configs(request: KafkaRequest) -> bytes:
+    """Return no settings for each resource: tools ask for those of topics and brokers, which Muster does not have."""
+    results: list[Mapping[str, object]] = [
+        {
+            "error_message": None,
+            "resource_type": each.resource_type,
+            "resource_name": each.resource_name,
+            "configs": (),
+        }
+        for each in request.message.resources
+    ]
+    return encode(ApiKey.DESCRIBE_CONFIGS, request.version, {"results": results})

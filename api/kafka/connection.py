@@ -1,0 +1,259 @@
+"""One connection of a Kafka client: frames in, responses out, in the order of the requests.
+
+Requests of a connection are answered one after the other, as Kafka's broker does: clients take the next response for
+that of their oldest request. A join that waits holds back what follows it.
+
+A connection is closed, with one log event, when a frame is too large or no request that is offered, and when a frame or
+the first request does not arrive in time; and without one when it was idle for too long. On a node with tokens nothing
+but ApiVersions is answered before a token was sent by SASL.
+"""
+
+import asyncio
+import struct
+import time
+from collections.abc import Awaitable
+from typing import Final
+
+import structlog
+
+from api.kafka import sasl
+from api.kafka.apis import APIS, ApiKey
+from api.kafka.brokers import unsupported_api_versions
+from api.kafka.handlers import HANDLERS
+from api.kafka.limits import KafkaLimits
+from api.kafka.messages import MalformedFrame, RequestHeader, decode, read_header
+from api.kafka.request import KafkaRequest
+from api.shared.connection_gate import ConnectionGate
+from api.shared.deadlines import TIMER_SLACK_S
+from api.shared.identity import Identity
+from api.shared.node_context import NodeContext
+from coordinator_core.protocol.errors import CoordinatorError
+
+log = structlog.get_logger("muster.api")
+
+SIZE_BYTES: Final = 4
+UNAUTHENTICATED_FRAME_MAX_BYTES: Final = 65_536
+"""The largest frame of a client that has not sent its token."""
+_SIZE: Final = struct.Struct(">i")
+_SIZE_AND_ID: Final = struct.Struct(">ii")
+_SASL: Final = {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
+
+
+class KafkaConnection(asyncio.Protocol):
+    """A connection of a client."""
+
+    def __init__(self, node: NodeContext, gate: ConnectionGate, limits: KafkaLimits) -> None:
+        """Wait for the connection.
+
+        Args:
+            node: the node that answers.
+            gate: counts the connections of the listener.
+            limits: the limits of the listener.
+        """
+        self._node = node
+        self._gate = gate
+        self._limits = limits
+        self._loop = asyncio.get_running_loop()
+        self._buffer = bytearray()
+        self._frame_size: int | None = None
+        """The size of the frame that is arriving; None: not known yet."""
+        self._running: asyncio.Task[None] | None = None
+        """Answers the current request; None: there is none."""
+        self._reserved_bytes = 0
+        self._identity: Identity | None = None
+        self._mechanism: str | None = None
+        """The mechanism of the client's handshake."""
+        self.closed: asyncio.Future[None] = self._loop.create_future()
+        """Is done when the connection is lost."""
+        self._due_at_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_closing = False
+        self.has_request = False
+
+    # -- what the transport calls --------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Count the connection; close it if there are too many."""
+        self._transport: asyncio.Transport = transport  # type: ignore[assignment]  # of a stream
+        peer = transport.get_extra_info("peername")
+        self._client_host: str = peer[0] if isinstance(peer, tuple) else ""
+        if self._gate.admit(self, self._client_host):
+            self._expect_within(self._limits.frame_timeout_ms / 1000)
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self._transport.abort()
+
+    def close_when_answered(self) -> None:
+        """Close the connection, but for the request that is being answered after its response."""
+        self._is_closing = True
+        if self._running is None:
+            self._transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        """Answer the requests that are complete."""
+        self._buffer += data
+        self._answer_frames()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop waiting for the response of a parked request; it has no effect on the group."""
+        self._gate.release(self)
+        self.closed.set_result(None)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._running is not None:
+            self._running.cancel()
+        self._release_bytes()
+
+    # -- frames ----------------------------------------------------------------------------------------------
+
+    def _answer_frames(self) -> None:
+        """Answer one frame after the other, until one has to wait or is not complete."""
+        while self._running is None and not self._transport.is_closing():
+            try:
+                frame = self._next_frame()
+                if frame is None:
+                    break
+                self._answer(frame)
+            except (MalformedFrame, CoordinatorError) as failure:
+                self._refuse(str(failure))
+        if self._running is not None and len(self._buffer) > self._limits.max_frame_bytes:
+            self._transport.pause_reading()
+
+    def _next_frame(self) -> bytes | None:
+        """Take a complete frame from the buffer; None: there is none yet.
+
+        Raises:
+            MalformedFrame: its size is not allowed.
+            CoordinatorNotAvailable: the memory for large requests is used up.
+        """
+        if self._frame_size is None:
+            if len(self._buffer) < SIZE_BYTES:
+                return None
+            (size,) = _SIZE.unpack_from(self._buffer)
+            is_known = self._node.tokens is None or self._identity is not None
+            limit = self._limits.max_frame_bytes if is_known else UNAUTHENTICATED_FRAME_MAX_BYTES
+            if not 0 < size <= limit:
+                raise MalformedFrame(f"a frame of {size} bytes; the limit is {limit}")
+            self._reserved_bytes = self._node.body_budget.resize(self._reserved_bytes, size)
+            self._frame_size = size
+        end = SIZE_BYTES + self._frame_size
+        if len(self._buffer) < end:
+            self._expect_within(self._limits.frame_timeout_ms / 1000)
+            return None
+        frame = bytes(memoryview(self._buffer)[SIZE_BYTES:end])
+        del self._buffer[:end]
+        self._frame_size = None
+        return frame
+
+    def _answer(self, frame: bytes) -> None:
+        header = read_header(frame)
+        self.has_request = True
+        api = APIS.get(header.api_key)  # type: ignore[call-overload]  # an IntEnum is its number
+        if api is None or not api.first <= header.version <= api.last:
+            if header.api_key != ApiKey.API_VERSIONS:
+                raise MalformedFrame(f"version {header.version} of API {header.api_key} is not offered")
+            self._send(header, unsupported_api_versions())
+            return
+        is_public = header.api_key in _SASL or header.api_key == ApiKey.API_VERSIONS
+        if self._node.tokens is not None and self._identity is None and not is_public:
+            raise MalformedFrame(
+                f"{api.name} without a token; the node wants one by SASL ({', '.join(sasl.MECHANISMS)})"
+            )
+        message = decode(header.api_key, header.version, frame, header.size)
+        if header.api_key in _SASL:
+            self._send(header, self._authenticate(header, message))
+            return
+        request = KafkaRequest(self._node, self._client_host, header, self._identity)
+        request.message = message
+        started_s = time.perf_counter()
+        answer = HANDLERS[header.api_key](request)
+        if isinstance(answer, bytes):
+            self._finish(request, answer, started_s)
+        else:
+            self._due_at_s = float("inf")
+            self._running = self._loop.create_task(self._answer_later(request, answer, started_s))
+
+    async def _answer_later(self, request: KafkaRequest, answer: Awaitable[bytes | None], started_s: float) -> None:
+        try:
+            body = await answer
+        except asyncio.CancelledError:
+            raise
+        except Exception as failure:  # any bug: the client may ask again over a new connection
+            log.exception("kafka_request_failed", request=request.request, group=request.group_id, exc_info=failure)
+            self._transport.abort()
+            return
+        finally:
+            self._running = None
+        self._finish(request, body, started_s)
+        self._transport.resume_reading()
+        if self._is_closing:
+            self._transport.close()
+        self._answer_frames()
+
+    def _finish(self, request: KafkaRequest, body: bytes | None, started_s: float) -> None:
+        self._node.metrics.count(request.request, request.code, time.perf_counter() - started_s)
+        if body is not None:
+            self._send(request.header, body)
+        else:
+            self._release_bytes()
+
+    def _send(self, header: RequestHeader, body: bytes) -> None:
+        """Send a response; flexible versions have tagged fields in the header, except ApiVersions."""
+        is_flexible = (
+            header.api_key != ApiKey.API_VERSIONS and header.version >= APIS[ApiKey(header.api_key)].flexible_from
+        )
+        tags = b"\x00" if is_flexible else b""
+        size = 4 + len(tags) + len(body)
+        self._transport.write(_SIZE_AND_ID.pack(size, header.correlation_id) + tags + body)
+        self._release_bytes()
+        self._expect_within(self._limits.keep_alive_s)
+
+    def _release_bytes(self) -> None:
+        if self._reserved_bytes:
+            self._reserved_bytes = self._node.body_budget.resize(self._reserved_bytes, 0)
+
+    # -- authentication ----------------------------------------------------------------------------------------
+
+    def _authenticate(self, header: RequestHeader, message: object) -> bytes:
+        """Answer SaslHandshake and SaslAuthenticate; a wrong token closes the connection after the answer."""
+        tokens = self._node.tokens
+        if header.api_key == ApiKey.SASL_HANDSHAKE:
+            self._mechanism = message.mechanism  # type: ignore[attr-defined]  # the decoded request
+            return sasl.handshake(header.version, self._mechanism)
+        if self._mechanism not in sasl.MECHANISMS:
+            raise MalformedFrame("SaslAuthenticate without a SaslHandshake")
+        auth_bytes: bytes = message.auth_bytes  # type: ignore[attr-defined]
+        if tokens is None:  # an open node: there is nothing to check
+            return sasl.authenticated(header.version, is_known=True)
+        self._identity = sasl.find_identity(tokens, self._mechanism, auth_bytes)
+        if self._identity is None:
+            log.warning("kafka_authentication_failed", client=self._client_host)
+            self._loop.call_soon(self._transport.close)
+        return sasl.authenticated(header.version, is_known=self._identity is not None)
+
+    # -- time --------------------------------------------------------------------------------------------------
+
+    def _expect_within(self, timeout_s: float) -> None:
+        """Close the connection unless a request is complete in time; a request that is answered has time."""
+        self._due_at_s = self._loop.time() + timeout_s
+        if self._timer is None:
+            self._timer = self._loop.call_at(self._due_at_s, self._check_due)
+        elif self._timer.when() > self._due_at_s:
+            self._timer.cancel()
+            self._timer = self._loop.call_at(self._due_at_s, self._check_due)
+
+    def _check_due(self) -> None:
+        self._timer = None
+        if self._running is not None:
+            return
+        if self._loop.time() + TIMER_SLACK_S < self._due_at_s:
+            self._timer = self._loop.call_at(self._due_at_s, self._check_due)
+        elif self._buffer or not self.has_request:
+            self._refuse("no complete request in time")
+        else:
+            self._transport.close()
+
+    def _refuse(self, reason: str) -> None:
+        log.warning("kafka_connection_closed", client=self._client_host, reason=reason)
+        self._transport.abort()

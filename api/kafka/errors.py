@@ -1,0 +1,39 @@
+"""Kafka's error codes of the coordinator's errors, as clients can bear them in each API.
+
+Java's consumer gives up when a sync is answered COORDINATOR_LOAD_IN_PROGRESS, and sarama's when a join or a sync is
+answered COORDINATOR_NOT_AVAILABLE; both look the coordinator up again, or join again, after the errors given here.
+
+Source: Java's AbstractCoordinator, librdkafka's rdkafka_cgrp.c, sarama's consumer_group.go.
+"""
+
+from typing import Final
+
+from api.kafka.apis import ApiKey
+from coordinator_core.protocol.errors import (
+    CoordinatorError,
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    NotCoordinator,
+    RebalanceInProgress,
+    UnknownTopicOrPartition,
+)
+
+UNSUPPORTED_VERSION: Final = 35
+UNSUPPORTED_SASL_MECHANISM: Final = 33
+SASL_AUTHENTICATION_FAILED: Final = 58
+TOPIC_AUTHORIZATION_FAILED: Final = 29
+INVALID_REQUEST: Final = 42
+UNKNOWN_TOPIC_OR_PARTITION: Final = UnknownTopicOrPartition.kafka_code
+UNKNOWN_TOPIC_ID: Final = 100
+UNKNOWN_SERVER_ERROR: Final = -1
+
+_INSTEAD: Final = {
+    (ApiKey.JOIN_GROUP, CoordinatorNotAvailable.kafka_code): NotCoordinator.kafka_code,
+    (ApiKey.SYNC_GROUP, CoordinatorNotAvailable.kafka_code): NotCoordinator.kafka_code,
+    (ApiKey.SYNC_GROUP, CoordinatorLoadInProgress.kafka_code): RebalanceInProgress.kafka_code,
+}
+
+
+def error_code(api_key: int, error: CoordinatorError) -> int:
+    """Return the code with which an API answers an error."""
+    return _INSTEAD.get((ApiKey(api_key), error.kafka_code), error.kafka_code)

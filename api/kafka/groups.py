@@ -1,0 +1,104 @@
+"""ListGroups, DescribeGroups and DeleteGroups."""
+
+from typing import Any, Final
+
+from api.kafka.apis import ApiKey
+from api.kafka.messages import Fields, encode
+from api.kafka.request import KafkaRequest
+from api.shared.authorization import OPERATION_RULES, authorize
+from coordinator_core.admin import groups as admin_groups
+from coordinator_core.protocol.errors import CoordinatorError, GroupIdNotFound
+from coordinator_core.protocol.states import DEAD, STABLE
+from coordinator_core.runtime.views import GroupView, MemberView
+
+GROUP_TYPE: Final = "classic"
+UNKNOWN_GROUP_IS_AN_ERROR_FROM: Final = 6
+"""The first version of DescribeGroups that answers GROUP_ID_NOT_FOUND; earlier ones answer the state Dead."""
+
+
+async def list_groups(request: KafkaRequest) -> bytes:
+    """List the groups that this node owns; clients ask every broker, and put the lists together."""
+    message, version = request.message, request.version
+    try:
+        authorize(request.identity, OPERATION_RULES["ListGroups"], None)
+    except CoordinatorError as error:
+        return encode(ApiKey.LIST_GROUPS, version, {"error_code": request.failed(error), "groups": ()})
+    states = {each.lower() for each in getattr(message, "states_filter", ())}
+    types = {each.lower() for each in getattr(message, "types_filter", ())}
+    groups = [
+        {
+            "group_id": group.group_id,
+            "protocol_type": group.protocol_type or "",
+            "group_state": str(group.state),
+            "group_type": GROUP_TYPE,
+        }
+        for shard in request.coordinator.serving_shards()
+        for group in shard.live_groups()
+        if request.can_access(group.group_id)
+        and (not states or group.state.lower() in states)
+        and (not types or GROUP_TYPE in types)
+    ]
+    return encode(ApiKey.LIST_GROUPS, version, {"groups": groups})
+
+
+async def describe_groups(request: KafkaRequest) -> bytes:
+    """Describe groups with their members."""
+    groups = [_described(request, group_id) for group_id in request.message.groups]
+    return encode(ApiKey.DESCRIBE_GROUPS, request.version, {"groups": groups})
+
+
+def _described(request: KafkaRequest, group_id: str) -> Fields:
+    nothing: dict[str, Any] = {
+        "group_id": group_id,
+        "group_state": "",
+        "protocol_type": "",
+        "protocol_data": "",
+        "members": (),
+    }
+    try:
+        request.authorize("DescribeGroups", group_id)
+        view = request.coordinator.describe(group_id)
+        if view is None or view.state is DEAD:
+            if request.version >= UNKNOWN_GROUP_IS_AN_ERROR_FROM:
+                raise GroupIdNotFound(f"group {group_id} not found")
+            return {**nothing, "group_state": str(DEAD)}
+    except CoordinatorError as error:
+        return {**nothing, "error_code": request.failed(error), "error_message": error.detail}
+    return {
+        **nothing,
+        "group_state": str(view.state),
+        "protocol_type": view.protocol_type or "",
+        "protocol_data": (view.protocol_name or "") if view.state is STABLE else "",
+        "members": [_member(view, each) for each in view.members],
+    }
+
+
+def _member(group: GroupView, view: MemberView) -> Fields:
+    """Describe a member; as in Kafka, subscription and assignment are known while the group is Stable."""
+    member, is_stable = view.member, group.state is STABLE
+    return {
+        "member_id": member.member_id,
+        "group_instance_id": member.group_instance_id,
+        "client_id": member.client_id,
+        "client_host": f"/{member.client_host}",
+        "member_metadata": view.subscription if is_stable else b"",
+        "member_assignment": member.assignment if is_stable else b"",
+    }
+
+
+async def delete_groups(request: KafkaRequest) -> bytes:
+    """Delete Empty groups with their offsets, which go to the archive."""
+    results = [
+        {"group_id": group_id, "error_code": await _delete(request, group_id)}
+        for group_id in request.message.groups_names
+    ]
+    return encode(ApiKey.DELETE_GROUPS, request.version, {"results": results})
+
+
+async def _delete(request: KafkaRequest, group_id: str) -> int:
+    try:
+        request.authorize("DeleteGroups", group_id)
+        await admin_groups.delete_group(request.coordinator, group_id, request.begin_change())
+    except CoordinatorError as error:
+        return request.failed(error)
+    return 0

@@ -1,0 +1,33 @@
+"""Which function answers which API."""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from api.kafka import brokers, groups, membership, offsets, records
+from api.kafka.apis import ApiKey
+from api.kafka.request import KafkaRequest
+
+Handler = Callable[[KafkaRequest], bytes | Awaitable[bytes | None]]
+"""Returns the body of the response, at once or later; None: there is no response."""
+
+HANDLERS: Final[dict[int, Handler]] = {
+    ApiKey.PRODUCE: records.produce,
+    ApiKey.FETCH: records.fetch,
+    ApiKey.LIST_OFFSETS: records.list_offsets,
+    ApiKey.METADATA: brokers.metadata,
+    ApiKey.OFFSET_COMMIT: offsets.offset_commit,
+    ApiKey.OFFSET_FETCH: offsets.offset_fetch,
+    ApiKey.FIND_COORDINATOR: brokers.find_coordinator,
+    ApiKey.JOIN_GROUP: membership.join_group,
+    ApiKey.HEARTBEAT: membership.heartbeat,
+    ApiKey.LEAVE_GROUP: membership.leave_group,
+    ApiKey.SYNC_GROUP: membership.sync_group,
+    ApiKey.DESCRIBE_GROUPS: groups.describe_groups,
+    ApiKey.LIST_GROUPS: groups.list_groups,
+    ApiKey.API_VERSIONS: brokers.api_versions,
+    ApiKey.DESCRIBE_CONFIGS: brokers.describe_configs,
+    ApiKey.DELETE_GROUPS: groups.delete_groups,
+    ApiKey.OFFSET_DELETE: offsets.offset_delete,
+    ApiKey.DESCRIBE_CLUSTER: brokers.describe_cluster,
+}
+"""SaslHandshake and SaslAuthenticate are the connection's own: they change what it may ask."""

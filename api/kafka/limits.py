@@ -1,0 +1,17 @@
+"""Limits of the Kafka listener."""
+
+from dataclasses import dataclass
+
+from api.shared.limits import ListenerLimits
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaLimits(ListenerLimits):
+    """The limits of the listener, beside those of all listeners; the settings are those of HTTP."""
+
+    max_frame_bytes: int = 8_388_608
+    """The maximum size of a request."""
+    frame_timeout_ms: int = 10_000
+    """How long a request may take to arrive, and the first one after the connection is made."""
+    keep_alive_s: int = 600
+    """How long a connection may be idle."""

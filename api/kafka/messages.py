@@ -1,0 +1,174 @@
+"""Messages of Kafka's protocol: kio decodes all, and encodes those that are rare (`hot_responses` has the others).
+
+The fields of a message depend on its version. A handler says all that it knows, by the names of the newest version, and
+`encode` leaves out what the version has no field for.
+"""
+
+import io
+import struct
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from datetime import timedelta
+from functools import cache, partial
+from typing import Any, Final, NamedTuple
+
+from kio.index import load_request_schema, load_response_schema
+from kio.schema.errors import ErrorCode
+from kio.serial import entity_reader, entity_writer
+
+from api.kafka.apis import APIS
+
+MILLISECOND: Final = timedelta(milliseconds=1)
+Fields = Mapping[str, Any]
+"""The fields of a message or of a part of it, by name; lists of parts are sequences of Fields."""
+
+
+class MalformedFrame(Exception):  # as the errors of the protocol
+    """The bytes of a frame are no request that the listener knows."""
+
+
+class RequestHeader(NamedTuple):
+    """What precedes the body of every request."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+    size: int
+    """Bytes of the header: where the body begins."""
+
+
+_HEADER: Final = struct.Struct(">hhih")
+
+
+def read_header(frame: bytes) -> RequestHeader:
+    """Read the header of a request.
+
+    Raises:
+        MalformedFrame: it is cut off, or no UTF-8.
+    """
+    try:
+        key, version, correlation_id, length = _HEADER.unpack_from(frame)
+        client_id = None if length < 0 else str(frame[_HEADER.size : _HEADER.size + length], "utf-8")
+        size = _HEADER.size + max(length, 0)
+        if size > len(frame):
+            raise MalformedFrame("the header is cut off")
+        api = APIS.get(key)
+        if api is not None and version >= api.flexible_from:
+            size = _skip_tagged_fields(frame, size)
+    except (struct.error, UnicodeDecodeError, IndexError) as failure:
+        raise MalformedFrame(f"the header cannot be read: {failure}") from failure
+    return RequestHeader(key, version, correlation_id, client_id, size)
+
+
+def decode(api_key: int, version: int, frame: bytes, offset: int) -> Any:  # noqa: ANN401  # a class for each version
+    """Decode the body of a request; bytes that follow it are ignored, since librdkafka sends some after Metadata.
+
+    Raises:
+        MalformedFrame: it is no request of this API and version.
+    """
+    try:
+        message, _ = _reader(api_key, version)(frame, offset)
+    except Exception as failure:  # kio's errors have no common class
+        raise MalformedFrame(f"{type(failure).__name__}: {failure}") from failure
+    return message
+
+
+def encode(api_key: int, version: int, values: Fields) -> bytes:
+    """Encode the body of a response.
+
+    Args:
+        api_key: the API.
+        version: of the request.
+        values: the fields; what is left out has its default, an error code 0, and the throttle time 0.
+    """
+    buffer = io.BytesIO()
+    make, write = _response(api_key, version)
+    write(buffer, make(values))
+    return buffer.getvalue()
+
+
+def milliseconds(length: timedelta) -> int:
+    """Return a time that kio has decoded in milliseconds."""
+    return length // MILLISECOND
+
+
+def load_all() -> None:
+    """Load the schemas of all APIs and versions, which takes most of a second, so that no request waits for it."""
+    for key, api in APIS.items():
+        for version in range(api.first, api.last + 1):
+            _reader(key, version)
+            _response(key, version)
+
+
+@cache
+def _reader(api_key: int, version: int) -> Callable[[bytes, int], tuple[Any, int]]:
+    return entity_reader(load_request_schema(api_key, version))
+
+
+@cache
+def _response(api_key: int, version: int) -> tuple[Callable[[Fields], Any], Callable[[io.BytesIO, Any], None]]:
+    schema = load_response_schema(api_key, version)
+    return maker(schema), entity_writer(schema)
+
+
+def maker(schema: type[Any]) -> Callable[[Fields], Any]:
+    """Return what makes a message of a schema from fields, without those that the schema does not have."""
+    types = typing.get_type_hints(schema)
+    converters: dict[str, Callable[[Any], Any]] = {}
+    defaults: dict[str, object] = {}
+    for each in fields(schema):
+        kind = types[each.name]
+        part = None if is_dataclass(kind) else _part_of(kind)  # a message by itself is optional, and stays as it is
+        if part is not None:
+            converters[each.name] = partial(_many, maker(part))
+        elif kind is ErrorCode:
+            converters[each.name] = ErrorCode
+            defaults[each.name] = 0
+        elif each.name == "throttle_time":
+            defaults[each.name] = timedelta(0)
+        if each.default is not MISSING:
+            defaults.setdefault(each.name, each.default)
+    names = [each.name for each in fields(schema)]
+
+    def make(values: Fields) -> Any:  # noqa: ANN401  # an entity of the schema
+        found = {name: values.get(name, defaults.get(name)) for name in names}
+        return schema(
+            **{name: converters[name](value) if name in converters else value for name, value in found.items()}
+        )
+
+    return make
+
+
+def _part_of(kind: Any) -> type[Any] | None:  # noqa: ANN401  # a type of a field
+    """Return the class of the items of a field, which may be null; None: they are no messages."""
+    if is_dataclass(kind):
+        return typing.cast("type[Any]", kind)
+    return next(filter(None, map(_part_of, typing.get_args(kind))), None)
+
+
+def _many(make: Callable[[Fields], Any], parts: Any) -> Any:  # noqa: ANN401  # the parts of a field, or None
+    return None if parts is None else tuple(map(make, parts))
+
+
+def _skip_tagged_fields(frame: bytes, offset: int) -> int:
+    count, offset = _read_varint(frame, offset)
+    for _ in range(count):
+        _, offset = _read_varint(frame, offset)
+        size, offset = _read_varint(frame, offset)
+        offset += size
+    if offset > len(frame):
+        raise MalformedFrame("the header is cut off")
+    return offset
+
+
+def _read_varint(frame: bytes, offset: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = frame[offset]
+        value |= (byte & 0x7F) << shift
+        offset += 1
+        if byte < 0x80:  # the highest bit says that another byte follows
+            return value, offset
+        shift += 7

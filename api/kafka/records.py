@@ -1,0 +1,113 @@
+"""ListOffsets, Fetch and Produce: Muster has the offsets of groups, and no records.
+
+ListOffsets answers from the known log ends. Fetch waits as long as the client lets it, and returns nothing, so that a
+consumer which is a member for the sake of its partitions does not ask in a loop. Produce is refused.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+
+from api.kafka.apis import ApiKey
+from api.kafka.errors import (
+    INVALID_REQUEST,
+    TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
+from api.kafka.messages import Fields, encode, milliseconds
+from api.kafka.request import KafkaRequest
+from coordinator_core.protocol.errors import CoordinatorError
+from coordinator_core.queries.committed_offsets import read_highest_commits
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+FETCH_WAIT_MAX_MS: Final = 30_000
+"""The longest wait of a Fetch, whatever the client asks for; Kafka's consumers ask for 500 ms."""
+NO_ACKS: Final = 0
+"""The acks of a producer that waits for no response."""
+
+
+async def list_offsets(request: KafkaRequest) -> bytes:
+    """Return where the logs of partitions begin, and where they end as far as that is known.
+
+    A log that nobody has reported ends at the highest offset that any group has committed, if not later.
+    """
+    names = [each.name for each in request.message.topics]
+    known = request.coordinator.topic_metadata
+    read, store = request.coordinator.read, request.coordinator.store
+    try:
+        reported = await request.with_deadline(read(partial(store.log_ends, names)))
+        committed = await request.with_deadline(request.query(read_highest_commits, names))
+        starts = {each.topic: each.log_start_offset for each in await request.with_deadline(read(store.topics))}
+    except CoordinatorError as error:
+        code = request.failed(error)
+        return _offsets(request, lambda *_: {"error_code": code})
+    ends = {**committed, **{key: max(end.offset, committed.get(key, 0)) for key, end in reported.items()}}
+
+    def find(topic: str, partition: int, timestamp: int) -> Fields:
+        if topic not in known or partition >= known[topic].partitions:
+            return {"error_code": UNKNOWN_TOPIC_OR_PARTITION}
+        start = starts.get(topic, 0)
+        if timestamp == EARLIEST:
+            return {"offset": start}
+        if timestamp == LATEST:
+            return {"offset": max(start, ends.get((topic, partition), 0))}
+        return {"error_code": INVALID_REQUEST}  # a time: `muster groups reset-offsets --to-datetime` knows it by group
+
+    return _offsets(request, find)
+
+
+def _offsets(request: KafkaRequest, find: Any) -> bytes:  # noqa: ANN401  # (topic, partition, timestamp) → Fields
+    topics = [
+        {
+            "name": each.name,
+            "partitions": [
+                {"partition_index": one.partition_index, **find(each.name, one.partition_index, one.timestamp)}
+                for one in each.partitions
+            ],
+        }
+        for each in request.message.topics
+    ]
+    return encode(ApiKey.LIST_OFFSETS, request.version, {"topics": topics})
+
+
+async def fetch(request: KafkaRequest) -> bytes:
+    """Wait, and return no records."""
+    message = request.message
+    await asyncio.sleep(min(milliseconds(message.max_wait), FETCH_WAIT_MAX_MS) / 1000)
+    counts = request.coordinator.topic_metadata
+
+    def part(topic: str, number: int) -> Mapping[str, object]:
+        is_known = topic in counts and number < counts[topic].partitions
+        return {
+            "partition_index": number,
+            "error_code": 0 if is_known else UNKNOWN_TOPIC_OR_PARTITION,
+            "high_watermark": -1,
+            "aborted_transactions": None,
+            "records": b"",
+        }
+
+    responses = [
+        {"topic": each.topic, "partitions": [part(each.topic, one.partition) for one in each.partitions]}
+        for each in message.topics
+    ]
+    return encode(ApiKey.FETCH, request.version, {"responses": responses, "session_id": 0})
+
+
+async def produce(request: KafkaRequest) -> bytes | None:
+    """Refuse records; a producer that waits for no response gets none."""
+    message = request.message
+    if message.acks == NO_ACKS:
+        return None
+    responses = [
+        {
+            "name": each.name,
+            "partition_responses": [
+                {"index": one.index, "error_code": TOPIC_AUTHORIZATION_FAILED, "base_offset": -1}
+                for one in each.partition_data
+            ],
+        }
+        for each in message.topic_data
+    ]
+    return encode(ApiKey.PRODUCE, request.version, {"responses": responses})

@@ -1,0 +1,51 @@
+"""SaslHandshake and SaslAuthenticate: a token of the node as the password of PLAIN, or as the token of OAUTHBEARER.
+
+Source: RFC 4616 (PLAIN); RFC 7628, section 3.1 (OAUTHBEARER).
+"""
+
+from typing import Final
+
+from api.kafka.apis import ApiKey
+from api.kafka.errors import SASL_AUTHENTICATION_FAILED, UNSUPPORTED_SASL_MECHANISM
+from api.kafka.messages import encode
+from api.shared.identity import Identity
+from api.shared.tokens import Tokens
+
+PLAIN: Final = "PLAIN"
+OAUTHBEARER: Final = "OAUTHBEARER"
+MECHANISMS: Final = (PLAIN, OAUTHBEARER)
+_PLAIN_PARTS: Final = 3
+_BEARER: Final = b"auth=Bearer "
+
+
+def handshake(version: int, mechanism: str) -> bytes:
+    """Return which mechanisms there are, with an error if the client's is none of them."""
+    code = 0 if mechanism in MECHANISMS else UNSUPPORTED_SASL_MECHANISM
+    return encode(ApiKey.SASL_HANDSHAKE, version, {"error_code": code, "mechanisms": MECHANISMS})
+
+
+def find_identity(tokens: Tokens, mechanism: str, auth_bytes: bytes) -> Identity | None:
+    """Return the owner of the token that a client sent; None: it sent no token that is known and valid."""
+    token = _password(auth_bytes) if mechanism == PLAIN else _bearer(auth_bytes)
+    return None if not token else tokens.find(token)
+
+
+def authenticated(version: int, *, is_known: bool) -> bytes:
+    """Return the outcome."""
+    values = {
+        "error_code": 0 if is_known else SASL_AUTHENTICATION_FAILED,
+        "error_message": None if is_known else "the token is unknown or has expired",
+        "auth_bytes": b"",
+    }
+    return encode(ApiKey.SASL_AUTHENTICATE, version, values)
+
+
+def _password(auth_bytes: bytes) -> bytes:
+    """Return the password of PLAIN; the user name is the client's to choose."""
+    parts = auth_bytes.split(b"\x00")
+    return parts[2] if len(parts) == _PLAIN_PARTS else b""
+
+
+def _bearer(auth_bytes: bytes) -> bytes:
+    found = (part for part in auth_bytes.split(b"\x01") if part.startswith(_BEARER))
+    return next(found, _BEARER)[len(_BEARER) :]

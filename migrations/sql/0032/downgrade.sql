@@ -1,0 +1,1 @@
+ALTER TABLE incarnation DROP COLUMN cluster_id;

@@ -1,0 +1,45 @@
+"""What only a node with the Kafka listener has: the listener's address, limits, and server."""
+
+# ruff: noqa: PLC0415 - kio is loaded by nodes with the listener only
+
+import socket
+from typing import TYPE_CHECKING
+
+from api.shared.node_context import NodeContext
+from muster.errors import UserError
+from muster.node.file_descriptors import connection_limit
+from muster.settings import Settings
+
+if TYPE_CHECKING:
+    from api.kafka.server import KafkaServer
+
+LISTENER = "kafka"
+
+
+def addresses(settings: Settings) -> dict[str, str]:
+    """Return the address of the listener by its name; nothing if the node has none."""
+    return {} if settings.kafka_port is None else {LISTENER: settings.kafka_address}
+
+
+def make_server(node: NodeContext, settings: Settings, listener: socket.socket) -> "KafkaServer":
+    """Return the server of the listener.
+
+    Raises:
+        UserError: its package is not installed.
+    """
+    try:
+        from api.kafka.limits import KafkaLimits
+        from api.kafka.server import KafkaServer
+    except ModuleNotFoundError as failure:
+        raise UserError(
+            f"The Kafka listener needs the package {failure.name}; install `muster[server,kafka]`."
+        ) from None
+    limits = KafkaLimits(
+        max_partitions_per_request=settings.max_partitions_per_request,
+        send_timeout_ms=settings.send_timeout_ms,
+        max_connections=connection_limit(settings),
+        max_connections_per_ip=settings.max_connections_per_ip,
+        max_frame_bytes=settings.max_body_bytes,
+        frame_timeout_ms=settings.body_timeout_ms,
+    )
+    return KafkaServer(node, listener, limits)

@@ -1,0 +1,147 @@
+"""Kafka's client libraries and tools are members and operators of groups at Muster."""
+
+import subprocess
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from api.kafka.apis import ApiKey
+from tests.support.databases import Databases
+from tests.support.http_client import Client, Group
+from tests.support.kafka_broker import SMALL, KafkaUnavailable, fetch_jars, java_or_unavailable
+from tests.support.kafka_listener import PARTITIONS, TOPIC, put_topic, wait_until_ready
+from tests.support.kafka_members import kafka_members
+from tests.support.kafka_wire import KafkaWire
+from tests.support.nodes import Node, running_kafka_node
+from tests.support.waiting import poll_until
+
+LIBRARIES = ["kafka-python", "aiokafka", "confluent-kafka"]
+ALL = {(TOPIC, partition) for partition in range(PARTITIONS)}
+PATIENT_MS = 45_000
+"""A session timeout that no member misses on a busy machine."""
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_members_share_partitions_and_commit(library: str, kafka_node: Node, group_id: str, tmp_path: Path) -> None:
+    with kafka_members(tmp_path, kafka_node.settings.kafka_address) as members:
+        first = members.join(library, group_id, TOPIC, client_id="first", session_timeout_ms=PATIENT_MS)
+        first.wait_until(lambda member: member.owned() == ALL)
+        second = members.join(library, group_id, TOPIC, client_id="second", session_timeout_ms=PATIENT_MS)
+        second.wait_until(lambda member: len(member.owned()) == PARTITIONS // 2)
+        first.wait_until(lambda member: len(member.owned()) == PARTITIONS // 2)
+        assert first.owned() | second.owned() == ALL
+        first.commit(7, "a-note")
+        committed = first.owned()
+        second.leave()
+        first.wait_until(lambda member: member.owned() == ALL)
+
+    client = Client(kafka_node.url)
+    offsets = client.ok("GET", f"/v1/groups/{group_id}/offsets")["offsets"]
+    client.close()
+    assert {(each["topic"], each["partition"]) for each in offsets} >= committed
+    noted = {
+        (each["topic"], each["partition"]) for each in offsets if (each["offset"], each["metadata"]) == (7, "a-note")
+    }
+    assert noted == committed
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_member_that_is_killed_is_evicted(library: str, kafka_node: Node, group_id: str, tmp_path: Path) -> None:
+    with kafka_members(tmp_path, kafka_node.settings.kafka_address) as members:
+        options = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 500}
+        first = members.join(library, group_id, TOPIC, client_id="first", **options)
+        first.wait_until(lambda member: member.owned() == ALL)
+        second = members.join(library, group_id, TOPIC, client_id="second", **options)
+        second.wait_until(lambda member: len(member.owned()) == PARTITIONS // 2)
+        second.kill()
+        first.wait_until(lambda member: member.owned() == ALL)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_members_go_on_at_another_node(library: str, databases: Databases, group_id: str, tmp_path: Path) -> None:
+    """A node that stops hands its groups over, and its members find their new owner without a rebalance."""
+    url = databases.create()
+    with ExitStack() as others:
+        nodes: dict[str, tuple[Node, ExitStack]] = {}
+        for _ in range(2):
+            stack = others.enter_context(ExitStack())
+            node = stack.enter_context(running_kafka_node(url, group_initial_rebalance_delay_ms=0))
+            nodes[node.settings.kafka_address] = node, stack
+        first, _ = next(iter(nodes.values()))
+        put_topic(first)
+        wait_until_ready(first)
+        with kafka_members(tmp_path, ",".join(nodes)) as members:
+            member = members.join(library, group_id, TOPIC, client_id="one", session_timeout_ms=PATIENT_MS)
+            member.wait_until(lambda member: member.owned() == ALL)
+            member.commit(7, "before")
+            _, stack = nodes.pop(_owner(first, group_id))
+            stack.close()
+            member.commit(8, "after")
+        ((remaining, _),) = nodes.values()
+        client = Client(remaining.url)
+        described, offsets = Group(client, group_id).describe(), client.ok("GET", f"/v1/groups/{group_id}/offsets")
+        client.close()
+    databases.drop(url)
+
+    assert (described["generation"], len(described["members"])) == (1, 1)
+    assert {each["offset"] for each in offsets["offsets"]} == {8}
+
+
+def _owner(node: Node, group_id: str) -> str:
+    with KafkaWire(node.settings.kafka_address) as wire:
+        found = wire.call(ApiKey.FIND_COORDINATOR, 2, key=group_id, key_type=0)
+        return f"{found.host}:{found.port}"
+
+
+@pytest.fixture(scope="module")
+def tool(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Give the command line of Kafka's kafka-consumer-groups."""
+    try:
+        java = java_or_unavailable(tmp_path_factory.mktemp("java"))
+        jars = fetch_jars(java, artifact="kafka-tools")
+    except KafkaUnavailable as reason:
+        pytest.skip(str(reason))
+    return [java, *SMALL, "-cp", f"{jars}/*", "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"]
+
+
+@pytest.mark.slow
+@pytest.mark.jvm
+def test_kafka_consumer_groups_does_all_that_it_can(
+    tool: list[str], kafka_node: Node, wire: KafkaWire, group_id: str, tmp_path: Path
+) -> None:
+    def run(*arguments: str) -> str:
+        command = [*tool, "--bootstrap-server", kafka_node.settings.kafka_address, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def rows(*arguments: str) -> list[list[str]]:
+        return [line.split() for line in run(*arguments).splitlines() if line.startswith(group_id)]
+
+    with kafka_members(tmp_path, kafka_node.settings.kafka_address) as members:
+        member = members.join("confluent-kafka", group_id, TOPIC, client_id="reader", session_timeout_ms=PATIENT_MS)
+        member.wait_until(lambda member: member.owned() == ALL)
+        member.commit(40, "x")
+        assert [group_id, "Stable"] in rows("--list", "--state")
+        described = rows("--describe", "--group", group_id)
+        assert {(row[1], row[2], row[3]) for row in described} == {(TOPIC, str(n), "40") for n in range(PARTITIONS)}
+        assert {row[7] for row in described} == {"/127.0.0.1"}
+        (of_member,) = rows("--describe", "--group", group_id, "--members", "--verbose")
+        assert of_member[3:5] == ["reader", str(PARTITIONS)]
+        (state,) = rows("--describe", "--group", group_id, "--state")
+        assert state[-2:] == ["Stable", "1"]
+        member.leave()
+
+    reset = ("--reset-offsets", "--group", group_id, "--execute", "--topic")
+    assert {row[3] for row in rows(*reset, f"{TOPIC}:0", "--shift-by", "-10")} == {"30"}
+    assert {row[3] for row in rows(*reset, f"{TOPIC}:1", "--to-earliest")} == {"0"}
+    assert {row[3] for row in rows(*reset, f"{TOPIC}:2", "--to-offset", "20")} == {"20"}
+    poll_until(lambda: rows("--describe", "--group", group_id)[3][4] == "40")
+    assert {row[3] for row in rows(*reset, f"{TOPIC}:3", "--to-latest")} == {"40"}
+    assert "Successful" in run("--delete-offsets", "--group", group_id, "--topic", f"{TOPIC}:4")
+    assert {row[2]: row[3] for row in rows("--describe", "--group", group_id)} == {
+        "0": "30", "1": "0", "2": "20", "3": "40", "5": "40"
+    }  # fmt: skip
+    assert "successful" in run("--delete", "--group", group_id)
+    assert group_id not in run("--list")

@@ -1,0 +1,249 @@
+"""Connections of Kafka clients: the order of responses, limits, malformed frames, tokens, and nodes that stop."""
+
+import struct
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from api.kafka.apis import APIS, ApiKey
+from tests.support.databases import Databases
+from tests.support.http_client import Client, Group, fresh_id, join_body
+from tests.support.kafka_listener import PATIENT, SUBSCRIPTION, join_alone, put_topic, wait_until_ready
+from tests.support.kafka_wire import KafkaWire, frame, read_response
+from tests.support.nodes import CLUSTER_SECRET, Node, running_kafka_node
+from tests.support.tokens_file import ADA, BOB, TokensFile
+from tests.support.waiting import poll_until
+
+NOT_COORDINATOR, GROUP_AUTHORIZATION_FAILED, SASL_AUTHENTICATION_FAILED, UNSUPPORTED_SASL_MECHANISM = 16, 30, 58, 33
+UNSUPPORTED_VERSION = 35
+
+
+# -- frames -----------------------------------------------------------------------------------------
+
+
+def test_responses_come_in_the_order_of_the_requests(wire: KafkaWire, group_id: str) -> None:
+    """A member that waits for another one holds back what it sends after its join."""
+    join_alone(wire, group_id)
+    with KafkaWire(_address(wire)) as second:
+        join = {
+            "group_id": group_id,
+            "session_timeout": PATIENT,
+            "rebalance_timeout": PATIENT,
+            "protocol_type": "consumer",
+            "protocols": [{"name": "range", "metadata": SUBSCRIPTION}],
+        }
+        member_id = second.call(ApiKey.JOIN_GROUP, 9, **join, member_id="").member_id
+        second.send(frame(ApiKey.JOIN_GROUP, 9, "wire", 7, **join, member_id=member_id))
+        second.send(frame(ApiKey.API_VERSIONS, 0, "wire", 8))
+        _wait_for_state(wire, group_id, "PreparingRebalance")
+        leader = wire.call(ApiKey.DESCRIBE_GROUPS, 5, groups=(group_id,)).groups[0].members[0].member_id
+        wire.call(ApiKey.LEAVE_GROUP, 3, group_id=group_id, members=[{"member_id": leader, "group_instance_id": None}])
+
+        answers = [second.receive() for _ in range(2)]
+
+    assert [struct.unpack(">i", answer[:4])[0] for answer in answers] == [7, 8]
+    assert read_response(ApiKey.JOIN_GROUP, 9, answers[0]).error_code == 0
+
+
+def test_requests_that_arrive_byte_by_byte_are_answered(wire: KafkaWire) -> None:
+    data = frame(ApiKey.API_VERSIONS, 0) * 2
+    for place in range(len(data)):
+        wire.send(data[place : place + 1])
+    assert [len(read_response(ApiKey.API_VERSIONS, 0, wire.receive()).api_keys) for _ in range(2)] == [len(APIS)] * 2
+
+
+def test_newer_version_of_api_versions_is_answered_with_those_that_there_are(wire: KafkaWire) -> None:
+    newest = frame(ApiKey.API_VERSIONS, 4, client_software_name="t", client_software_version="1")
+    wire.send(newest[:6] + struct.pack(">h", 5) + newest[8:])
+    answer = read_response(ApiKey.API_VERSIONS, 0, wire.receive())
+    assert (answer.error_code, len(answer.api_keys)) == (UNSUPPORTED_VERSION, len(APIS))
+
+
+MALFORMED = {
+    "no size": b"GET / HTTP/1.1\r\n\r\n",
+    "negative size": struct.pack(">i", -1),
+    "empty frame": struct.pack(">i", 0),
+    "too large": struct.pack(">i", 2**31 - 1),
+    "cut-off header": struct.pack(">ihh", 4, 18, 0),
+    "client id beyond the frame": struct.pack(">ihhih", 10, 18, 0, 1, 500),
+    "client id that is no UTF-8": struct.pack(">ihhih", 12, 18, 0, 1, 2) + b"\xff\xff",
+    "unknown API": struct.pack(">ihhih", 10, 999, 0, 1, -1),
+    "version that is not offered": struct.pack(">ihhih", 10, 12, 77, 1, -1),
+    "cut-off body": struct.pack(">ihhih", 10, 12, 0, 1, -1),
+    "endless varint": struct.pack(">ihhih", 30, 12, 4, 1, -1) + b"\xff" * 20,
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_malformed_frame_closes_its_connection_only(wire: KafkaWire, name: str) -> None:
+    with KafkaWire(_address(wire)) as broken:
+        broken.send(MALFORMED[name])
+        assert broken.is_closed()
+    assert wire.call(ApiKey.API_VERSIONS, 0).error_code == 0
+
+
+def test_client_that_disappears_during_a_join_leaves_the_group_to_its_timers(wire: KafkaWire, group_id: str) -> None:
+    member_id = join_alone(wire, group_id)
+    with KafkaWire(_address(wire)) as second:
+        second.send(
+            frame(
+                ApiKey.JOIN_GROUP,
+                3,
+                group_id=group_id,
+                session_timeout=timedelta(seconds=6),
+                rebalance_timeout=PATIENT,
+                member_id="",
+                protocol_type="consumer",
+                protocols=[{"name": "range", "metadata": SUBSCRIPTION}],
+            )
+        )
+        _wait_for_state(wire, group_id, "PreparingRebalance")
+    assert wire.call(ApiKey.HEARTBEAT, 4, group_id=group_id, generation_id=1, member_id=member_id).error_code == 27
+
+
+# -- limits -----------------------------------------------------------------------------------------
+
+
+def test_limits_close_connections(databases: Databases) -> None:
+    url = databases.create()
+    limits = {"max_connections": 20, "max_connections_per_ip": 2, "max_body_bytes": 1_024, "body_timeout_ms": 100}
+    with running_kafka_node(url, **limits) as node:
+        address = node.settings.kafka_address
+        with KafkaWire(address) as silent:
+            assert silent.is_closed(), "nothing was sent in time"
+        with KafkaWire(address) as large:
+            large.send(struct.pack(">i", 1_025))
+            assert large.is_closed()
+        with KafkaWire(address) as first, KafkaWire(address) as second, KafkaWire(address) as third:
+            assert first.call(ApiKey.API_VERSIONS, 0).error_code == 0
+            assert second.call(ApiKey.API_VERSIONS, 0).error_code == 0
+            assert third.is_closed(), "a third connection of one address"
+    databases.drop(url)
+
+
+# -- tokens -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def guarded(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """Serve a node with tokens: ada's is an operator's, bob's a viewer's."""
+    tokens = TokensFile(tmp_path_factory.mktemp("tokens") / "tokens.json")
+    tokens.write(ADA, BOB)
+    url = databases.create()
+    with running_kafka_node(url, tokens_file=str(tokens.path), cluster_secret=CLUSTER_SECRET) as node:
+        yield node
+    databases.drop(url)
+
+
+def _plain(password: str) -> bytes:
+    return b"\x00anybody\x00" + password.encode()
+
+
+def _bearer(token: str) -> bytes:
+    return b"n,,\x01auth=Bearer " + token.encode() + b"\x01\x01"
+
+
+def _log_in(wire: KafkaWire, mechanism: str, auth_bytes: bytes) -> int:
+    assert wire.call(ApiKey.SASL_HANDSHAKE, 1, mechanism=mechanism).error_code == 0
+    return int(wire.call(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=auth_bytes).error_code)
+
+
+@pytest.mark.parametrize(("mechanism", "auth"), [("PLAIN", _plain("ada's")), ("OAUTHBEARER", _bearer("ada's"))])
+def test_token_opens_the_connection(guarded: Node, mechanism: str, auth: bytes) -> None:
+    with KafkaWire(guarded.settings.kafka_address) as wire:
+        assert wire.call(ApiKey.API_VERSIONS, 3, client_software_name="t", client_software_version="1").error_code == 0
+        assert _log_in(wire, mechanism, auth) == 0
+        assert wire.call(ApiKey.LIST_GROUPS, 4, states_filter=()).error_code == 0
+
+
+@pytest.mark.parametrize("auth", [_plain("wrong"), b"", b"\x00\x00", b"\x00" * 9, _plain("")])
+def test_wrong_token_is_refused_and_the_connection_closed(guarded: Node, auth: bytes) -> None:
+    with KafkaWire(guarded.settings.kafka_address) as wire:
+        assert _log_in(wire, "PLAIN", auth) == SASL_AUTHENTICATION_FAILED
+        assert wire.is_closed()
+
+
+def test_other_mechanisms_are_refused_with_those_that_there_are(guarded: Node) -> None:
+    with KafkaWire(guarded.settings.kafka_address) as wire:
+        answer = wire.call(ApiKey.SASL_HANDSHAKE, 1, mechanism="SCRAM-SHA-256")
+        assert (answer.error_code, answer.mechanisms) == (UNSUPPORTED_SASL_MECHANISM, ("PLAIN", "OAUTHBEARER"))
+
+
+def test_request_without_token_closes_the_connection(guarded: Node) -> None:
+    with KafkaWire(guarded.settings.kafka_address) as wire:
+        wire.send(frame(ApiKey.LIST_GROUPS, 0))
+        assert wire.is_closed()
+
+
+def test_role_and_prefixes_hold_over_the_wire(guarded: Node) -> None:
+    with KafkaWire(guarded.settings.kafka_address) as wire:
+        assert _log_in(wire, "PLAIN", _plain("bob's")) == 0
+        fields = {"generation_id": 1, "member_id": "m"}
+        denied = wire.call(ApiKey.HEARTBEAT, 4, group_id="billing-1", **fields).error_code
+        elsewhere = wire.call(ApiKey.DESCRIBE_GROUPS, 5, groups=("orders", "billing-1")).groups
+    assert denied == GROUP_AUTHORIZATION_FAILED
+    assert [each.error_code for each in elsewhere] == [GROUP_AUTHORIZATION_FAILED, 0]
+
+
+# -- several nodes ----------------------------------------------------------------------------------
+
+
+def test_clients_find_the_owner_of_a_group_at_every_node(databases: Databases) -> None:
+    url = databases.create()
+    options = {"group_initial_rebalance_delay_ms": 0, "lease_ttl_ms": 600}
+    with running_kafka_node(url, **options) as first, running_kafka_node(url, **options) as second:
+        put_topic(first)
+        wait_until_ready(first)
+        addresses = {node.settings.kafka_address for node in (first, second)}
+        with KafkaWire(first.settings.kafka_address) as one, KafkaWire(second.settings.kafka_address) as two:
+
+            def is_shared() -> bool:
+                return {_owner(wire, f"group-{number}") for wire in (one, two) for number in range(40)} == addresses
+
+            poll_until(is_shared)
+            by_address = {first.settings.kafka_address: (one, two), second.settings.kafka_address: (two, one)}
+            groups = [fresh_id() for _ in range(10)]
+            for group_id in groups:
+                poll_until(lambda: _owner(one, group_id) == _owner(two, group_id))  # noqa: B023
+                owner, other = by_address[_owner(one, group_id)]
+                join_alone(owner, group_id)
+                beat = {"group_id": group_id, "generation_id": 1, "member_id": "m"}
+                assert other.call(ApiKey.HEARTBEAT, 4, **beat).error_code == NOT_COORDINATOR
+            listed = [_listed(wire) & set(groups) for wire in (one, two)]
+    databases.drop(url)
+
+    assert sorted(map(len, listed)) == sorted(len(each - other) for each, other in (listed, listed[::-1]))
+    assert listed[0] | listed[1] == set(groups)
+
+
+def test_member_of_kafka_and_member_of_http_share_a_group(wire: KafkaWire, kafka_node: Node, group_id: str) -> None:
+    join_alone(wire, group_id)
+    client = Client(kafka_node.url)
+    group = Group(client, group_id)
+    joining = client.later(group, "join", join_body(member_id=group.handshake()))
+    _wait_for_state(wire, group_id, "PreparingRebalance")
+    members = wire.call(ApiKey.DESCRIBE_GROUPS, 5, groups=(group_id,)).groups[0].members
+    assert len(members) == 2
+    leader = next(each.member_id for each in members if each.client_id == "wire")
+    wire.call(ApiKey.LEAVE_GROUP, 3, group_id=group_id, members=[{"member_id": leader, "group_instance_id": None}])
+    assert joining.result(60).status == 200
+    client.close()
+
+
+def _owner(wire: KafkaWire, group_id: str) -> str:
+    found = wire.call(ApiKey.FIND_COORDINATOR, 2, key=group_id, key_type=0)
+    return f"{found.host}:{found.port}"
+
+
+def _listed(wire: KafkaWire) -> set[str]:
+    return {each.group_id for each in wire.call(ApiKey.LIST_GROUPS, 4, states_filter=()).groups}
+
+
+def _wait_for_state(wire: KafkaWire, group_id: str, state: str) -> None:
+    poll_until(lambda: wire.call(ApiKey.DESCRIBE_GROUPS, 5, groups=(group_id,)).groups[0].group_state == state)
+
+
+def _address(wire: KafkaWire) -> str:
+    host, port = wire.socket.getpeername()
+    return f"{host}:{port}"

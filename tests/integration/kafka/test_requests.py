@@ -1,0 +1,319 @@
+"""Requests over Kafka's wire protocol, in the versions in which they differ."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from api.kafka.apis import APIS, ApiKey
+from api.kafka.brokers import broker_id_of, topic_id_of
+from tests.support.http_client import Client, fresh_id
+from tests.support.kafka_listener import ASSIGNMENT, PARTITIONS, PATIENT, SUBSCRIPTION, TOPIC, join_alone
+from tests.support.kafka_wire import KafkaWire
+from tests.support.nodes import Node
+from tests.support.waiting import poll_until
+
+UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP = 25, 22, 69, 68
+UNKNOWN_TOPIC_OR_PARTITION, INVALID_GROUP_ID, TOPIC_AUTHORIZATION_FAILED = 3, 24, 29
+
+
+def versions(key: ApiKey) -> range:
+    """Return the versions of an API."""
+    return range(APIS[key].first, APIS[key].last + 1)
+
+
+# -- brokers ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.API_VERSIONS))
+def test_api_versions_are_those_of_the_table(wire: KafkaWire, version: int) -> None:
+    answer = wire.call(ApiKey.API_VERSIONS, version, client_software_name="t", client_software_version="1")
+    offered = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+    assert (answer.error_code, offered) == (0, {key: (api.first, api.last) for key, api in APIS.items()})
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.METADATA))
+def test_metadata_has_the_node_and_its_topics(wire: KafkaWire, kafka_node: Node, version: int) -> None:
+    answer = wire.call(ApiKey.METADATA, version, topics=() if version == 0 else None)
+
+    (broker,) = answer.brokers
+    assert f"{broker.host}:{broker.port}" == kafka_node.settings.kafka_address
+    (topic,) = (each for each in answer.topics if each.name == TOPIC)
+    assert [each.partition_index for each in topic.partitions] == list(range(PARTITIONS))
+    assert {each.leader_id for each in topic.partitions} == {broker.node_id}
+    if version >= 2:
+        assert len(answer.cluster_id) == 22
+
+
+def test_metadata_of_unknown_topics_is_an_error(wire: KafkaWire) -> None:
+    answer = wire.call(ApiKey.METADATA, 12, topics=[{"name": "nowhere", "topic_id": None}])
+    assert [(each.name, each.error_code) for each in answer.topics] == [("nowhere", UNKNOWN_TOPIC_OR_PARTITION)]
+
+
+def test_topics_are_found_by_their_ids(wire: KafkaWire) -> None:
+    answer = wire.call(ApiKey.METADATA, 12, topics=[{"name": None, "topic_id": topic_id_of(TOPIC)}])
+    assert [(each.name, each.error_code, len(each.partitions)) for each in answer.topics] == [(TOPIC, 0, PARTITIONS)]
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.FIND_COORDINATOR))
+def test_coordinator_of_a_group_is_its_owner(wire: KafkaWire, kafka_node: Node, group_id: str, version: int) -> None:
+    answer = wire.call(ApiKey.FIND_COORDINATOR, version, key=group_id, key_type=0, coordinator_keys=(group_id,))
+
+    found = answer.coordinators[0] if version >= 4 else answer
+    node_id = kafka_node.settings.node_url.removeprefix("http://")
+    assert (found.error_code, found.node_id) == (0, broker_id_of(node_id))
+    assert f"{found.host}:{found.port}" == kafka_node.settings.kafka_address
+
+
+def test_there_is_no_coordinator_of_transactions(wire: KafkaWire) -> None:
+    answer = wire.call(ApiKey.FIND_COORDINATOR, 5, key_type=1, coordinator_keys=("a transaction",))
+    assert answer.coordinators[0].error_message == "there are no transactions here, only groups"
+
+
+# -- membership -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.JOIN_GROUP))
+def test_member_joins_in_every_version(wire: KafkaWire, group_id: str, version: int) -> None:
+    member_id = join_alone(wire, group_id, version)
+    assert member_id.startswith("wire-")
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.HEARTBEAT))
+def test_heartbeat_of_a_member_and_of_a_stranger(wire: KafkaWire, group_id: str, version: int) -> None:
+    member_id = join_alone(wire, group_id)
+
+    def beat(member_id: str, generation: int) -> int:
+        answer = wire.call(ApiKey.HEARTBEAT, version, group_id=group_id, generation_id=generation, member_id=member_id)
+        return int(answer.error_code)
+
+    assert (beat(member_id, 1), beat("nobody", 1), beat(member_id, 7)) == (0, UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION)
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.SYNC_GROUP))
+def test_sync_in_every_version(wire: KafkaWire, group_id: str, version: int) -> None:
+    member_id = join_alone(wire, group_id)
+    again = wire.call(
+        ApiKey.SYNC_GROUP,
+        version,
+        group_id=group_id,
+        generation_id=1,
+        member_id=member_id,
+        protocol_type=None,
+        protocol_name=None,
+        assignments=(),
+    )
+    assert (again.error_code, again.assignment) == (0, ASSIGNMENT)
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.LEAVE_GROUP))
+def test_leave_in_every_version(wire: KafkaWire, group_id: str, version: int) -> None:
+    member_id = join_alone(wire, group_id)
+    leaving = [{"member_id": each, "group_instance_id": None, "reason": None} for each in (member_id, "nobody")]
+
+    first = wire.call(ApiKey.LEAVE_GROUP, version, group_id=group_id, member_id=member_id, members=leaving)
+    second = wire.call(ApiKey.LEAVE_GROUP, version, group_id=group_id, member_id=member_id, members=leaving[:1])
+
+    if version >= 3:
+        assert [each.error_code for each in first.members] == [0, UNKNOWN_MEMBER_ID]
+        assert (first.error_code, second.members[0].error_code) == (0, UNKNOWN_MEMBER_ID)
+    else:
+        assert (first.error_code, second.error_code) == (0, UNKNOWN_MEMBER_ID)
+
+
+def test_static_member_keeps_its_id_to_the_second_join(wire: KafkaWire, group_id: str) -> None:
+    member_id = join_alone(wire, group_id, group_instance_id="billing-1")
+    assert member_id.startswith("billing-1-")
+    answer = wire.call(ApiKey.DESCRIBE_GROUPS, 5, groups=(group_id,))
+    assert [each.group_instance_id for each in answer.groups[0].members] == ["billing-1"]
+
+
+def test_session_timeout_out_of_bounds_echoes_the_member_id(wire: KafkaWire, group_id: str) -> None:
+    answer = wire.call(
+        ApiKey.JOIN_GROUP,
+        9,
+        group_id=group_id,
+        session_timeout=timedelta(milliseconds=1),
+        rebalance_timeout=PATIENT,
+        member_id="",
+        protocol_type="consumer",
+        protocols=[{"name": "range", "metadata": SUBSCRIPTION}],
+    )
+    assert (answer.error_code, answer.member_id, answer.protocol_name) == (26, "", None)
+
+
+def test_empty_group_id_is_invalid(wire: KafkaWire) -> None:
+    answer = wire.call(ApiKey.HEARTBEAT, 4, group_id="", generation_id=1, member_id="m")
+    assert answer.error_code == INVALID_GROUP_ID
+
+
+# -- offsets ----------------------------------------------------------------------------------------
+
+
+def committed(wire: KafkaWire, group_id: str, version: int, topics: Any) -> Any:  # noqa: ANN401
+    """Fetch offsets of a group, and return the part of the response that has its topics."""
+    asked = {"group_id": group_id, "topics": topics}
+    answer = wire.call(ApiKey.OFFSET_FETCH, version, **asked, groups=[asked])
+    return answer.groups[0] if version >= 8 else answer
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.OFFSET_COMMIT))
+def test_commit_in_every_version_is_fetched(wire: KafkaWire, group_id: str, version: int) -> None:
+    member_id = join_alone(wire, group_id)
+    partitions = [
+        {"partition_index": number, "committed_offset": 10 + number, "committed_metadata": text}
+        for number, text in ((0, "note"), (1, None))
+    ]
+    answer = wire.call(
+        ApiKey.OFFSET_COMMIT,
+        version,
+        group_id=group_id,
+        generation_id_or_member_epoch=1,
+        member_id=member_id,
+        retention_time=timedelta(milliseconds=-1),
+        topics=[{"name": TOPIC, "partitions": partitions}],
+    )
+    assert [(each.partition_index, each.error_code) for each in answer.topics[0].partitions] == [(0, 0), (1, 0)]
+
+    (topic,) = committed(wire, group_id, 8, None).topics
+    found = [(each.partition_index, each.committed_offset, each.metadata) for each in topic.partitions]
+    assert found == [(0, 10, "note"), (1, 11, "")]
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.OFFSET_FETCH))
+def test_fetch_in_every_version_has_partitions_without_offset(wire: KafkaWire, group_id: str, version: int) -> None:
+    commit(wire, group_id, 0, 7)
+    (topic,) = committed(wire, group_id, version, [{"name": TOPIC, "partition_indexes": (0, 5)}]).topics
+    found = [(each.partition_index, each.committed_offset, each.error_code) for each in topic.partitions]
+    assert found == [(0, 7, 0), (5, -1, 0)]
+
+
+def commit(wire: KafkaWire, group_id: str, partition: int, offset: int, **who: Any) -> int:  # noqa: ANN401
+    """Commit one offset, by default as nobody; return the error code."""
+    fields = {"generation_id_or_member_epoch": -1, "member_id": "", **who}
+    partitions = [{"partition_index": partition, "committed_offset": offset, "committed_metadata": ""}]
+    topics = [{"name": TOPIC, "partitions": partitions}]
+    answer = wire.call(ApiKey.OFFSET_COMMIT, 9, group_id=group_id, topics=topics, **fields)
+    return int(answer.topics[0].partitions[0].error_code)
+
+
+def test_commit_of_a_stranger_has_an_error_for_each_partition(wire: KafkaWire, group_id: str) -> None:
+    join_alone(wire, group_id)
+    assert commit(wire, group_id, 0, 7, member_id="nobody", generation_id_or_member_epoch=1) == UNKNOWN_MEMBER_ID
+
+
+def test_several_groups_are_fetched_at_once(wire: KafkaWire, group_id: str) -> None:
+    commit(wire, group_id, 0, 7)
+    topics = [{"name": TOPIC, "partition_indexes": (0,)}]
+    groups = [{"group_id": each, "topics": topics} for each in (group_id, fresh_id())]
+    answer = wire.call(ApiKey.OFFSET_FETCH, 9, groups=groups)
+    assert [each.topics[0].partitions[0].committed_offset for each in answer.groups] == [7, -1]
+
+
+def test_deleted_offsets_are_gone_and_recorded(wire: KafkaWire, kafka_node: Node, group_id: str) -> None:
+    commit(wire, group_id, 0, 7)
+    topics = [{"name": TOPIC, "partitions": [{"partition_index": 0}]}]
+    answer = wire.call(ApiKey.OFFSET_DELETE, 0, group_id=group_id, topics=topics)
+    assert (answer.error_code, answer.topics[0].partitions[0].error_code) == (0, 0)
+    assert committed(wire, group_id, 8, None).topics == ()
+    client = Client(kafka_node.url)
+    (change,) = client.ok("GET", f"/v1/changes?group_id={group_id}")["changes"]
+    client.close()
+    assert (change["action"], change["actor"]) == ("delete_offsets", "wire")
+
+
+# -- groups -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.DESCRIBE_GROUPS))
+def test_group_is_described_in_every_version(wire: KafkaWire, group_id: str, version: int) -> None:
+    member_id = join_alone(wire, group_id)
+    (group,) = wire.call(ApiKey.DESCRIBE_GROUPS, version, groups=(group_id,)).groups
+    assert (group.error_code, group.group_state, group.protocol_type, group.protocol_data) == (
+        0,
+        "Stable",
+        "consumer",
+        "range",
+    )
+    (member,) = group.members
+    assert (member.member_id, member.client_id, member.client_host) == (member_id, "wire", "/127.0.0.1")
+    assert (member.member_metadata, member.member_assignment) == (SUBSCRIPTION, ASSIGNMENT)
+
+
+@pytest.mark.parametrize(("version", "expected"), [(5, (0, "Dead")), (6, (GROUP_ID_NOT_FOUND, ""))])
+def test_unknown_group_is_dead_or_not_found(wire: KafkaWire, version: int, expected: tuple[int, str]) -> None:
+    (group,) = wire.call(ApiKey.DESCRIBE_GROUPS, version, groups=(fresh_id(),)).groups
+    assert (group.error_code, group.group_state) == expected
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.LIST_GROUPS))
+def test_group_is_listed_in_every_version(wire: KafkaWire, group_id: str, version: int) -> None:
+    join_alone(wire, group_id)
+    answer = wire.call(ApiKey.LIST_GROUPS, version, states_filter=(), types_filter=())
+    assert [each.protocol_type for each in answer.groups if each.group_id == group_id] == ["consumer"]
+
+
+@pytest.mark.parametrize(("states", "is_listed"), [(("stable",), True), (("Empty",), False)])
+def test_list_is_filtered_by_state(wire: KafkaWire, group_id: str, states: tuple[str, ...], is_listed: bool) -> None:
+    join_alone(wire, group_id)
+    answer = wire.call(ApiKey.LIST_GROUPS, 5, states_filter=states, types_filter=("Classic",))
+    assert (group_id in {each.group_id for each in answer.groups}) is is_listed
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.DELETE_GROUPS))
+def test_empty_group_is_deleted_and_others_are_not(wire: KafkaWire, group_id: str, version: int) -> None:
+    commit(wire, group_id, 0, 7)
+    busy, unknown = fresh_id(), fresh_id()
+    join_alone(wire, busy)
+    answer = wire.call(ApiKey.DELETE_GROUPS, version, groups_names=(group_id, busy, unknown))
+    assert [each.error_code for each in answer.results] == [0, NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND]
+
+
+# -- records ----------------------------------------------------------------------------------------
+
+
+def log_end(wire: KafkaWire, timestamp: int, partition: int = 0, version: int = 9) -> tuple[int, int]:
+    """Return the error code and the offset of ListOffsets."""
+    partitions = [{"partition_index": partition, "timestamp": timestamp}]
+    topics = [{"name": TOPIC, "partitions": partitions}]
+    answer = wire.call(ApiKey.LIST_OFFSETS, version, replica_id=-1, isolation_level=0, topics=topics)
+    (found,) = answer.topics[0].partitions
+    return int(found.error_code), int(found.offset)
+
+
+def test_log_that_nobody_reports_ends_at_the_highest_commit(wire: KafkaWire, group_id: str) -> None:
+    commit(wire, group_id, 3, 1_000)
+    commit(wire, fresh_id(), 3, 40)
+    poll_until(lambda: log_end(wire, -1, 3) == (0, 1_000))
+    assert log_end(wire, -2, 3) == (0, 0)
+    assert log_end(wire, -1, PARTITIONS) == (UNKNOWN_TOPIC_OR_PARTITION, -1)
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.LIST_OFFSETS))
+def test_log_starts_in_every_version(wire: KafkaWire, version: int) -> None:
+    assert log_end(wire, -2, version=version) == (0, 0)
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.FETCH))
+def test_fetch_returns_no_records(wire: KafkaWire, version: int) -> None:
+    answer = wire.call(
+        ApiKey.FETCH,
+        version,
+        replica_id=-1,
+        max_wait=timedelta(milliseconds=1),
+        min_bytes=1,
+        isolation_level=0,
+        topics=[{"topic": TOPIC, "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1_000}]}],
+        forgotten_topics_data=(),
+    )
+    (partition,) = answer.responses[0].partitions
+    assert (partition.error_code, partition.records) == (0, b"")
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.PRODUCE))
+def test_records_are_refused(wire: KafkaWire, version: int) -> None:
+    data = [{"name": TOPIC, "partition_data": [{"index": 0, "records": b""}]}]
+    answer = wire.call(
+        ApiKey.PRODUCE, version, transactional_id=None, acks=1, timeout=timedelta(seconds=1), topic_data=data
+    )
+    assert answer.responses[0].partition_responses[0].error_code == TOPIC_AUTHORIZATION_FAILED

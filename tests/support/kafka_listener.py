@@ -1,0 +1,64 @@
+"""What tests of the Kafka listener do over the wire."""
+
+from datetime import timedelta
+from typing import Any, Final
+
+from api.kafka.apis import ApiKey
+from coordinator_core.protocol.errors import MemberIdRequired
+from tests.support.http_client import Client
+from tests.support.kafka_wire import KafkaWire
+from tests.support.nodes import Node
+from tests.support.waiting import poll_until
+
+TOPIC: Final = "orders"
+PARTITIONS: Final = 6
+PATIENT: Final = timedelta(minutes=5)
+"""A timeout that no test waits for."""
+SUBSCRIPTION: Final = b"a subscription"
+ASSIGNMENT: Final = b"an assignment"
+
+
+def put_topic(node: Node, topic: str = TOPIC, partitions: int = PARTITIONS) -> None:
+    """Set the number of partitions of a topic."""
+    client = Client(node.url)
+    try:
+        assert client.call("PUT", f"/v1/topics/{topic}", {"partitions": partitions}).status == 200
+    finally:
+        client.close()
+
+
+def wait_until_ready(node: Node) -> None:
+    """Wait until a node owns its shards: clients that ask before have to ask again."""
+    client = Client(node.url)
+    poll_until(lambda: client.call("GET", "/readyz").status == 200)
+    client.close()
+
+
+def join_alone(wire: KafkaWire, group_id: str, version: int = 9, **options: Any) -> str:  # noqa: ANN401  # fields of JoinGroup
+    """Join a group as its only member and leader, sync, and return the member id; the generation is 1."""
+    fields = {
+        "group_id": group_id,
+        "session_timeout": PATIENT,
+        "rebalance_timeout": PATIENT,
+        "member_id": "",
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": SUBSCRIPTION}],
+        **options,
+    }
+    answer = wire.call(ApiKey.JOIN_GROUP, version, **fields)
+    if answer.error_code == MemberIdRequired.kafka_code:
+        answer = wire.call(ApiKey.JOIN_GROUP, version, **{**fields, "member_id": answer.member_id})
+    assert (answer.error_code, answer.leader) == (0, answer.member_id)
+    assignments = [{"member_id": answer.member_id, "assignment": ASSIGNMENT}]
+    synced = wire.call(
+        ApiKey.SYNC_GROUP,
+        5,
+        group_id=group_id,
+        generation_id=answer.generation_id,
+        member_id=answer.member_id,
+        protocol_type="consumer",
+        protocol_name="range",
+        assignments=assignments,
+    )
+    assert (synced.error_code, synced.assignment) == (0, ASSIGNMENT)
+    return str(answer.member_id)

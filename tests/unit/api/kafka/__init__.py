@@ -1,0 +1,1 @@
+"""Unit tests of problem responses, limits and the conversion of bodies."""
