@@ -249,6 +249,9 @@ class MirrorSettings(BaseSettings):
     groups and mirrors none."""
     mirror_poll_interval_ms: int = Field(default=5_000, ge=100, le=3_600_000)
     """How often the mirror reads where the logs of the groups' topics end, and how many partitions they have."""
+    mirror_group_poll_interval_ms: int = Field(default=2_000, ge=100, le=3_600_000)
+    """How often the mirror reads which groups of the classic protocol are in a rebalance, by one small request to each
+    broker. The start of a rebalance is known to this interval."""
     mirror_security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     """The protocol of the brokers' listener."""
     mirror_sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = None

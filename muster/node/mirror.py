@@ -61,6 +61,7 @@ async def check_database(settings: Settings, store: Store) -> str | None:
 
 def decisions() -> Decide:
     """Return what decides in a mirror, in place of the protocol; all of the mirror is imported before it serves."""
+    import mirror.kafka_groups
     import mirror.kafka_topics
     import mirror.mirror  # noqa: F401
     from mirror.decide import decide
@@ -70,14 +71,19 @@ def decisions() -> Decide:
 
 def follow(coordinator: Coordinator, settings: Settings, cluster_id: str) -> None:
     """Let a node follow its cluster until it stops."""
+    from mirror.group_poll import GroupPoll
+    from mirror.kafka_groups import KafkaGroups
     from mirror.kafka_topics import KafkaTopics
     from mirror.log_end_poll import LogEndPoll
     from mirror.mirror import Mirror
 
     connection = _connection(settings)
     mirror = Mirror(coordinator, partial(_open_log, connection, cluster_id), cluster_id)
-    interval_s = settings.mirror_poll_interval_ms / 1000
-    mirror.poll = LogEndPoll(coordinator, partial(KafkaTopics, connection), mirror.used_topics, interval_s)
+    log_ends_s, groups_s = settings.mirror_poll_interval_ms / 1000, settings.mirror_group_poll_interval_ms / 1000
+    mirror.polls = [
+        LogEndPoll(coordinator, partial(KafkaTopics, connection), mirror.used_topics, log_ends_s),
+        GroupPoll(partial(KafkaGroups, connection), mirror.known_groups, mirror.states_polled, groups_s),
+    ]
     coordinator.follow(mirror)
 
 

@@ -14,6 +14,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
+from coordinator_core.protocol.states import GroupState
+from mirror.kafka_groups import KafkaGroups
 from mirror.kafka_log import TOPIC, KafkaConnection, KafkaLog, KafkaUnavailable, describe_cluster
 from mirror.kafka_topics import KafkaTopics
 from tests.support.certificates import write_certificate
@@ -130,6 +132,14 @@ def test_log_and_topics_are_read(plain: KafkaConnection, directory: Path, mechan
 
     assert records >= 2
     assert log_ends == {(ORDERS, number): 0 for number in range(3)}
+
+
+def test_groups_in_a_rebalance_are_listed(plain: KafkaConnection) -> None:
+    async def listed() -> dict[str, GroupState]:
+        async with KafkaGroups(plain) as groups:
+            return await groups.rebalancing()
+
+    assert asyncio.run(listed()) == {}
 
 
 def test_wrong_password_is_a_reason(plain: KafkaConnection) -> None:
