@@ -94,8 +94,9 @@ class ObservedOtherGroup(NamedTuple):
     """`share` or `streams`."""
     state: str
     """Kafka's name of it: Empty, Assigning, Reconciling or Stable; share groups are Empty or Stable."""
-    epoch: int
-    member_count: int
+    epoch: int | None
+    """None, as the number of members: it was polled, and not read from the log."""
+    member_count: int | None
     state_since_ms: int
     """Wall time of the broker."""
 

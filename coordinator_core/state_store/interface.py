@@ -28,6 +28,7 @@ from coordinator_core.state_store.rows import (
     FetchedOffset,
     Incarnation,
     MirrorPosition,
+    OtherGroup,
     RecordedChange,
     Renewal,
     ShardCheckpoint,
@@ -118,6 +119,16 @@ class Store(Protocol):
 
     def committed_topics(self, shard_id: int) -> list[str]:
         """Return the topics in which the groups of a shard have committed offsets, sorted."""
+        ...
+
+    def store_other_groups(self, shard_id: int, epoch: int, groups: Sequence[OtherGroup]) -> None:
+        """Replace a shard's share and streams groups; do nothing if its lease has another epoch.
+
+        Args:
+            shard_id: the shard.
+            epoch: the epoch of its lease under which the groups were read.
+            groups: all of them.
+        """
         ...
 
     def mirror_position(self, shard_id: int) -> MirrorPosition | None:

@@ -35,7 +35,7 @@ other_groups = Table(
     Column("protocol_type", Text, nullable=False),
     Column("state", Text, nullable=False),
     Column("state_since", At, nullable=False),
-    Column("epoch", Integer, nullable=False),
-    Column("member_count", Integer, nullable=False),
+    Column("epoch", Integer, nullable=True),
+    Column("member_count", Integer, nullable=True),
     Index("other_groups_shard_id", "shard_id"),
 )

@@ -140,8 +140,8 @@ COMMENT ON COLUMN other_groups.shard_id IS 'the group''s shard, which is its par
 COMMENT ON COLUMN other_groups.protocol_type IS '`share` or `streams`';
 COMMENT ON COLUMN other_groups.state IS 'Kafka''s name of it: `Empty`, `Assigning`, `Reconciling` or `Stable`; share groups are `Empty` or `Stable`';
 COMMENT ON COLUMN other_groups.state_since IS 'since when, by the clock of the broker';
-COMMENT ON COLUMN other_groups.epoch IS 'the group epoch, which is raised when members or topics change';
-COMMENT ON COLUMN other_groups.member_count IS 'number of members';
+COMMENT ON COLUMN other_groups.epoch IS 'the group epoch, which is raised when members or topics change; null in a mirror that polls groups';
+COMMENT ON COLUMN other_groups.member_count IS 'number of members; null in a mirror that polls groups';
 
 COMMENT ON TABLE incarnation IS 'One row: the incarnation of the database, and the identity under which nodes serve it ([backup.md](backup.md)). Earlier ones are in `changes`, with the action `start_incarnation`.';
 COMMENT ON COLUMN incarnation.only_row IS 'always true';

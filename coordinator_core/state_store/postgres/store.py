@@ -39,6 +39,7 @@ from coordinator_core.state_store.rows import (
     FetchedOffset,
     Incarnation,
     MirrorPosition,
+    OtherGroup,
     RecordedChange,
     Renewal,
     ShardCheckpoint,
@@ -160,6 +161,10 @@ class PostgresStore:
     def committed_topics(self, shard_id: int) -> list[str]:
         """Return the topics in which the groups of a shard have committed offsets, sorted."""
         return self._readers.read(partial(mirrors.read_committed_topics, shard_id=shard_id))
+
+    def store_other_groups(self, shard_id: int, epoch: int, groups: Sequence[OtherGroup]) -> None:
+        """Replace a shard's share and streams groups."""
+        self._changes.transact(partial(mirrors.store_other_groups, shard_id=shard_id, epoch=epoch, groups=groups))
 
     def mirror_position(self, shard_id: int) -> MirrorPosition | None:
         """Return how far a shard has read its log, with its last checkpoint."""

@@ -5,8 +5,8 @@ CREATE TABLE other_groups (
     protocol_type  text NOT NULL,
     state          text NOT NULL,
     state_since    timestamptz NOT NULL,
-    epoch          integer NOT NULL,
-    member_count   integer NOT NULL
+    epoch          integer,
+    member_count   integer
 );
 CREATE INDEX other_groups_shard_id ON other_groups (shard_id);
 

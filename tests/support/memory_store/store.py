@@ -28,6 +28,7 @@ from coordinator_core.state_store.rows import (
     Incarnation,
     LeaseRow,
     MirrorPosition,
+    OtherGroup,
     RecordedChange,
     Renewal,
     ShardCheckpoint,
@@ -85,6 +86,7 @@ class MemoryStore:
         self._offset_log = OffsetLog(shards)
         self._mirrored_cluster: str | None = None
         self._mirror_positions: dict[int, MirrorPosition] = {}
+        self._other_groups: dict[int, list[OtherGroup]] = {}
         self._settings_and_topics = SettingsAndTopics(self._groups, self._maintenance, self._log_ends, self._offset_log)
 
     def close(self) -> None:
@@ -188,6 +190,17 @@ class MemoryStore:
         """Return the topics of a shard's committed offsets."""
         with self._lock:
             return sorted({one.topic for _, shard, one in self._groups.all_stored() if shard == shard_id})
+
+    def store_other_groups(self, shard_id: int, epoch: int, groups: Sequence[OtherGroup]) -> None:
+        """Replace a shard's share and streams groups."""
+        with self._lock:
+            if self._leases.shards[shard_id].epoch == epoch:
+                self._other_groups[shard_id] = sorted(groups)
+
+    def other_groups(self) -> list[OtherGroup]:
+        """Return all share and streams groups."""
+        with self._lock:
+            return sorted(each for groups in self._other_groups.values() for each in groups)
 
     def mirror_position(self, shard_id: int) -> MirrorPosition | None:
         """Return the stored position of a shard, with its checkpoint."""
