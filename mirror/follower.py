@@ -21,7 +21,7 @@ Source: docs/mirror.md "Exactly once".
 """
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 from typing import Final, NamedTuple, assert_never
@@ -415,6 +415,13 @@ class Follower:
             if context is not None:
                 await context.wait_until_drained()
         self.shard.check_is_loaded()
+
+
+def used_topics(followers: Collection[Follower]) -> set[str]:
+    """Return the topics that the groups of followers subscribe to, or have committed offsets in."""
+    groups = (group for follower in followers for group in follower.shard.live_groups())
+    subscribed = {topic for group in groups for topic in group.subscribed_topics or ()}
+    return subscribed.union(*(follower.committed_topics for follower in followers))
 
 
 def _kind(entry: LogEntry) -> tuple[bool, str]:

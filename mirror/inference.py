@@ -113,7 +113,7 @@ def enter(draft: Draft, state: GroupState | None, at_ms: int) -> None:
         draft.emit(StateObserved(at_ms, draft.group.state_before_join_phase))
         return
     if known not in REBALANCING or state is PREPARING:
-        _start(draft, _Cause(Trigger.UNKNOWN, None), (), at_ms, is_inferred=False)
+        _begin(draft, _Cause(Trigger.UNKNOWN, None), at_ms, is_inferred=False)
     if state is COMPLETING:
         draft.emit(StateObserved(at_ms, COMPLETING))
 
@@ -255,9 +255,13 @@ def _start(draft: Draft, cause: _Cause, departed: Iterable[str], at_ms: int, *, 
     """Start the rebalance, unless a poll has seen its start, after the members that are gone."""
     for member_id in departed:
         draft.emit(MemberRemoved(at_ms, member_id, _GONE))
-    if draft.group.state in REBALANCING and cause.trigger is not Trigger.UNKNOWN:
+    if draft.group.state in REBALANCING:
         draft.emit(TriggerInferred(at_ms, cause.trigger, cause.member_id))
-        return
+    else:
+        _begin(draft, cause, at_ms, is_inferred=is_inferred)
+
+
+def _begin(draft: Draft, cause: _Cause, at_ms: int, *, is_inferred: bool) -> None:
     draft.emit(
         RebalanceStarted(
             at_ms=at_ms,
@@ -292,8 +296,10 @@ def _cause(draft: Draft, seen: ObservedGroup) -> _Cause:
     changed = next((member for member in seen.members if _has_new_subscription(group, member)), None)
     if changed is not None:
         return _Cause(Trigger.SUBSCRIPTION_CHANGED, changed.member_id)
-    if _has_new_partitions(draft) or seen.leader_id is None:
+    if _has_new_partitions(draft) or (seen.leader_id is None and not seen.is_polled):
         return _Cause(Trigger.PARTITIONS_CHANGED, None)
+    if seen.leader_id is None:
+        return _Cause(Trigger.UNKNOWN, None)
     return _Cause(Trigger.LEADER_REJOINED, seen.leader_id)
 
 

@@ -1,28 +1,33 @@
-"""Reader of the states of a Kafka cluster's groups: the ListGroups request of version 4, which aiokafka does not have.
-
-Source: `ListGroupsRequest.json` and `ListGroupsResponse.json` of Kafka's module clients.
-"""
+"""Reader of a Kafka cluster's groups: their states, members, assignments and committed offsets."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import Final, Self
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from itertools import groupby
+from typing import Any, Final, Self
 
 from aiokafka.client import AIOKafkaClient  # type: ignore[import-untyped]  # comes without types
 from aiokafka.errors import KafkaError, for_code  # type: ignore[import-untyped]  # comes without types
-from aiokafka.protocol.api import Request, RequestStruct, Response  # type: ignore[import-untyped]  # comes without types
-from aiokafka.protocol.types import (  # type: ignore[import-untyped]  # comes without types
-    CompactArray,
-    CompactString,
-    Int16,
-    Int32,
-    Schema,
-    TaggedFields,
+
+from coordinator_core.protocol.consumer_protocol import CONSUMER
+from coordinator_core.protocol.states import COMPLETING, PREPARING, STABLE, GroupState
+from mirror.group_requests import DescribeConsumerGroups, DescribeGroups, FetchOffsets, ListGroups
+from mirror.kafka_log import KafkaConnection, KafkaUnavailable, reason_of
+from mirror.polled_groups import (
+    CONSUMER_TYPE,
+    ListedGroup,
+    Offsets,
+    PolledGroup,
+    PolledOffset,
+    classic_members,
+    consumer_members,
 )
 
-from coordinator_core.protocol.states import COMPLETING, PREPARING, GroupState
-from mirror.kafka_log import KafkaConnection, KafkaUnavailable, reason_of
-
+GROUPS_MAX: Final = 100
+"""How many groups one request describes, or fetches the offsets of."""
 NO_ERROR: Final = 0
+GONE: Final = frozenset({16, 69})
+"""NOT_COORDINATOR and GROUP_ID_NOT_FOUND: the group has moved or is deleted, and the next poll shows it."""
+CLASSIC_TYPE: Final = "classic"
 
 
 class KafkaGroups:
@@ -54,55 +59,88 @@ class KafkaGroups:
         Raises:
             KafkaUnavailable: a broker cannot be reached, refuses, is loading groups, or is older than Kafka 2.6.
         """
-        request = _ListGroups((PREPARING, COMPLETING))
+        return {each.group_id: GroupState(each.state) for each in await self.listed((PREPARING, COMPLETING))}
+
+    async def listed(self, states: Sequence[GroupState] = ()) -> list[ListedGroup]:
+        """Return the groups in these states, or all, by one request to each broker.
+
+        Raises:
+            KafkaUnavailable: as `rebalancing`.
+        """
         brokers = [broker.nodeId for broker in self._client.cluster.brokers()]
+        answers = await asyncio.gather(*(self._send(broker, ListGroups(states)) for broker in brokers))
+        listed: list[ListedGroup] = []
+        for broker, answer in zip(brokers, answers, strict=True):
+            _check(answer["error_code"])
+            listed += [
+                ListedGroup(
+                    each["group_id"], broker, each.get("group_type", CLASSIC_TYPE), each["protocol_type"], each["state"]
+                )
+                for each in answer["groups"]
+            ]
+        return listed
+
+    async def described(self, groups: Sequence[ListedGroup]) -> dict[str, PolledGroup]:
+        """Return classic groups that are Stable, and consumer groups whose target assignments are computed.
+
+        Raises:
+            KafkaUnavailable: a broker cannot be reached, or refuses.
+        """
+        found: dict[str, PolledGroup] = {}
+        classic = [each for each in groups if each.group_type != CONSUMER_TYPE]
+        async for each in self._each(classic, DescribeGroups):
+            if each["state"] == STABLE:
+                members = classic_members(each["members"])
+                found[each["group_id"]] = PolledGroup(each["protocol_type"], each["protocol"], members)
+        consumer = [each for each in groups if each.group_type == CONSUMER_TYPE]
+        async for each in self._each(consumer, DescribeConsumerGroups):
+            if each["epoch"] == each["assignment_epoch"] or not each["members"]:
+                members = consumer_members(each["members"])
+                found[each["group_id"]] = PolledGroup(CONSUMER, each["assignor"], members, each["epoch"])
+        return found
+
+    async def offsets(self, groups: Iterable[ListedGroup]) -> dict[str, Offsets]:
+        """Return the committed offsets of groups; those that are gone are left out.
+
+        Raises:
+            KafkaUnavailable: a broker cannot be reached, or refuses.
+        """
+        found: dict[str, Offsets] = {}
+        async for each in self._each(groups, FetchOffsets):
+            found[each["group_id"]] = {
+                (topic["topic"], one["partition"]): PolledOffset(
+                    one["offset"], one["leader_epoch"], one["metadata"] or ""
+                )
+                for topic in each["topics"]
+                for one in topic["partitions"]
+                if one["error_code"] == NO_ERROR and one["offset"] >= 0
+            }
+        return found
+
+    async def _each(
+        self, groups: Iterable[ListedGroup], request: Callable[[Sequence[str]], Any]
+    ) -> AsyncIterator[dict[str, Any]]:
+        """Yield what brokers answer of their groups, at most `GROUPS_MAX` of them in a request."""
+        for broker, some in groupby(sorted(groups, key=lambda each: each.broker), key=lambda each: each.broker):
+            group_ids = [each.group_id for each in some]
+            for place in range(0, len(group_ids), GROUPS_MAX):
+                answer = await self._send(broker, request(group_ids[place : place + GROUPS_MAX]))
+                for each in answer["groups"]:
+                    if each["error_code"] not in GONE:
+                        _check(each["error_code"])
+                        yield each
+
+    async def _send(self, broker: int, request: Any) -> dict[str, Any]:  # noqa: ANN401 - aiokafka has no types
         try:
-            responses = await asyncio.gather(*(self._client.send(broker, request) for broker in brokers))
+            response = await self._client.send(broker, request)
         except NotImplementedError as failure:  # aiokafka's error where the broker does not have the version
-            raise KafkaUnavailable("a broker is older than Kafka 2.6, and does not list groups by state") from failure
+            raise KafkaUnavailable(f"a broker is too old for this {type(request).__name__}") from failure
         except (KafkaError, OSError) as failure:
             raise KafkaUnavailable(reason_of(failure)) from failure
-        states: dict[str, GroupState] = {}
-        for response in responses:
-            if response.error_code != NO_ERROR:
-                raise KafkaUnavailable(reason_of(for_code(response.error_code)()))
-            for group in response.to_object()["groups"]:
-                states[group["group_id"]] = GroupState(group["state"])
-        return states
+        answer: dict[str, Any] = response.to_object()
+        return answer
 
 
-class _ListGroupsResponse(Response):  # type: ignore[misc]  # aiokafka has no types
-    API_KEY = 16
-    API_VERSION = 4
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        ("error_code", Int16),
-        (
-            "groups",
-            CompactArray(
-                ("group_id", CompactString()),
-                ("protocol_type", CompactString()),
-                ("state", CompactString()),
-                ("tags", TaggedFields),
-            ),
-        ),
-        ("tags", TaggedFields),
-    )
-
-
-class _ListGroupsRequest(RequestStruct):  # type: ignore[misc]  # aiokafka has no types
-    FLEXIBLE_VERSION = True
-    API_KEY = 16
-    API_VERSION = 4
-    RESPONSE_TYPE = _ListGroupsResponse
-    SCHEMA = Schema(("states", CompactArray(CompactString())), ("tags", TaggedFields))
-
-
-class _ListGroups(Request[_ListGroupsRequest]):  # type: ignore[misc]  # aiokafka has no types
-    API_KEY = 16
-
-    def __init__(self, states: Sequence[str]) -> None:
-        self._states = list(states)
-
-    def build(self, request_struct_class: type[_ListGroupsRequest]) -> _ListGroupsRequest:
-        return request_struct_class(self._states, {})
+def _check(error_code: int) -> None:
+    if error_code != NO_ERROR:
+        raise KafkaUnavailable(reason_of(for_code(error_code)()))

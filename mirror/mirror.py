@@ -17,7 +17,7 @@ from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.runtime.counters import MirrorCounts
 from coordinator_core.runtime.shard import Shard
 from mirror.decide import StatePolled
-from mirror.follower import Follower, LogEntry
+from mirror.follower import Follower, LogEntry, used_topics
 from mirror.group_records import GroupRecord, TargetAssignment
 from mirror.inference import REBALANCING
 from mirror.kafka_log import Bounds, KafkaUnavailable, LogChanged, Record
@@ -110,9 +110,7 @@ class Mirror:
 
     def used_topics(self) -> set[str]:
         """Return the topics that the node's groups subscribe to, or have committed offsets in."""
-        groups = (group for shard in self._followers for group in shard.live_groups())
-        subscribed = {topic for group in groups for topic in group.subscribed_topics or ()}
-        return subscribed.union(*(follower.committed_topics for follower in self._followers.values()))
+        return used_topics(self._followers.values())
 
     def known_groups(self) -> dict[str, Group]:
         """Return the node's groups by their ids, as they are now."""

@@ -37,6 +37,8 @@ class ObservedGroup:
     members: tuple[ObservedMember, ...] = ()
     started_ms: int | None = None
     """Wall time of the broker when the rebalance to this generation started; None: it is not in the log."""
+    is_polled: bool = False
+    """Whether it was described, and not read from the log: times are those of the poll, the leader is unknown."""
 
 
 class GroupDeleted(NamedTuple):

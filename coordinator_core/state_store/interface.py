@@ -95,8 +95,12 @@ class Store(Protocol):
 
     # -- mirrored clusters ----------------------------------------------------------------------------
 
-    def mirror_of(self, cluster_id: str) -> str | None:
+    def mirror_of(self, cluster_id: str, source: str = "topic") -> str | None:
         """Make the database a mirror of a cluster, if it has neither groups nor members nor offsets yet.
+
+        Args:
+            cluster_id: the id of the cluster.
+            source: `topic` or `poll`; it is kept, as positions in the log are not comparable with counted ones.
 
         Returns:
             The id of the cluster that it mirrors; None: nodes coordinate its groups.
@@ -105,6 +109,10 @@ class Store(Protocol):
 
     def mirrored_cluster(self) -> str | None:
         """Return the id of the Kafka cluster that the database mirrors; None: nodes coordinate its groups."""
+        ...
+
+    def mirror_source(self) -> str | None:
+        """Return the source that the database was made with; None: nodes coordinate its groups."""
         ...
 
     def observe_topics(self, partitions: Mapping[str, int]) -> None:

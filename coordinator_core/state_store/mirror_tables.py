@@ -11,6 +11,7 @@ mirrored_cluster = Table(
     Column("only_row", Boolean, primary_key=True, server_default=text("true")),
     Column("cluster_id", Text, nullable=False),
     Column("created_at", At, nullable=False, server_default=text("date_trunc('milliseconds', clock_timestamp())")),
+    Column("source", Text, nullable=False, server_default=text("'topic'")),
     CheckConstraint("only_row", name="mirrored_cluster_only_row"),
 )
 

@@ -126,6 +126,7 @@ COMMENT ON TABLE mirrored_cluster IS 'One row if the database mirrors a Kafka cl
 COMMENT ON COLUMN mirrored_cluster.only_row IS 'true';
 COMMENT ON COLUMN mirrored_cluster.cluster_id IS 'the id of the cluster, as Kafka gives it';
 COMMENT ON COLUMN mirrored_cluster.created_at IS 'when the mirror was created';
+COMMENT ON COLUMN mirrored_cluster.source IS '`topic`: the mirror reads `__consumer_offsets`; `poll`: it describes groups and fetches offsets';
 
 COMMENT ON TABLE mirror_positions IS 'How far each shard of a mirror has read its partition of `__consumer_offsets`.';
 COMMENT ON COLUMN mirror_positions.shard_id IS 'the key; the number of the partition as well';

@@ -16,7 +16,7 @@ from coordinator_core.state_store.tables import topics
 _MIRRORED: Final = "SELECT cluster_id FROM mirrored_cluster"
 
 _MIRROR_EMPTY: Final = """
-INSERT INTO mirrored_cluster (cluster_id) SELECT %(cluster_id)s
+INSERT INTO mirrored_cluster (cluster_id, source) SELECT %(cluster_id)s, %(source)s
 WHERE NOT EXISTS (SELECT FROM groups) AND NOT EXISTS (SELECT FROM offsets) AND NOT EXISTS (SELECT FROM offset_log)
 ON CONFLICT DO NOTHING
 """
@@ -50,16 +50,22 @@ WHERE shard_id = %(shard_id)s
 """
 
 
-def mirror_of(transaction: Transaction, cluster_id: str) -> str | None:
+def mirror_of(transaction: Transaction, cluster_id: str, source: str) -> str | None:
     """Make a database without groups a mirror of a cluster, and return the cluster that it mirrors."""
     transaction.execute("LOCK TABLE mirrored_cluster IN SHARE ROW EXCLUSIVE MODE")
-    transaction.execute(_MIRROR_EMPTY, {"cluster_id": cluster_id})
+    transaction.execute(_MIRROR_EMPTY, {"cluster_id": cluster_id, "source": source})
     return read_mirrored_cluster(transaction)
 
 
 def read_mirrored_cluster(transaction: Transaction) -> str | None:
     """Return the id of the cluster that the database mirrors, or None."""
     found = transaction.execute(_MIRRORED).scalar()
+    return None if found is None else str(found)
+
+
+def read_source(transaction: Transaction) -> str | None:
+    """Return the source that the database was made with, or None."""
+    found = transaction.execute("SELECT source FROM mirrored_cluster").scalar()
     return None if found is None else str(found)
 
 

@@ -146,9 +146,13 @@ class PostgresStore:
         renew = partial(leases.renew, server=self._server, node=node, epochs=epochs, ttl_ms=ttl_ms)
         return self._leases.transact(renew)
 
-    def mirror_of(self, cluster_id: str) -> str | None:
+    def mirror_of(self, cluster_id: str, source: str = "topic") -> str | None:
         """Make an empty database a mirror of a cluster; return the cluster that it mirrors."""
-        return self._leases.transact(partial(mirrors.mirror_of, cluster_id=cluster_id))
+        return self._leases.transact(partial(mirrors.mirror_of, cluster_id=cluster_id, source=source))
+
+    def mirror_source(self) -> str | None:
+        """Return the source that the database was made with."""
+        return self._readers.read(mirrors.read_source)
 
     def mirrored_cluster(self) -> str | None:
         """Return the id of the Kafka cluster that the database mirrors."""

@@ -8,4 +8,5 @@ ALTER TABLE groups ADD CONSTRAINT groups_rebalance_trigger CHECK (
     )
 ) NOT VALID;
 ALTER TABLE groups VALIDATE CONSTRAINT groups_rebalance_trigger;
+ALTER TABLE mirrored_cluster DROP COLUMN source;
 DROP TABLE other_groups;

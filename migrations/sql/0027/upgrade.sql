@@ -10,6 +10,8 @@ CREATE TABLE other_groups (
 );
 CREATE INDEX other_groups_shard_id ON other_groups (shard_id);
 
+ALTER TABLE mirrored_cluster ADD COLUMN source text NOT NULL DEFAULT 'topic';
+
 -- A rebalance that a poll has seen has no trigger until its generation is known.
 ALTER TABLE groups DROP CONSTRAINT groups_rebalance_trigger;
 ALTER TABLE groups ADD CONSTRAINT groups_rebalance_trigger CHECK (

@@ -308,6 +308,46 @@ def test_names_of_topics_are_found_by_their_ids(kafka: KafkaBroker, topic: str) 
     assert asyncio.run(names()) == {known: topic}
 
 
+# -- without the log -------------------------------------------------------------------------------------------
+
+
+def test_groups_of_both_protocols_are_polled(
+    kafka: KafkaBroker, topic: str, empty_database_url: str, tmp_path: Path
+) -> None:
+    classic, modern = f"classic-{topic}", f"polled-{topic}"
+    options = {**quick(kafka), "mirror_source": "poll"}
+    settings = Settings(database_url=empty_database_url, **options)  # type: ignore[arg-type]
+    prepare_database(settings, empty_database_url)
+    with (
+        running_node(empty_database_url, **options) as node,
+        closing(Client(node.url)) as client,
+        kafka_members(tmp_path, kafka.bootstrap) as members,
+    ):
+        poll_until(lambda: client.call("GET", "/readyz").status == 200)
+        first = members.join("confluent-kafka", modern, topic, client_id="first", group_protocol="consumer")
+        second = members.join("confluent-kafka", modern, topic, client_id="second", group_protocol="consumer")
+        other = members.join("aiokafka", classic, topic, client_id="other")
+        first.wait_until(owns(2))
+        second.wait_until(owns(2))
+        other.wait_until(owns(4))
+        other.commit(1, "noted")
+        expected = {"first": first.owned(), "second": second.owned()}
+        poll_until(lambda: is_known(client, modern) and owners(client, modern) == expected)
+        poll_until(lambda: is_known(client, classic) and owners(client, classic) == {"other": other.owned()})
+        poll_until(lambda: committed(client, classic) == dict.fromkeys(range(4), 1))
+        poll_until(lambda: lags(client, classic) == [0, 0, 0, 0])
+        other.leave()
+        poll_until(lambda: client.ok("GET", f"/v1/groups/{classic}")["state"] == "Empty")
+
+    with pytest.raises(UserError, match="MUSTER_MIRROR_SOURCE=poll"):
+        prepare_database(settings.model_copy(update={"mirror_source": "topic"}), empty_database_url)
+
+
+def is_known(client: Client, group_id: str) -> bool:
+    """Return whether the mirror has a group."""
+    return client.call("GET", f"/v1/groups/{group_id}").status == 200
+
+
 def test_mirrors_share_the_log_and_take_over_from_each_other(
     kafka: KafkaBroker, topic: str, empty_database_url: str
 ) -> None:

@@ -85,6 +85,7 @@ class MemoryStore:
         self._log_ends = LogEnds()
         self._offset_log = OffsetLog(shards)
         self._mirrored_cluster: str | None = None
+        self._mirror_source: str | None = None
         self._mirror_positions: dict[int, MirrorPosition] = {}
         self._other_groups: dict[int, list[OtherGroup]] = {}
         self._settings_and_topics = SettingsAndTopics(self._groups, self._maintenance, self._log_ends, self._offset_log)
@@ -169,13 +170,17 @@ class MemoryStore:
 
     # -- mirrored clusters --------------------------------------------------------------------------------
 
-    def mirror_of(self, cluster_id: str) -> str | None:
+    def mirror_of(self, cluster_id: str, source: str = "topic") -> str | None:
         """Make the database a mirror of a cluster, if it is empty."""
         with self._lock:
             has_groups = bool(self._groups.load(frozenset(range(self.shard_count()))))
             if self._mirrored_cluster is None and not has_groups and not len(self._offset_log):
-                self._mirrored_cluster = cluster_id
+                self._mirrored_cluster, self._mirror_source = cluster_id, source
             return self._mirrored_cluster
+
+    def mirror_source(self) -> str | None:
+        """Return the source of the mirror."""
+        return self._mirror_source
 
     def mirrored_cluster(self) -> str | None:
         """Return the id of the mirrored cluster."""
