@@ -262,7 +262,7 @@ def _mirror(counts: MirrorCounts) -> Iterator[Metric]:
     yield _gauge(
         "muster_mirror_other_groups",
         "Share and streams groups of the mirrored Kafka cluster, by state.",
-        counts.other_groups,
+        {("share", "Stable"): 0, ("streams", "Stable"): 0} | counts.other_groups,
         ["protocol_type", "state"],
     )
     failed = {(what,): number for what, number in counts.polls_failed.items()}
