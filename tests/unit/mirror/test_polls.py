@@ -13,6 +13,7 @@ from mirror.group_poll import GroupPoll
 from mirror.kafka_log import KafkaUnavailable
 from mirror.log_end_poll import LogEndPoll
 from tests.unit.coordinator_core.runtime.nodes import until
+from tests.unit.mirror.fake_log import BATCH
 from tests.unit.mirror.observations import T0_MS, generation, member
 from tests.unit.mirror.world import World
 
@@ -103,12 +104,17 @@ async def test_polled_rebalance_that_has_ended_in_the_log_unread_has_no_effect(
     async with world.following() as node:
         world.see(1, "a")
         await world.caught_up()
+        for offset in range(2 * BATCH):
+            world.commit(0, offset)
         world.see(2, "a", "b")
         cluster.states = {"g": PREPARING}
         await poll(world, cluster)
         await until(lambda: len(world.rebalances) == 2, "the generation")
         await world.caught_up()
         assert state(node) is STABLE
+
+    started = [row.at_ms for row in world.store.history.transitions if row.to_state is PREPARING]
+    assert started == [T0_MS + 1_000, T0_MS + 2_000]
 
 
 async def test_rebalance_is_abandoned_when_a_poll_sees_none(world: World, cluster: FakeCluster) -> None:
