@@ -6,11 +6,15 @@ muster_<cluster>_database   the database, as a member of `muster_jobs`; that of 
 
 import os
 
+import structlog
 from airflow.sdk import BaseHook, Context
 from airflow.sdk.exceptions import AirflowSkipException
 
 from muster_airflow.hooks.muster import MusterHook
 from spark_jobs import submit
+
+log = structlog.get_logger("airflow.task")
+"""Of structlog, as Airflow's own: a `logging_level` of WARNING leaves the text of an AirflowSkipException out."""
 
 
 def nodes(context: Context, *, retry_timeout_s: float | None = None) -> MusterHook:
@@ -40,7 +44,8 @@ def skip_in_mirror(context: Context) -> None:
     """Skip the task, and with it those after it, if the cluster is a mirror: offsets and groups expire in Kafka."""
     notice = submit.mirror_notice(nodes(context).get("/v1/config"))
     if notice:
-        raise AirflowSkipException(f"{notice} Nothing is proposed.")
+        log.info("%s Nothing is proposed.", notice)
+        raise AirflowSkipException(notice)
 
 
 def _cluster(context: Context) -> str:
