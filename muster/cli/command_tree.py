@@ -44,7 +44,7 @@ COMMANDS: Final = (
     Listed("config", "settings", LOOK, "Show and change settings of a group or of the cluster."),
     Listed("changes", "changes", LOOK, "Show the audit log; undo changes."),
     Listed("runs", "runs", LOOK, "Show, apply and reject maintenance runs."),
-    Listed("up", "platform", RUN, "Run the local platform with demo consumers."),
+    Listed("up", "platform", RUN, "Run the local platform, with demo consumers or a mirror."),
     Listed("serve", "platform", RUN, "Run one node."),
     Listed("mirror", "platform", RUN, "Run a node that mirrors a Kafka cluster."),
     Listed("migrate", "databases", RUN, "Migrate the database to the newest schema."),

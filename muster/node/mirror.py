@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mirror.kafka_groups import KafkaGroups
     from mirror.kafka_log import KafkaConnection, KafkaLog
 
-OWN_DATABASE = "a mirror needs a database of its own: set MUSTER_DATABASE_URL, or --data-dir for another embedded one"
+OWN_DATABASE = "a mirror needs a database of its own: choose another --data-dir or MUSTER_DATABASE_URL"
 
 
 def prepare_database(settings: Settings, database_url: str) -> None:
@@ -48,6 +48,21 @@ def prepare_database(settings: Settings, database_url: str) -> None:
             raise UserError(f"The database has groups of its own; {OWN_DATABASE}.")
 
 
+def describe_mirror(settings: Settings, database_url: str) -> str:
+    """Return in one line which cluster a prepared database mirrors.
+
+    Raises:
+        UserError: the settings name another cluster, or it cannot be reached.
+    """
+    with closing(PostgresStore(database_url)) as store:
+        mirrored = store.mirrored_cluster()
+    cluster_id, partitions = _describe(settings)
+    if cluster_id != mirrored:
+        found = f"{settings.mirror_bootstrap_servers} is the Kafka cluster {cluster_id}"
+        raise UserError(f"The database mirrors the Kafka cluster {mirrored}, and {found}; {OWN_DATABASE}.")
+    return f"{mirrored} at {settings.mirror_bootstrap_servers}, {partitions} partitions of __consumer_offsets"
+
+
 async def check_database(settings: Settings, store: Store) -> str | None:
     """Return the id of the cluster that this node mirrors; None: it coordinates groups.
 
@@ -55,9 +70,15 @@ async def check_database(settings: Settings, store: Store) -> str | None:
         UserError: the database is a mirror and the node is not, or the other way round.
         StoreError: the database cannot be reached.
     """
-    mirrored = await asyncio.to_thread(store.mirrored_cluster)
+    return await asyncio.to_thread(require_own_kind, settings, store)
+
+
+def require_own_kind(settings: Settings, store: Store) -> str | None:
+    """Return and raise what `check_database` does, on this thread."""
+    mirrored = store.mirrored_cluster()
     if settings.mirror_bootstrap_servers is None and mirrored is not None:
-        raise UserError(f"The database mirrors the Kafka cluster {mirrored}; run `muster mirror`, or use another one.")
+        ways = "run `muster mirror` or `muster up --mirror`, or use another database or --data-dir"
+        raise UserError(f"The database mirrors the Kafka cluster {mirrored}; {ways}.")
     if settings.mirror_bootstrap_servers is not None and mirrored is None:
         raise UserError(f"The database mirrors no Kafka cluster; start this node with `muster mirror`. {OWN_DATABASE}.")
     return mirrored

@@ -24,7 +24,7 @@ from muster.node.schema import upgrade
 from muster.settings import Settings, psql_url
 from tests.integration.mirror.positions import partitions_read
 from tests.support.http_client import Client
-from tests.support.kafka_broker import KafkaBroker
+from tests.support.kafka_broker import CLUSTER_ID, KafkaBroker
 from tests.support.kafka_log import create_topics
 from tests.support.kafka_members import KafkaMember, kafka_members
 from tests.support.nodes import running_node
@@ -205,6 +205,7 @@ def test_operators_cannot_change_what_is_mirrored(topic: str, client: Client) ->
 
     assert [(each.status, each.code) for each in changes] == [(400, "INVALID_REQUEST")] * len(changes)
     assert all("mirrored Kafka cluster" in each.json["detail"] for each in changes)
+    assert client.ok("GET", "/v1/config")["mirrored_cluster"] == CLUSTER_ID
 
 
 def test_node_that_coordinates_refuses_the_database_of_a_mirror(client: Client, empty_database_url: str) -> None:
