@@ -275,6 +275,29 @@ def test_escaped_backslash_before_u0000_is_text(group: Group) -> None:
     assert answer.json["offsets"][0]["code"] == "NONE"
 
 
+@pytest.mark.parametrize("text", ["%ED%A0%80", "%00", "%F4%90%80%80", "x" * 10_000])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "groups?prefix={}",
+        "groups?cursor={}",
+        "groups/{}",
+        "groups/{}/offsets",
+        "groups/g/offsets?topic={}",
+        "groups/g/rebalances/{}/members",
+        "topics/{}",
+        "overview/groups?q={}",
+        "changes?actor={}",
+        "changes/{}",
+        "maintenance/runs/{}",
+        "reports/timeouts?group_id={}",
+    ],
+)
+def test_text_that_postgres_cannot_hold_is_no_error_of_the_node(client: Client, path: str, text: str) -> None:
+    answer = client.call("GET", f"/v1/{path.format(text)}")
+    assert answer.status < 500, answer
+
+
 # -- kind and size ----------------------------------------------------------------------------------------
 
 
