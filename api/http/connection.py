@@ -19,6 +19,7 @@ import asyncio
 from typing import Any, Final, Literal, cast
 
 import httptools
+import structlog
 from litestar.types import HTTPScope, Receive, Send
 from uvicorn.protocols.http.flow_control import CLOSE_HEADER
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
@@ -31,6 +32,8 @@ from api.http.response import HttpResponse
 from api.shared.connection_gate import ConnectionGate
 from api.shared.deadlines import TIMER_SLACK_S
 from coordinator_core.protocol.errors import CoordinatorNotAvailable, InvalidRequest
+
+log = structlog.get_logger("muster.http")
 
 Phase = Literal["head", "body"]
 
@@ -277,6 +280,8 @@ class HttpConnection(HttpToolsProtocol):
 
     def _refuse(self, response: HttpResponse) -> None:
         """Answer the incoming request with an error without the application, and close the connection."""
+        client_host = self.client[0] if self.client else ""
+        log.info("malformed_request_refused", status=response.status, code=response.code, client=client_host)
         if self._is_next_answered():
             headers = [*self.server_state.default_headers, *_with_entity_headers(response), CLOSE_HEADER]
             self.transport.write(

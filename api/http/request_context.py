@@ -93,7 +93,13 @@ class RequestContext(ClientRequest):
         return self.headers.get(name)
 
     def begin_change(self, reason: str | None, *, default_actor: str | None = None) -> Change:
-        """Return the actor, the reason and the id of the change that the request makes, and store the id.
+        """Return the change that the request makes, and store its id; `read_change` has the arguments and errors."""
+        change = self.read_change(reason, default_actor=default_actor)
+        self.change_id = change.change_id
+        return change
+
+    def read_change(self, reason: str | None, *, default_actor: str | None = None) -> Change:
+        """Return the change that the request would make without `dry_run`: its actor, reason and id.
 
         Args:
             reason: the reason that the client gave.
@@ -105,8 +111,7 @@ class RequestContext(ClientRequest):
         self.actor = self.authenticated_actor(self._claimed_actor()) or default_actor
         if self.actor is None:
             raise InvalidRequest("the header X-Muster-Actor is required and names who makes the change")
-        self.change_id = self._change_id()
-        return Change(self.actor, reason, self.change_id)
+        return Change(self.actor, reason, self._change_id())
 
     def _claimed_actor(self) -> str | None:
         value = self.headers.get(ACTOR_HEADER)

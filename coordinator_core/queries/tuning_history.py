@@ -5,7 +5,7 @@ The timeout that would have avoided an eviction is the one that evicted the memb
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Final
 
 from sqlalchemy import Row, RowMapping, select
@@ -43,6 +43,7 @@ DAY_MS: Final = 86_400_000
 
 SESSION_EXPIRED: Final = "session_expired"
 REBALANCE_TIMEOUT: Final = "rebalance_timeout"
+RECOMMENDATION_KEYS: Final = frozenset(each.name for each in fields(Recommendation))
 
 
 @dataclass(frozen=True, slots=True)
@@ -435,8 +436,15 @@ def _stored(row: RowMapping) -> StoredAdvice:
         window_to_ms=row["window_to_ms"],
         pieces={name: _piece(row, name) for name in ADVISED},
         back_test=row["back_test"],
-        recommendations=tuple(Recommendation(**each) for each in row["recommendations"]),
+        recommendations=tuple(_recommendations(row["recommendations"])),
     )
+
+
+def _recommendations(stored: Json) -> Iterator[Recommendation]:
+    """Yield the recommendations of a report that are complete; other keys are those of a newer release."""
+    for each in stored:
+        if each.keys() >= RECOMMENDATION_KEYS:
+            yield Recommendation(**{key: each[key] for key in RECOMMENDATION_KEYS})
 
 
 def _piece(row: RowMapping, name: str) -> Advice:

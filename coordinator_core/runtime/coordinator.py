@@ -38,6 +38,7 @@ from coordinator_core.runtime.clock import Clock, SystemClock, SystemThreads, Th
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.confirmations import Confirmations
 from coordinator_core.runtime.counters import Counters, GroupCounts, MirrorCounts, NodeCounts
+from coordinator_core.runtime.database_errors import query_failed
 from coordinator_core.runtime.group_description import describe_group
 from coordinator_core.runtime.history_archiver import HistoryArchiver
 from coordinator_core.runtime.log_ends import LogEndReports
@@ -230,7 +231,7 @@ class Coordinator:
             try:
                 await self._renew()
             except Exception as error:  # any error: `/readyz` reports it, and the loop restarts
-                self._ownership.record_failure(f"{type(error).__name__}: {error}")
+                self._ownership.record_failure(error)
                 raise
 
     async def _renew(self) -> None:
@@ -553,7 +554,7 @@ async def _from_database(answer: Awaitable[T]) -> T:
     try:
         return await answer
     except (StoreUnavailable, OutcomeUnknown) as error:
-        raise CoordinatorNotAvailable(f"the query of the database failed: {error}") from error
+        raise query_failed(error) from error
 
 
 @lru_cache(maxsize=65_536)

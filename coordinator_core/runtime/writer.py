@@ -96,7 +96,8 @@ class Writer:
             _notify(entries, written)
         except StoreError as error:
             self._counters.batches_failed += 1
-            _fail_all(entries, f"the database did not store the write: {error}")
+            log.warning("batch_failed", entries=len(entries), reason=str(error))
+            _fail_all(entries, f"the database did not store the write: {error.summary}")
         except Exception:  # any error: without the writer's loop the node stores nothing any more
             log.exception("write_failed", entries=len(entries))
             _fail_all(entries, "the node failed to write it; its log has the traceback")
@@ -137,5 +138,7 @@ def _failure(entry: Entry, written: WriteResult) -> CoordinatorError | None:
     if entry.lease.shard_id in written.lost_shards:
         return NotCoordinator("the lease on the shard was lost: another node owns it, or the database was restored")
     if entry.write.group_id in written.refused_groups:
-        return CoordinatorNotAvailable(f"the database refused it: {written.refused_groups[entry.write.group_id]}")
+        group_id = entry.write.group_id
+        log.warning("write_refused", group=group_id, reason=written.refused_groups[group_id])
+        return CoordinatorNotAvailable("the database refused a value of the write")
     return None

@@ -14,7 +14,7 @@ was lost during COMMIT.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from coordinator_core.protocol.log_ends import LogEnd
 from coordinator_core.protocol.requests import StoredOffset
@@ -45,15 +45,21 @@ from coordinator_core.state_store.schema_revision import SchemaRevision
 
 
 class StoreError(Exception):
-    """A call of the store failed."""
+    """A call of the store failed; the text is the database's, for the log. Clients get the `summary`."""
+
+    summary: ClassVar[str] = "the database refused it"
 
 
 class StoreUnavailable(StoreError):
     """Nothing was stored; the same call may succeed later."""
 
+    summary = "the database cannot be reached, or did not answer in time"
+
 
 class OutcomeUnknown(StoreError):
     """The connection was lost during COMMIT. Do not repeat the write: load the shard again under a new epoch."""
+
+    summary = "the connection to the database was lost"
 
 
 class RunNotFound(StoreError):

@@ -182,6 +182,7 @@ async def delete_offsets(
     With `dry_run` the response has the same codes, and nothing is deleted.
     """
     if dry_run:
+        context.read_change(reason, default_actor=ANONYMOUS_ACTOR)
         return _results(
             (await admin_offsets.dry_run_delete_offsets(context.coordinator, group_id, topic, partition)).offsets
         )

@@ -175,6 +175,7 @@ async def delete_log_ends(
     With `dry_run` they are listed, and nothing is deleted.
     """
     if dry_run:
+        context.read_change(reason)
         ends = sorted((await context.query(read_log_ends, [topic])).items())
         wanted = [(number, end) for (_, number), end in ends if partition in {None, number}]
         found = [LogEndResponse(number, end.offset, instant(end.at_ms)) for number, end in wanted]
