@@ -1,4 +1,4 @@
-"""The tokens file: one entry per bearer token, with the SHA-256 of the token, its actor, role and groups.
+"""The tokens file: one entry per bearer token, with the SHA-256 of the token, its actor and its permissions.
 
 A node reads the file when it starts, and again within a second of a change. If a new file is invalid, the node logs
 `token_reload_failed` and keeps the previous tokens. The format is in docs/security.md.
@@ -17,6 +17,7 @@ import msgspec
 import structlog
 from msgspec import Meta, Struct
 
+from api.shared.access_control import AccessControlEntry
 from api.shared.identity import ALL_GROUPS, IDENTITY_MAX_BYTES, Actor, Identity, Role, identity_bytes
 from api.shared.limits import GROUP_ID_MAX_CHARS, TOPIC_MAX_CHARS
 from api.shared.validation import validation_message
@@ -27,6 +28,8 @@ RELOAD_CHECK_INTERVAL_S: Final = 1.0
 """The minimum time between two checks of the file for changes."""
 TOKENS_FILE_MAX_BYTES: Final = 16_777_216
 TOKEN_MAX_BYTES: Final = 4_096
+TOKEN_ID_CHARS: Final = 16
+"""A token's id is the beginning of its SHA-256 in hexadecimal, which names it in logs and reveals nothing of it."""
 EXPIRY_WARNING_S: Final = 7 * 86_400.0
 """How long before its expiry a token is warned about."""
 EXPIRY_WARNING_INTERVAL_S: Final = 86_400.0
@@ -46,10 +49,12 @@ class TokenEntry(Struct, forbid_unknown_fields=True, omit_defaults=True):
     sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
     """The digest of the token's bytes, in lower-case hexadecimal."""
     actor: Actor
-    role: Role
+    role: Role | None = None
     prefixes: Annotated[tuple[Prefix, ...], Meta(min_length=1)] = ALL_GROUPS
     topics: tuple[TopicPrefix, ...] = ()
     """Prefixes of the topics whose log ends it is trusted to report for every group."""
+    acls: tuple[AccessControlEntry, ...] = ()
+    """What it is allowed or denied beside its role; without a role, all that it is allowed."""
     expires_at: Annotated[datetime, Meta(tz=True)] | None = None
     """The instant from which it is refused; None: never."""
 
@@ -181,24 +186,40 @@ def read_tokens_file(path: Path) -> dict[bytes, KnownToken]:
         digest = bytes.fromhex(entry.sha256)
         if digest in found:
             raise TokensFileError(f"{path}: tokens[{number}] has the sha256 of another token")
-        identity = Identity(entry.actor, entry.role, entry.prefixes, entry.topics)
-        if len(identity_bytes(identity)) > IDENTITY_MAX_BYTES:
-            raise TokensFileError(f"{path}: tokens[{number}] has more prefixes and topics than a request can carry on")
-        found[digest] = KnownToken(digest, identity, entry.expires_at)
+        try:
+            found[digest] = known_token(entry)
+        except ValueError as refusal:
+            raise TokensFileError(f"{path}: tokens[{number}] {refusal}") from None
     return found
+
+
+def known_token(entry: TokenEntry) -> KnownToken:
+    """Return the token of an entry.
+
+    Raises:
+        ValueError: it has neither a role nor an entry of access control, or is too large to be forwarded.
+    """
+    if entry.role is None and not entry.acls:
+        raise ValueError("has neither a role nor acls")
+    token_id = entry.sha256[:TOKEN_ID_CHARS]
+    identity = Identity(entry.actor, entry.role, entry.prefixes, entry.topics, entry.acls, token_id)
+    if len(identity_bytes(identity)) > IDENTITY_MAX_BYTES:
+        raise ValueError("has more prefixes, topics and acls than a request can carry on")
+    return KnownToken(bytes.fromhex(entry.sha256), identity, entry.expires_at)
 
 
 def token_entry(
     token: str,
     actor: str,
-    role: Role,
+    role: Role | None,
     prefixes: tuple[str, ...],
     topics: tuple[str, ...] = (),
     expires_at: datetime | None = None,
+    acls: tuple[AccessControlEntry, ...] = (),
 ) -> TokenEntry:
     """Return the entry of a tokens file for a token; `expires_at` is rounded down to the second, in UTC."""
     until = None if expires_at is None else expires_at.astimezone(UTC).replace(microsecond=0)
-    return TokenEntry(hashlib.sha256(token.encode()).hexdigest(), actor, role, prefixes, topics, until)
+    return TokenEntry(hashlib.sha256(token.encode()).hexdigest(), actor, role, prefixes, topics, acls, until)
 
 
 def _file_version(path: Path) -> FileVersion | None:

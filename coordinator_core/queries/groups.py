@@ -4,11 +4,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Select, Table, Text, func, literal, null, or_, select, union_all
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    Select,
+    Table,
+    Text,
+    all_,
+    any_,
+    cast,
+    func,
+    literal,
+    null,
+    or_,
+    select,
+    union_all,
+)
 from sqlalchemy.dialects.postgresql import distinct_on
 
 from coordinator_core.protocol.errors import GroupIdNotFound
 from coordinator_core.protocol.states import DEAD
+from coordinator_core.queries.group_patterns import GroupPatterns
 from coordinator_core.state_store.postgres.connections import Transaction
 from coordinator_core.state_store.tables import group_transitions, groups, shard_leases
 
@@ -22,6 +38,8 @@ class GroupFilter:
     states: frozenset[str] = frozenset()
     """Empty: every state but Dead."""
     prefix: str = ""
+    patterns: GroupPatterns | None = None
+    """None: every group."""
     protocol_type: str | None = None
     after: str | None = None
     """The last group id of the previous page."""
@@ -96,6 +114,9 @@ def _in_page(table: Table, which: GroupFilter) -> list[ColumnElement[bool]]:
     narrowing: list[ColumnElement[bool]] = []
     if which.prefix:
         narrowing += [table.c.group_id >= which.prefix, func.starts_with(table.c.group_id, which.prefix)]
+    if which.patterns is not None:
+        covered, excluded = (cast(list(patterns), ARRAY(Text)) for patterns in which.patterns)
+        narrowing += [table.c.group_id.like(any_(covered)), table.c.group_id.not_like(all_(excluded))]
     if which.after is not None:
         narrowing.append(table.c.group_id > which.after)
     return narrowing
