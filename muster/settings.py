@@ -123,7 +123,7 @@ class NodeSettings(BaseSettings):
     jobs_database_url: SecretStr | None = None
     """The same database as a member of the role `muster_jobs`, for Spark jobs. None: `MUSTER_DATABASE_URL`."""
     http_host: str = "127.0.0.1"
-    """The address that a node listens on. An address other than loopback requires a tokens file."""
+    """The address that a node listens on. An address other than loopback requires tokens."""
     http_port: Port = 8_080
     """The port that a node listens on."""
     advertised_url: str | None = None
@@ -143,7 +143,10 @@ class NodeSettings(BaseSettings):
     the same on all nodes, and required where there are tokens."""
     tokens_file: Path | None = None
     """The file that maps bearer tokens to actors ([security.md](security.md)). None: no authentication, on loopback
-    only."""
+    only, unless tokens are required."""
+    require_tokens: bool = False
+    """Whether every request needs a token that `muster tokens issue` printed ([security.md](security.md)). With a
+    tokens file every request needs a token of either kind anyway."""
     data_dir: Path = DEFAULT_DATA_DIR
     """The directory in which the local platform keeps its database, secrets and logs."""
     max_partitions_per_request: int = Field(default=10_000, ge=1, le=1_000_000)
@@ -329,9 +332,16 @@ class Settings(PlatformSettings, NodeSettings, MirrorSettings, GroupDefaults):
 
     @model_validator(mode="after")
     def _check_tokens_required(self) -> Self:
-        if self.tokens_file is None and not is_loopback(self.http_host):
-            raise ValueError("HTTP_HOST may be another address than this machine's own only with TOKENS_FILE")
+        if not self.has_tokens and not is_loopback(self.http_host):
+            raise ValueError(
+                "HTTP_HOST may be another address than this machine's own only with TOKENS_FILE or REQUIRE_TOKENS"
+            )
         return self
+
+    @property
+    def has_tokens(self) -> bool:
+        """Return whether requests need a token."""
+        return self.require_tokens or self.tokens_file is not None
 
     @property
     def node_url(self) -> str:

@@ -8,7 +8,7 @@ import hashlib
 import hmac
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
@@ -89,15 +89,15 @@ FileVersion = tuple[int, int, int]
 
 
 class Tokens:
-    """The effective tokens of one file."""
+    """The effective tokens of a node: those of the file, and those in the database."""
 
     def __init__(
-        self, path: Path, now_s: Callable[[], float] = time.monotonic, wall_s: Callable[[], float] = time.time
+        self, path: Path | None, now_s: Callable[[], float] = time.monotonic, wall_s: Callable[[], float] = time.time
     ) -> None:
         """Read the file.
 
         Args:
-            path: the tokens file.
+            path: the tokens file; None: there is none, and `replace_stored` gives all tokens.
             now_s: a monotonic clock, in seconds.
             wall_s: the wall clock, in seconds since the epoch; tokens expire by it.
 
@@ -109,20 +109,25 @@ class Tokens:
         self._wall_s = wall_s
         self._next_warning_at_s: dict[bytes, float] = {}
         self._next_reload_check_at_s = now_s() + RELOAD_CHECK_INTERVAL_S
-        self._file_version = _file_version(path)
-        self._known = read_tokens_file(path)
+        self._file_version = None if path is None else _file_version(path)
+        self._known = {} if path is None else read_tokens_file(path)
+        self._stored: Mapping[bytes, KnownToken] = {}
 
     def __len__(self) -> int:
         """Return the number of tokens, expired ones included."""
-        return len(self._known)
+        return len(self._known) + len(self._stored)
+
+    def replace_stored(self, tokens: Mapping[bytes, KnownToken]) -> None:
+        """Set the tokens in the database, by digest; they count beside those of the file."""
+        self._stored = tokens
 
     def find(self, token: bytes) -> Identity | None:
         """Return the identity of a token, or None if it is unknown or has expired.
 
         The time of the look-up reveals nothing about other tokens, since the key is a digest.
         """
-        if self._now_s() >= self._next_reload_check_at_s:
-            self._reload_if_changed()
+        if self._path is not None and self._now_s() >= self._next_reload_check_at_s:
+            self._reload_if_changed(self._path)
         known = self._of(token)
         if known.expires_at is not None and self._is_expired(known):
             return None
@@ -135,7 +140,7 @@ class Tokens:
 
     def _of(self, token: bytes) -> KnownToken:
         digest = hashlib.sha256(token).digest()
-        known = self._known.get(digest, NO_TOKEN)
+        known = self._known.get(digest) or self._stored.get(digest, NO_TOKEN)
         return known if hmac.compare_digest(known.digest, digest) else NO_TOKEN
 
     def _is_expired(self, known: KnownToken) -> bool:
@@ -149,15 +154,15 @@ class Tokens:
             )
         return known.is_expired(now_s)
 
-    def _reload_if_changed(self) -> None:
+    def _reload_if_changed(self, path: Path) -> None:
         """Read the file again if its version has changed."""
         self._next_reload_check_at_s = self._now_s() + RELOAD_CHECK_INTERVAL_S
-        file_version = _file_version(self._path)
+        file_version = _file_version(path)
         if file_version == self._file_version:
             return
         self._file_version = file_version
         try:
-            self._known = read_tokens_file(self._path)
+            self._known = read_tokens_file(path)
             self._next_warning_at_s.clear()
         except TokensFileError as error:
             log.error("token_reload_failed", reason=str(error))

@@ -230,6 +230,9 @@ class ChangeRow:
     before: Json
     after: Json
     reason: str | None
+    token_id: str | None = None
+    """The token that made it; None: a node did, or a command on the database, or there are no tokens."""
+    client_address: str | None = None
 
 
 class UndoneChange(NamedTuple):

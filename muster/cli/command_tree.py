@@ -49,6 +49,7 @@ COMMANDS: Final = (
     Listed("mirror", "platform", RUN, "Run a node that mirrors a Kafka cluster."),
     Listed("migrate", "databases", RUN, "Migrate the database to the newest schema."),
     Listed("database-restored", "databases", RUN, "Start a new incarnation of a restored database."),
+    Listed("tokens", "stored_tokens", RUN, "Issue, list, expire and revoke tokens."),
     Listed("job", "jobs", RUN, "Run a Spark job once, without Airflow."),
     Listed("airflow", "airflow", RUN, "Run Airflow's command line on that of muster up."),
     Listed("doctor", "doctor.command", HELP, "Check the installation and report problems."),

@@ -28,6 +28,7 @@ from api.http.limits import HttpLimits
 from api.http.server import BACKLOG, HttpServer
 from api.shared.node_context import NodeContext
 from api.shared.tokens import Tokens, TokensFileError
+from coordinator_core.protocol.errors import CoordinatorNotAvailable
 from coordinator_core.queries.limits import QueryLimits
 from coordinator_core.queries.runner import Queries, QueryRunner
 from coordinator_core.runtime.config import NodeConfig
@@ -38,6 +39,7 @@ from muster.errors import DATABASE_ADVICE, UserError
 from muster.node import mirror
 from muster.node.file_descriptors import connection_limit, raise_descriptor_limit
 from muster.node.schema import newest
+from muster.node.stored_tokens import StoredTokens
 from muster.settings import Settings
 
 SHARD_RELEASE_TIMEOUT_S: Final = 2.5
@@ -112,6 +114,7 @@ async def serve_node(
         return await _release_shards(coordinator)
     if cluster_id is not None:
         mirror.follow(coordinator, settings, cluster_id)
+    stored_tokens = None if tokens is None else await _follow_stored_tokens(tokens, queries)
     app = _make_app(coordinator, queries, settings, limits, version, tokens)
     server = HttpServer(app, listener, limits, app.connections)
     await server.start()
@@ -119,6 +122,8 @@ async def serve_node(
     on_serving()
     await stopping.wait()
     log.info("node_stopping", node=coordinator.node_id)
+    if stored_tokens is not None:
+        stored_tokens.cancel()
     server.reject_requests()
     is_handed_over = await _release_shards(coordinator)
     await server.stop()
@@ -182,15 +187,30 @@ def read_tokens(settings: Settings) -> Tokens | None:
     Raises:
         UserError: the file will not do, or the nodes have no secret to vouch for callers with.
     """
-    if settings.tokens_file is None:
+    if not settings.has_tokens:
         return None
     secret = settings.cluster_secret
     if secret is None or not secret.get_secret_value():
-        raise UserError("MUSTER_TOKENS_FILE needs MUSTER_CLUSTER_SECRET too, by which nodes vouch for callers.")
+        name = "MUSTER_REQUIRE_TOKENS" if settings.tokens_file is None else "MUSTER_TOKENS_FILE"
+        raise UserError(f"{name} needs MUSTER_CLUSTER_SECRET too, by which nodes vouch for callers.")
     try:
         return Tokens(settings.tokens_file)
     except TokensFileError as refusal:
         raise UserError(f"MUSTER_TOKENS_FILE: {refusal}.") from None
+
+
+async def _follow_stored_tokens(tokens: Tokens, queries: QueryRunner) -> asyncio.Task[None]:
+    """Read the tokens in the database, and return the task that keeps them up to date.
+
+    Raises:
+        UserError: the database cannot be reached.
+    """
+    stored = StoredTokens(tokens, queries)
+    try:
+        await stored.refresh()
+    except CoordinatorNotAvailable as error:
+        raise UserError(f"The tokens in the database cannot be read ({error.detail}); {DATABASE_ADVICE}.") from error
+    return asyncio.create_task(stored.keep_fresh(), name="muster-tokens")
 
 
 def write_log() -> None:
