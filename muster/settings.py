@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
@@ -141,6 +141,9 @@ class NodeSettings(BaseSettings):
     cluster_secret: SecretStr | None = None
     """The key with which nodes sign the requests that they forward, at least 32 bytes (`openssl rand -hex 32`). It is
     the same on all nodes, and required where there are tokens."""
+    cluster_secret_accepted: SecretStr | None = None
+    """Another secret whose signatures the node accepts, while `MUSTER_CLUSTER_SECRET` is replaced
+    ([security.md](security.md#replacing-the-cluster-secret))."""
     tokens_file: Path | None = None
     """The file that maps bearer tokens to actors ([security.md](security.md)). None: no authentication, on loopback
     only, unless tokens are required."""
@@ -299,12 +302,13 @@ class Settings(PlatformSettings, NodeSettings, MirrorSettings, GroupDefaults):
     def _check_driver(cls, url: SecretStr | None) -> SecretStr | None:
         return None if url is None else SecretStr(sqlalchemy_url(url.get_secret_value()))
 
-    @field_validator("cluster_secret")
+    @field_validator("cluster_secret", "cluster_secret_accepted")
     @classmethod
-    def _check_secret_length(cls, secret: SecretStr | None) -> SecretStr | None:
+    def _check_secret_length(cls, secret: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
         if secret is not None and 0 < len(secret.get_secret_value().encode()) < CLUSTER_SECRET_MIN_BYTES:
+            name = (info.field_name or "").upper()
             raise ValueError(
-                f"CLUSTER_SECRET must have at least {CLUSTER_SECRET_MIN_BYTES} bytes; `openssl rand -hex 32` makes one"
+                f"{name} must have at least {CLUSTER_SECRET_MIN_BYTES} bytes; `openssl rand -hex 32` makes one"
             )
         return secret
 

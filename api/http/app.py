@@ -106,6 +106,7 @@ def make_app(
     *,
     forward: bool = True,
     cluster_secret: str = "",
+    accepted_cluster_secret: str = "",
     hosts: AllowedHosts | None = None,
 ) -> AsgiApp:
     """Return the ASGI application of one node.
@@ -116,6 +117,7 @@ def make_app(
         version: the version of Muster, for the OpenAPI document.
         forward: whether requests for groups of another node are forwarded to it.
         cluster_secret: the key with which all nodes sign forwarded requests; not empty if there are tokens.
+        accepted_cluster_secret: another one, whose signatures are accepted while it is replaced; empty: none.
         hosts: the hosts that the node accepts; None: loopback only.
     """
     assert node.tokens is None or cluster_secret, (
@@ -128,7 +130,12 @@ def make_app(
         limits,
         Metrics(node.metrics),
         Base64Members(),
-        ForwardSigner(cluster_secret, node.coordinator.listeners[LISTENER], limits.forward_max_age_ms),
+        ForwardSigner(
+            cluster_secret,
+            node.coordinator.listeners[LISTENER],
+            limits.forward_max_age_ms,
+            accepted_secret=accepted_cluster_secret,
+        ),
         hosts or AllowedHosts(),
     )
     forwarder = Forwarder(

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 import structlog
 import uvloop
+from pydantic import SecretStr
 
 from api.http import LISTENER
 from api.http.app import make_app
@@ -355,13 +356,13 @@ def _make_app(
     version: str,
     tokens: Tokens | None,
 ) -> AsgiApp:
-    secret = settings.cluster_secret
     return make_app(
         NodeContext(coordinator, queries, limits, tokens),
         limits,
         version,
         forward=settings.forward,
-        cluster_secret="" if secret is None else secret.get_secret_value(),
+        cluster_secret=_text(settings.cluster_secret),
+        accepted_cluster_secret=_text(settings.cluster_secret_accepted),
         hosts=AllowedHosts(settings.http_host, settings.node_url, settings.allowed_hosts),
     )
 
@@ -381,6 +382,10 @@ def _limits(settings: Settings) -> HttpLimits:
         max_forward_connections=settings.max_forward_connections,
         forward_max_age_ms=settings.forward_max_age_ms,
     )
+
+
+def _text(secret: SecretStr | None) -> str:
+    return "" if secret is None else secret.get_secret_value()
 
 
 def _first_line(failure: Exception) -> str:
