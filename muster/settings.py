@@ -132,6 +132,9 @@ class NodeSettings(BaseSettings):
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
     """Host names that a node accepts beside loopback and the host of its advertised URL, separated by commas: names,
     addresses, or `*.` and a name for all names below it ([security.md](security.md#browsers))."""
+    trusted_proxies: Annotated[tuple[str, ...], NoDecode] = ()
+    """The addresses or networks of proxies in front of the node, separated by commas, such as `10.1.0.0/16`. Only they
+    name the client, in X-Forwarded-For ([security.md](security.md#behind-a-proxy))."""
     shards: int = Field(default=DEFAULT_SHARDS, ge=1, le=10_000)
     """The number of shards of a new database. An existing database keeps its own number."""
     lease_ttl_ms: int = Field(default=NODE.lease_ttl_ms, ge=300, le=600_000)
@@ -322,6 +325,19 @@ class Settings(PlatformSettings, NodeSettings, MirrorSettings, GroupDefaults):
             if not ALLOWED_HOST.fullmatch(host):
                 raise ValueError(f"ALLOWED_HOSTS has {host!r}, which is no host like muster.example.org or *.svc")
         return hosts
+
+    @field_validator("trusted_proxies", mode="before")
+    @classmethod
+    def _split_networks(cls, given: object) -> object:
+        if not isinstance(given, str):
+            return given
+        networks = tuple(network for each in given.split(",") if (network := each.strip()))
+        for network in networks:
+            try:
+                ipaddress.ip_network(network)
+            except ValueError as failure:
+                raise ValueError(f"TRUSTED_PROXIES has {network!r}: {failure}") from None
+        return networks
 
     @field_validator("data_dir")
     @classmethod

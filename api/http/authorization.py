@@ -23,7 +23,7 @@ from api.shared.access_control import Operation
 from api.shared.authorization import REQUEST_RULES, AccessRule, Scope
 from api.shared.errors import Unauthenticated
 from api.shared.identity import ANONYMOUS_IDENTITY
-from api.shared.tokens import TOKEN_MAX_BYTES, Tokens
+from api.shared.tokens import TOKEN_MAX_BYTES, Tokens, token_id_of
 from coordinator_core.jobs import JOBS, JobSpec
 
 AUTHORIZATION: Final = b"authorization"
@@ -92,6 +92,7 @@ def authenticate(context: RequestContext, tokens: Tokens) -> None:
         return
     token = _bearer_token(context.headers.get(AUTHORIZATION, b""))
     context.identity = (tokens.find(token) if token else None) or ANONYMOUS_IDENTITY
+    context.token_id = context.identity.token_id or (token_id_of(token) if token else None)
     if context.identity is ANONYMOUS_IDENTITY and context.scope["method"] not in READ_METHODS:
         raise _unauthenticated(context)
 

@@ -2,7 +2,7 @@
 
 A signature is valid for one request to one node, once. The HMAC-SHA256 covers
 
-* the client's address, and with tokens the identity of the client's token; the token itself is not sent;
+* the client's address, and with tokens the id and the identity of the client's token; the token itself is not sent;
 * the receiving node and the time of signing: a signature older than MUSTER_FORWARD_MAX_AGE_MS, or further ahead of the
   receiver's clock, is refused;
 * a nonce: the sender's run id and a sequence number. The receiver keeps a replay window per run, as IPsec does;
@@ -26,6 +26,8 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Final, Literal, NamedTuple, get_args
 
+from msgspec.structs import replace
+
 from api.http.limits import REPLAY_WINDOW
 from api.http.problems import InvalidForwardSignature
 from api.shared.identity import Identity, identity_bytes, read_identity
@@ -34,6 +36,8 @@ from coordinator_core.protocol.errors import CoordinatorNotAvailable
 ACTOR_HEADER: Final = b"x-muster-actor"
 IDEMPOTENCY_HEADER: Final = b"idempotency-key"
 
+TOKEN_ID: Final = " token="
+"""What precedes the token's id, behind the client's address in its header: nodes of 0.1.0 sign no further headers."""
 CLIENT_HEADER: Final = b"x-muster-forwarded-for"
 IDENTITY_HEADER: Final = b"x-muster-forwarded-identity"
 NODE_HEADER: Final = b"x-muster-forward-to"
@@ -130,8 +134,9 @@ class ForwardSigner:
             identity: the identity of the client's token; None without tokens.
             node_url: the URL of the receiving node.
         """
+        token = f"{TOKEN_ID}{identity.token_id}" if identity is not None and identity.token_id else ""
         signed = {
-            CLIENT_HEADER: client_host.encode(),
+            CLIENT_HEADER: f"{client_host}{token}".encode(),
             NODE_HEADER: node_url.encode(),
             TIME_HEADER: b"%d" % self._now_ms(),
             NONCE_HEADER: b"%b-%d" % (self._run, next(self._numbers)),
@@ -171,8 +176,11 @@ class ForwardSigner:
             raise InvalidForwardSignature("node", f"the request was forwarded to {shown}, and this is another node")
         self._check_time(int(signed_at[0]))
         self._use(nonce[1], int(nonce[2]))
-        host = headers[CLIENT_HEADER].decode("utf-8", "replace")
-        return ForwardedClient(host, _read_identity(headers.get(IDENTITY_HEADER)), headers[DIGEST_HEADER])
+        host, _, token_id = headers[CLIENT_HEADER].decode("utf-8", "replace").partition(TOKEN_ID)
+        identity = _read_identity(headers.get(IDENTITY_HEADER))
+        if identity is not None:
+            identity = replace(identity, token_id=token_id)
+        return ForwardedClient(host, identity, headers[DIGEST_HEADER])
 
     def _check_time(self, signed_at_ms: int) -> None:
         age_ms = self._now_ms() - signed_at_ms

@@ -30,6 +30,7 @@ class ClientRequest:
         "node",
         "request",
         "reserved_bytes",
+        "token_id",
     )
 
     def __init__(self, node: NodeContext, client_host: str) -> None:
@@ -49,6 +50,8 @@ class ClientRequest:
         """The bytes that the body reserves in the node's budget for large bodies."""
         self.identity: Identity | None = None
         """The identity of the request's token; None: the node has no tokens."""
+        self.token_id: str | None = None
+        """The id of the token that the client sent, which may be unknown or have expired; None: it sent none."""
         self.actor: str | None = None
         self.change_id: str | None = None
         """The id of the change that the request makes; None: it makes none."""

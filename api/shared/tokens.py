@@ -59,6 +59,11 @@ class TokenEntry(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The instant from which it is refused; None: never."""
 
 
+def token_id_of(token: bytes) -> str:
+    """Return the id of a token, whether it is known or not."""
+    return hashlib.sha256(token).hexdigest()[:TOKEN_ID_CHARS]
+
+
 class KnownToken(NamedTuple):
     """A token of the file, found by its digest."""
 

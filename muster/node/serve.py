@@ -27,6 +27,7 @@ from api.http.asgi import AsgiApp
 from api.http.hosts import AllowedHosts
 from api.http.limits import HttpLimits
 from api.http.server import BACKLOG, HttpServer
+from api.http.trusted_proxies import TrustedProxies
 from api.shared.node_context import NodeContext
 from api.shared.tokens import Tokens, TokensFileError
 from coordinator_core.protocol.errors import CoordinatorNotAvailable
@@ -363,6 +364,7 @@ def _make_app(
         forward=settings.forward,
         cluster_secret=_text(settings.cluster_secret),
         accepted_cluster_secret=_text(settings.cluster_secret_accepted),
+        trusted_proxies=TrustedProxies(settings.trusted_proxies),
         hosts=AllowedHosts(settings.http_host, settings.node_url, settings.allowed_hosts),
     )
 

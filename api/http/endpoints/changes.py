@@ -47,6 +47,9 @@ class ChangeResponse(Struct):
     undone_at: datetime | None
     undone_by_change_id: str | None
     """The change that undid it."""
+    token_id: str | None
+    """The id of the token that made it; null: a node did, or a command on the database, or there are no tokens."""
+    client_address: str | None
 
 
 class ChangesResponse(Struct):
