@@ -1,4 +1,4 @@
-"""SQLAlchemy definitions of the audit log and of the tokens that it names."""
+"""SQLAlchemy definitions of the audit log, its seals, and the tokens that it names."""
 
 from sqlalchemy import UUID, CheckConstraint, Column, Index, Integer, Table, Text, UniqueConstraint, text
 from sqlalchemy.dialects.postgresql import JSONB
@@ -20,8 +20,19 @@ changes = Table(
     Column("undone_by_change_id", UUID(as_uuid=False), nullable=True),
     Column("token_id", Text, nullable=True),
     Column("client_address", Text, nullable=True),
+    Column("sealed_minute", At, nullable=True),
     times_check("changes", "at", "undone_at"),
     Index("changes_group_id_at", "group_id", "at"),
+    Index("changes_unsealed", "change_id", postgresql_where=text("sealed_minute IS NULL")),
+)
+
+change_seals = Table(
+    "change_seals",
+    metadata,
+    Column("minute", At, primary_key=True),
+    Column("change_count", Integer, nullable=False),
+    Column("seal", Text, nullable=False),
+    times_check("change_seals", "minute"),
 )
 
 # Tokens that were issued by command. Rows are never deleted, so their number and the sum of their versions only grow.

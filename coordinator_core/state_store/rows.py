@@ -235,6 +235,14 @@ class ChangeRow:
     client_address: str | None = None
 
 
+class SealedMinute(NamedTuple):
+    """A row of `change_seals`."""
+
+    minute_ms: int
+    change_count: int
+    seal: str
+
+
 class UndoneChange(NamedTuple):
     """The columns of `changes` that mark a change as undone."""
 

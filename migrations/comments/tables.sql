@@ -341,6 +341,7 @@ COMMENT ON COLUMN changes.reason IS 'the actor''s reason';
 COMMENT ON COLUMN changes.undone_at IS 'when it was undone; null: it was not';
 COMMENT ON COLUMN changes.undone_by_change_id IS 'the change that undid it';
 COMMENT ON COLUMN changes.token_id IS 'the token that made it; null: a node did, or a command on the database, or nodes have no tokens';
+COMMENT ON COLUMN changes.sealed_minute IS 'the minute of `change_seals` that it was sealed with; null: not yet';
 COMMENT ON COLUMN changes.client_address IS 'the address of the client that made it; null: as above';
 
 COMMENT ON TABLE tokens IS 'The tokens that were issued by `muster tokens issue`. Nodes read them again within three seconds of a change ([security.md](security.md#issued-tokens)).';

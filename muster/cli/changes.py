@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from typing import Annotated, Final
 
+import psycopg2
 import typer
 
 from muster import display
 from muster.cli.command_tree import command_group
+from muster.cli.crash import command_settings
 from muster.cli.group_selection import optional_group, split
 from muster.cli.options import (
     REASON,
     ActorOption,
+    DataDirOption,
     GroupArgument,
     GroupOption,
     JsonOption,
@@ -21,13 +25,21 @@ from muster.cli.options import (
     WideOption,
 )
 from muster.display import counted, moment
+from muster.local.database import urls_in_use
 from muster.node_client import Json, NodeClient, segment
 from muster.output import Table, print_json
+from muster.settings import psql_url
 
-app = command_group("Show the audit log; undo changes.")
+app = command_group("Show and export the audit log; undo changes.")
 
 ChangeArgument = Annotated[str, typer.Argument(metavar="CHANGE", help="The change's id.", show_default=False)]
 
+
+EXPORT: Final = """
+SELECT (to_jsonb(changes) || jsonb_build_object('seal', change_seals.seal))::text
+FROM changes LEFT JOIN change_seals ON change_seals.minute = changes.sealed_minute
+ORDER BY changes.sealed_minute NULLS LAST, changes.at, changes.change_id
+"""
 
 DONE: Final = frozenset({"restored", "removed"})
 
@@ -80,6 +92,21 @@ def show(change_id: ChangeArgument, url: UrlOption = None, as_json: JsonOption =
             continue
         text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
         print(f"{name}: {chr(10).join(display.printable(line) for line in text.splitlines())}")
+
+
+@app.command()
+def export(data_dir: DataDirOption = None) -> None:
+    """Print the whole audit log from the database as JSON lines, the oldest first, with its seals.
+
+    Reads as the reader's role. Changes that are not sealed yet have no seal.
+    """
+    url = psql_url(urls_in_use(command_settings(data_dir=data_dir)).reader)
+    with closing(psycopg2.connect(url, application_name="muster-export")) as connection:
+        connection.set_session(readonly=True)
+        with connection.cursor("export") as cursor:
+            cursor.execute(EXPORT)
+            for (line,) in cursor:
+                print(line)
 
 
 @app.command()

@@ -42,7 +42,7 @@ COMMANDS: Final = (
     Listed("offsets", "offsets", LOOK, "Show, export, import and delete committed offsets."),
     Listed("topics", "topics", LOOK, "List, show, set and delete topic metadata."),
     Listed("config", "settings", LOOK, "Show and change settings of a group or of the cluster."),
-    Listed("changes", "changes", LOOK, "Show the audit log; undo changes."),
+    Listed("changes", "changes", LOOK, "Show and export the audit log; undo changes."),
     Listed("runs", "runs", LOOK, "Show, apply and reject maintenance runs."),
     Listed("up", "platform", RUN, "Run the local platform with demo consumers."),
     Listed("serve", "platform", RUN, "Run one node."),

@@ -39,6 +39,7 @@ from coordinator_core.state_store.interface import Store, StoreError
 from coordinator_core.state_store.postgres import PostgresStore
 from muster.errors import DATABASE_ADVICE, UserError
 from muster.node import mirror
+from muster.node.change_sealing import seal_changes
 from muster.node.file_descriptors import connection_limit, raise_descriptor_limit
 from muster.node.schema import newest
 from muster.node.stored_tokens import StoredTokens
@@ -117,6 +118,7 @@ async def serve_node(
     if cluster_id is not None:
         mirror.follow(coordinator, settings, cluster_id)
     stored_tokens = None if tokens is None else await _follow_stored_tokens(tokens, queries)
+    sealing = asyncio.create_task(seal_changes(store), name="muster-sealing")
     app = _make_app(coordinator, queries, settings, limits, version, tokens)
     server = HttpServer(app, listener, limits, app.connections)
     await server.start()
@@ -124,8 +126,9 @@ async def serve_node(
     on_serving()
     await stopping.wait()
     log.info("node_stopping", node=coordinator.node_id)
-    if stored_tokens is not None:
-        stored_tokens.cancel()
+    for task in (sealing, stored_tokens):
+        if task is not None:
+            task.cancel()
     server.reject_requests()
     is_handed_over = await _release_shards(coordinator)
     await server.stop()

@@ -1,5 +1,6 @@
 """`muster tokens`: what it stores and prints, and how soon every node knows it."""
 
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 
@@ -86,6 +87,12 @@ def test_what_happens_to_tokens_is_in_the_audit_log(url: str, bare_muster: Muste
         ("olga", "issue_token", token_id, "no reason given"),
         ("olga", "expire_token", token_id, "no reason given"),
         ("olga", "revoke_token", token_id, "lost"),
+    ]
+    exported = [json.loads(line) for line in bare_muster.ok("changes", "export").out.splitlines()]
+    assert [(each["action"], each["seal"]) for each in exported] == [
+        ("issue_token", None),
+        ("expire_token", None),
+        ("revoke_token", None),
     ]
     assert token_id in stored
     assert issued["token"] not in stored
