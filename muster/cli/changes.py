@@ -1,17 +1,17 @@
 """`muster changes`: the audit log, and undo."""
 
+# ruff: noqa: PLC0415 - the database is loaded by the one command that reads it
+
 from __future__ import annotations
 
 import json
 from contextlib import closing
 from typing import Annotated, Final
 
-import psycopg2
 import typer
 
 from muster import display
 from muster.cli.command_tree import command_group
-from muster.cli.crash import command_settings
 from muster.cli.group_selection import optional_group, split
 from muster.cli.options import (
     REASON,
@@ -25,10 +25,8 @@ from muster.cli.options import (
     WideOption,
 )
 from muster.display import counted, moment
-from muster.local.database import urls_in_use
 from muster.node_client import Json, NodeClient, segment
 from muster.output import Table, print_json
-from muster.settings import psql_url
 
 app = command_group("Show and export the audit log; undo changes.")
 
@@ -96,10 +94,16 @@ def show(change_id: ChangeArgument, url: UrlOption = None, as_json: JsonOption =
 
 @app.command()
 def export(data_dir: DataDirOption = None) -> None:
-    """Print the whole audit log from the database as JSON lines, the oldest first, with its seals.
+    """Print the audit log with its seals as JSON lines, the oldest first.
 
-    Reads as the reader's role. Changes that are not sealed yet have no seal.
+    Reads the database as the reader's role. Changes that are not sealed yet have no seal.
     """
+    import psycopg2
+
+    from muster.cli.crash import command_settings
+    from muster.local.database import urls_in_use
+    from muster.settings import psql_url
+
     url = psql_url(urls_in_use(command_settings(data_dir=data_dir)).reader)
     with closing(psycopg2.connect(url, application_name="muster-export")) as connection:
         connection.set_session(readonly=True)

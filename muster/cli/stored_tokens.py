@@ -116,7 +116,7 @@ def issue(
 
 @app.command("list")
 def list_tokens(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
-    """List the issued tokens, the oldest first; the tokens themselves are not stored."""
+    """List the issued tokens by id, the oldest first."""
     with _database(data_dir) as transact:
         found = transact(read_tokens)
     if as_json:
