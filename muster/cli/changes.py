@@ -94,7 +94,7 @@ def show(change_id: ChangeArgument, url: UrlOption = None, as_json: JsonOption =
 
 @app.command()
 def export(data_dir: DataDirOption = None) -> None:
-    """Print the audit log with its seals as JSON lines, the oldest first.
+    """Print the audit log as JSON lines, with its seals.
 
     Reads the database as the reader's role. Changes that are not sealed yet have no seal.
     """
