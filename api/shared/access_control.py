@@ -41,6 +41,8 @@ class Operation(StrEnum):
     """Settings, topic metadata, rebalances, removal of members, quarantine."""
     ALL = "ALL"
 
+    __hash__ = str.__hash__  # that of Enum is a function in Python, and each heartbeat needs one
+
 
 class PermissionType(StrEnum):
     """Whether an entry allows or denies."""
@@ -54,6 +56,8 @@ class ResourceType(StrEnum):
 
     GROUP = "GROUP"
     TOPIC = "TOPIC"
+
+    __hash__ = str.__hash__  # likewise
 
 
 class PatternType(StrEnum):
@@ -102,7 +106,8 @@ class Permissions:
 
     def allows(self, operation: Operation, resource: ResourceType, name: str) -> bool:
         """Return whether an operation on the resource of this name is allowed."""
-        return self._decision(operation, resource, name)
+        decision = self._decisions.get((operation, resource, name))
+        return self._decision(operation, resource, name) if decision is None else decision
 
     def allows_on_all(self, operation: Operation, resource: ResourceType) -> bool:
         """Return whether an operation is allowed on every resource of a type."""
