@@ -49,6 +49,7 @@ ACCESS_RULES: Final = REQUEST_RULES | {
     "ListGroupOverview": REQUEST_RULES["ListGroups"],
     "ListTopicOverview": AccessRule(Operation.DESCRIBE, Scope.OWN_GROUPS),
     "DescribeActivity": REQUEST_RULES["ListGroups"],
+    "ListOtherGroups": REQUEST_RULES["ListGroups"],
     "ListQuarantinedGroups": REQUEST_RULES["ListGroups"],
     "ListChanges": AccessRule(Operation.DESCRIBE, Scope.OWN_GROUPS),
     "DescribeChange": AccessRule(Operation.DESCRIBE, Scope.OWN_GROUPS),

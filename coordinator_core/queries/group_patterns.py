@@ -2,6 +2,8 @@
 
 from typing import Final, NamedTuple
 
+from sqlalchemy import ARRAY, Column, ColumnElement, Text, all_, any_, cast
+
 COVERED_GROUPS: Final = """(%(covered)s::text[] IS NULL OR group_id LIKE ANY (%(covered)s::text[]))
     AND group_id NOT LIKE ALL (%(excluded)s::text[])"""
 """The condition that a query covers `group_id`; its parameters are those of `pattern_parameters`."""
@@ -19,6 +21,14 @@ def pattern_parameters(patterns: GroupPatterns | None) -> dict[str, list[str] | 
     if patterns is None:
         return {"covered": None, "excluded": []}
     return {"covered": list(patterns.covered), "excluded": list(patterns.excluded)}
+
+
+def covers(group_id: Column[str], patterns: GroupPatterns | None) -> list[ColumnElement[bool]]:
+    """Return the conditions that a query covers the groups of a column."""
+    if patterns is None:
+        return []
+    covered, excluded = (cast(list(each), ARRAY(Text)) for each in patterns)
+    return [group_id.like(any_(covered)), group_id.not_like(all_(excluded))]
 
 
 def like_literal(name: str) -> str:

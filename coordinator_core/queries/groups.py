@@ -5,14 +5,10 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from sqlalchemy import (
-    ARRAY,
     ColumnElement,
     Select,
     Table,
     Text,
-    all_,
-    any_,
-    cast,
     func,
     literal,
     null,
@@ -24,7 +20,7 @@ from sqlalchemy.dialects.postgresql import distinct_on
 
 from coordinator_core.protocol.errors import GroupIdNotFound
 from coordinator_core.protocol.states import DEAD
-from coordinator_core.queries.group_patterns import GroupPatterns
+from coordinator_core.queries.group_patterns import GroupPatterns, covers
 from coordinator_core.state_store.postgres.connections import Transaction
 from coordinator_core.state_store.tables import group_transitions, groups, shard_leases
 
@@ -114,9 +110,7 @@ def _in_page(table: Table, which: GroupFilter) -> list[ColumnElement[bool]]:
     narrowing: list[ColumnElement[bool]] = []
     if which.prefix:
         narrowing += [table.c.group_id >= which.prefix, func.starts_with(table.c.group_id, which.prefix)]
-    if which.patterns is not None:
-        covered, excluded = (cast(list(patterns), ARRAY(Text)) for patterns in which.patterns)
-        narrowing += [table.c.group_id.like(any_(covered)), table.c.group_id.not_like(all_(excluded))]
+    narrowing += covers(table.c.group_id, which.patterns)
     if which.after is not None:
         narrowing.append(table.c.group_id > which.after)
     return narrowing

@@ -6,7 +6,7 @@ Revision 0030. Nodes of the release before keep using the schema: they read no t
 from migrations.statements import run_file
 
 revision = "0030"
-down_revision = "0026"
+down_revision = "0027"
 branch_labels = None
 depends_on = None
 
