@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
@@ -123,7 +123,7 @@ class NodeSettings(BaseSettings):
     jobs_database_url: SecretStr | None = None
     """The same database as a member of the role `muster_jobs`, for Spark jobs. None: `MUSTER_DATABASE_URL`."""
     http_host: str = "127.0.0.1"
-    """The address that a node listens on. An address other than loopback requires a tokens file."""
+    """The address that a node listens on. An address other than loopback requires tokens."""
     http_port: Port = 8_080
     """The port that a node listens on."""
     advertised_url: str | None = None
@@ -132,6 +132,9 @@ class NodeSettings(BaseSettings):
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
     """Host names that a node accepts beside loopback and the host of its advertised URL, separated by commas: names,
     addresses, or `*.` and a name for all names below it ([security.md](security.md#browsers))."""
+    trusted_proxies: Annotated[tuple[str, ...], NoDecode] = ()
+    """The addresses or networks of proxies in front of the node, separated by commas, such as `10.1.0.0/16`. Only they
+    name the client, in X-Forwarded-For ([security.md](security.md#behind-a-proxy))."""
     shards: int = Field(default=DEFAULT_SHARDS, ge=1, le=10_000)
     """The number of shards of a new database. An existing database keeps its own number."""
     lease_ttl_ms: int = Field(default=NODE.lease_ttl_ms, ge=300, le=600_000)
@@ -141,9 +144,15 @@ class NodeSettings(BaseSettings):
     cluster_secret: SecretStr | None = None
     """The key with which nodes sign the requests that they forward, at least 32 bytes (`openssl rand -hex 32`). It is
     the same on all nodes, and required where there are tokens."""
+    cluster_secret_accepted: SecretStr | None = None
+    """Another secret whose signatures the node accepts, while `MUSTER_CLUSTER_SECRET` is replaced
+    ([security.md](security.md#replacing-the-cluster-secret))."""
     tokens_file: Path | None = None
     """The file that maps bearer tokens to actors ([security.md](security.md)). None: no authentication, on loopback
-    only."""
+    only, unless tokens are required."""
+    require_tokens: bool = False
+    """Whether every request needs a token that `muster tokens issue` printed ([security.md](security.md)). With a
+    tokens file every request needs a token of either kind anyway."""
     data_dir: Path = DEFAULT_DATA_DIR
     """The directory in which the local platform keeps its database, secrets and logs."""
     max_partitions_per_request: int = Field(default=10_000, ge=1, le=1_000_000)
@@ -303,12 +312,13 @@ class Settings(PlatformSettings, NodeSettings, MirrorSettings, GroupDefaults):
     def _check_driver(cls, url: SecretStr | None) -> SecretStr | None:
         return None if url is None else SecretStr(sqlalchemy_url(url.get_secret_value()))
 
-    @field_validator("cluster_secret")
+    @field_validator("cluster_secret", "cluster_secret_accepted")
     @classmethod
-    def _check_secret_length(cls, secret: SecretStr | None) -> SecretStr | None:
+    def _check_secret_length(cls, secret: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
         if secret is not None and 0 < len(secret.get_secret_value().encode()) < CLUSTER_SECRET_MIN_BYTES:
+            name = (info.field_name or "").upper()
             raise ValueError(
-                f"CLUSTER_SECRET must have at least {CLUSTER_SECRET_MIN_BYTES} bytes; `openssl rand -hex 32` makes one"
+                f"{name} must have at least {CLUSTER_SECRET_MIN_BYTES} bytes; `openssl rand -hex 32` makes one"
             )
         return secret
 
@@ -323,6 +333,19 @@ class Settings(PlatformSettings, NodeSettings, MirrorSettings, GroupDefaults):
                 raise ValueError(f"ALLOWED_HOSTS has {host!r}, which is no host like muster.example.org or *.svc")
         return hosts
 
+    @field_validator("trusted_proxies", mode="before")
+    @classmethod
+    def _split_networks(cls, given: object) -> object:
+        if not isinstance(given, str):
+            return given
+        networks = tuple(network for each in given.split(",") if (network := each.strip()))
+        for network in networks:
+            try:
+                ipaddress.ip_network(network)
+            except ValueError as failure:
+                raise ValueError(f"TRUSTED_PROXIES has {network!r}: {failure}") from None
+        return networks
+
     @field_validator("data_dir")
     @classmethod
     def _make_data_dir_absolute(cls, path: Path) -> Path:
@@ -336,9 +359,16 @@ class Settings(PlatformSettings, NodeSettings, MirrorSettings, GroupDefaults):
 
     @model_validator(mode="after")
     def _check_tokens_required(self) -> Self:
-        if self.tokens_file is None and not is_loopback(self.http_host):
-            raise ValueError("HTTP_HOST may be another address than this machine's own only with TOKENS_FILE")
+        if not self.has_tokens and not is_loopback(self.http_host):
+            raise ValueError(
+                "HTTP_HOST may be another address than this machine's own only with TOKENS_FILE or REQUIRE_TOKENS"
+            )
         return self
+
+    @property
+    def has_tokens(self) -> bool:
+        """Return whether requests need a token."""
+        return self.require_tokens or self.tokens_file is not None
 
     @property
     def node_url(self) -> str:

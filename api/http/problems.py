@@ -14,7 +14,7 @@ from msgspec import UNSET, Struct, UnsetType
 from api.http import LISTENER
 from api.http.limits import DETAIL_MAX_CHARS, RETRY_AFTER_S
 from api.http.response import HttpResponse, json_bytes
-from api.shared.errors import GroupAuthorizationFailed, Unauthenticated, UnknownServerError
+from api.shared.errors import GroupAuthorizationFailed, TopicAuthorizationFailed, Unauthenticated, UnknownServerError
 from coordinator_core.admin.changes import CannotUndo, ChangeNotFound, IdempotencyKeyConflict
 from coordinator_core.protocol import errors
 from coordinator_core.protocol.errors import (
@@ -112,6 +112,7 @@ STATUS: Final[dict[type[CoordinatorError], int]] = {
     InvalidForwardSignature: 403,
     CrossOriginRequest: 403,
     GroupAuthorizationFailed: 403,
+    TopicAuthorizationFailed: 403,
     errors.GroupIdNotFound: 404,
     errors.UnknownMemberId: 404,
     errors.UnknownTopicOrPartition: 404,

@@ -1,11 +1,14 @@
 """A request of a client: who sent it, what it may do, and how the node answers it."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Concatenate, ParamSpec, TypeVar
 
+from api.shared.access_control import Operation, ResourceType
+from api.shared.errors import TopicAuthorizationFailed
 from api.shared.identity import ALL_TOPICS, Identity
 from api.shared.node_context import NodeContext
 from coordinator_core.protocol.responses import Answer
+from coordinator_core.queries.group_patterns import GroupPatterns
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.runtime.shard import MemberRequest
 from coordinator_core.state_store.postgres.connections import Transaction
@@ -27,6 +30,7 @@ class ClientRequest:
         "node",
         "request",
         "reserved_bytes",
+        "token_id",
     )
 
     def __init__(self, node: NodeContext, client_host: str) -> None:
@@ -46,6 +50,8 @@ class ClientRequest:
         """The bytes that the body reserves in the node's budget for large bodies."""
         self.identity: Identity | None = None
         """The identity of the request's token; None: the node has no tokens."""
+        self.token_id: str | None = None
+        """The id of the token that the client sent, which may be unknown or have expired; None: it sent none."""
         self.actor: str | None = None
         self.change_id: str | None = None
         """The id of the change that the request makes; None: it makes none."""
@@ -98,16 +104,33 @@ class ClientRequest:
         """Wait for one renewal of the other nodes; return those that have not confirmed the cluster's settings."""
         return await self.node.coordinator.confirmations.wait(self.node.deadlines.time_left_ms())
 
-    def can_access(self, group_id: str | None) -> bool:
-        """Return whether the token covers a group; None stands for all groups."""
-        if self.identity is None:
-            return True
-        return self.identity.can_access_all if group_id is None else self.identity.can_access(group_id)
+    def can_access(self, group_id: str | None, operation: Operation = Operation.DESCRIBE) -> bool:
+        """Return whether the token allows an operation on a group; None stands for all groups."""
+        return self.identity is None or self.identity.can_access(group_id, operation)
+
+    def denied_topics(self, topics: Iterable[str], operation: Operation) -> frozenset[str]:
+        """Return the topics on which the token does not allow an operation."""
+        if self.identity is None or self.can_access_all_topics(operation):
+            return frozenset()
+        return frozenset(topic for topic in topics if not self.identity.can_access_topic(topic, operation))
+
+    def can_access_all_topics(self, operation: Operation) -> bool:
+        """Return whether the token allows an operation on every topic."""
+        return self.identity is None or self.identity.permissions.allows_on_all(operation, ResourceType.TOPIC)
+
+    def check_topics(self, topics: Iterable[str], operation: Operation) -> None:
+        """Check that the token allows an operation on every topic.
+
+        Raises:
+            TopicAuthorizationFailed: it does not.
+        """
+        for topic in sorted(self.denied_topics(topics, operation)):
+            raise TopicAuthorizationFailed(f"the token does not allow {operation} on the topic {topic}")
 
     @property
-    def own_prefixes(self) -> tuple[str, ...] | None:
-        """Return the prefixes of the groups that the token covers; None: there is no token."""
-        return None if self.identity is None else tuple(self.identity.prefixes_within(""))
+    def covered_groups(self) -> GroupPatterns | None:
+        """Return the groups that the token may describe; None: all."""
+        return None if self.identity is None else self.identity.described_groups
 
     @property
     def trusted_topic_prefixes(self) -> tuple[str, ...]:

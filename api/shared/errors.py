@@ -15,9 +15,15 @@ class Unauthenticated(RequestError):
 
 
 class GroupAuthorizationFailed(RequestError):
-    """The token has the wrong role for the request, or does not cover the group."""
+    """The token does not allow the request's operation on the group."""
 
     code, kafka_code = "GROUP_AUTHORIZATION_FAILED", 30
+
+
+class TopicAuthorizationFailed(RequestError):
+    """The token does not allow the request's operation on the topic."""
+
+    code, kafka_code = "TOPIC_AUTHORIZATION_FAILED", 29
 
 
 class UnknownServerError(RetryError):

@@ -31,6 +31,7 @@ from coordinator_core.state_store.rows import (
     OtherGroup,
     RecordedChange,
     Renewal,
+    SealedMinute,
     ShardCheckpoint,
     ShardLog,
     StoredGroup,
@@ -410,6 +411,10 @@ class Store(Protocol):
 
     def expire_proposals(self, ttl_hours: int, actor: str) -> list[str]:
         """Reject runs that were proposed longer ago than this, and record the changes; return their ids, sorted."""
+        ...
+
+    def seal_changes(self) -> SealedMinute | None:
+        """Seal the changes that are not sealed; None if there are none, or this minute has its seal."""
         ...
 
     def finish_runs(self) -> list[str]:

@@ -230,6 +230,17 @@ class ChangeRow:
     before: Json
     after: Json
     reason: str | None
+    token_id: str | None = None
+    """The token that made it; None: a node did, or a command on the database, or there are no tokens."""
+    client_address: str | None = None
+
+
+class SealedMinute(NamedTuple):
+    """A row of `change_seals`."""
+
+    minute_ms: int
+    change_count: int
+    seal: str
 
 
 class UndoneChange(NamedTuple):

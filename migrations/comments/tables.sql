@@ -350,6 +350,19 @@ COMMENT ON COLUMN changes.after IS 'the values after';
 COMMENT ON COLUMN changes.reason IS 'the actor''s reason';
 COMMENT ON COLUMN changes.undone_at IS 'when it was undone; null: it was not';
 COMMENT ON COLUMN changes.undone_by_change_id IS 'the change that undid it';
+COMMENT ON COLUMN changes.token_id IS 'the token that made it; null: a node did, or a command on the database, or nodes have no tokens';
+COMMENT ON COLUMN changes.sealed_minute IS 'the minute of `change_seals` that it was sealed with; null: not yet';
+COMMENT ON COLUMN changes.client_address IS 'the address of the client that made it; null: as above';
+
+COMMENT ON TABLE tokens IS 'The tokens that were issued by `muster tokens issue`. Nodes read them again within three seconds of a change ([security.md](security.md#issued-tokens)).';
+COMMENT ON COLUMN tokens.token_id IS 'the first 16 digits of `sha256`; it names the token in logs and in `changes`';
+COMMENT ON COLUMN tokens.sha256 IS 'the digest of the token, in hexadecimal; the token itself is not stored';
+COMMENT ON COLUMN tokens.actor IS 'the owner';
+COMMENT ON COLUMN tokens.permissions IS '`role`, `prefixes`, `topics` and `acls`, as in an entry of the tokens file';
+COMMENT ON COLUMN tokens.issued_at IS 'when it was issued';
+COMMENT ON COLUMN tokens.expires_at IS 'the time from which it is refused; null: none';
+COMMENT ON COLUMN tokens.revoked_at IS 'when it was revoked; null: it was not';
+COMMENT ON COLUMN tokens.version IS 'the number of changes of the row; nodes compare the sum of all';
 
 COMMENT ON TABLE offset_expiry_forecasts IS 'How many offsets of a group expire after the time of the run, if nothing is committed and the group keeps its state. A group without such offsets has no row. Offsets that were due already are in `expiry_candidates`.';
 COMMENT ON COLUMN offset_expiry_forecasts.interval_start IS 'start of the data interval, in the key with `interval_end` and `group_id`; a manual run has its own time in both';

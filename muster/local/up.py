@@ -74,9 +74,10 @@ def run_up(settings: Settings, *, node_count: int, with_airflow: bool, with_demo
     """
     if settings.database_url is not None:
         raise UserError("muster up brings its own Postgres: unset MUSTER_DATABASE_URL, or use muster serve.")
-    if client_token() is None and settings.tokens_file is not None:
+    if client_token() is None and settings.has_tokens:
         raise UserError(
-            "MUSTER_TOKENS_FILE is set, so muster up needs an operator's token in MUSTER_TOKEN for its DAGs and fleet."
+            "Requests need tokens (MUSTER_TOKENS_FILE, MUSTER_REQUIRE_TOKENS), so muster up needs an operator's token"
+            " in MUSTER_TOKEN for its DAGs and fleet."
         )
     data_dir = DataDir(settings.data_dir)
     data_dir.create(settings.min_free_disk_mb)

@@ -45,7 +45,7 @@ async def list_other_groups(
 ) -> OtherGroupsResponse:
     """List the share and streams groups of a mirrored cluster; their members and generations are not mirrored."""
     (after,) = read_cursor(cursor, tuple[Name]) or ("",)
-    found = await context.query(read_other_groups, context.own_prefixes, after, limit + 1)
+    found = await context.query(read_other_groups, context.covered_groups, after, limit + 1)
     page = found[:limit]
     next_cursor = write_cursor(page[-1].group_id) if len(found) > limit else None
     return OtherGroupsResponse([response_of(OtherGroupResponse, each) for each in page], next_cursor)

@@ -22,6 +22,7 @@ from coordinator_core.state_store.postgres import (
     reads,
     rejections,
     revision,
+    seals,
     settings_and_topics,
     writes,
 )
@@ -42,6 +43,7 @@ from coordinator_core.state_store.rows import (
     OtherGroup,
     RecordedChange,
     Renewal,
+    SealedMinute,
     ShardCheckpoint,
     ShardLog,
     StoredGroup,
@@ -346,6 +348,10 @@ class PostgresStore:
     def expire_proposals(self, ttl_hours: int, actor: str) -> list[str]:
         """Reject runs that were proposed longer ago than this, and record the changes; return their ids."""
         return self._changes.transact(partial(rejections.expire_proposals, ttl_hours=ttl_hours, actor=actor))
+
+    def seal_changes(self) -> SealedMinute | None:
+        """Seal the changes that are not sealed; None if there are none, or this minute has its seal."""
+        return self._changes.transact(seals.seal_changes)
 
     def finish_runs(self) -> list[str]:
         """Mark every applying run without undecided candidates as applied; return their ids."""

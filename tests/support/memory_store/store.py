@@ -31,6 +31,7 @@ from coordinator_core.state_store.rows import (
     OtherGroup,
     RecordedChange,
     Renewal,
+    SealedMinute,
     ShardCheckpoint,
     ShardLog,
     StoredGroup,
@@ -465,6 +466,10 @@ class MemoryStore:
                 change_row = ChangeRow(change_id, now_ms, actor, ChangeAction.EXPIRE_RUN, None, None, None, reason)
                 self._decide(run_id, change_row, RunStatus.REJECTED)
             return expired
+
+    def seal_changes(self) -> SealedMinute | None:
+        """Return None: this store seals no changes."""
+        return None
 
     def finish_runs(self) -> list[str]:
         """Mark every applying run without undecided candidates as applied; return their ids."""

@@ -1,5 +1,6 @@
 """Share and streams groups of a mirrored cluster are replaced shard by shard, and listed."""
 
+from coordinator_core.queries.group_patterns import GroupPatterns, like_prefix
 from coordinator_core.queries.other_groups import read_other_groups
 from coordinator_core.state_store.rows import OtherGroup
 from tests.support.store_rows import NOW_MS, SHARD
@@ -11,7 +12,8 @@ ELSEWHERE = OtherGroup("words", SHARD + 1, "streams", "Empty", NOW_MS, 1, 0)
 
 
 def listed(query: Query, prefixes: list[str] | None = None, after: str = "", limit: int = 10) -> list[OtherGroup]:
-    return query(read_other_groups, prefixes, after, limit)
+    patterns = None if prefixes is None else GroupPatterns(tuple(map(like_prefix, prefixes)))
+    return query(read_other_groups, patterns, after, limit)
 
 
 def test_groups_of_a_shard_are_replaced(owner: Owner, query: Query) -> None:
