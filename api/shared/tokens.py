@@ -8,10 +8,10 @@ import hashlib
 import hmac
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Final, Literal, NamedTuple
 
 import msgspec
 import structlog
@@ -19,6 +19,7 @@ from msgspec import Meta, Struct
 
 from api.shared.identity import ALL_GROUPS, IDENTITY_MAX_BYTES, Actor, Identity, Role, identity_bytes
 from api.shared.limits import GROUP_ID_MAX_CHARS, TOPIC_MAX_CHARS
+from api.shared.quotas import NO_RATES
 from api.shared.validation import validation_message
 
 log = structlog.get_logger("muster.api")
@@ -40,6 +41,9 @@ Prefix = Annotated[str, Meta(max_length=GROUP_ID_MAX_CHARS)]
 TopicPrefix = Annotated[str, Meta(max_length=TOPIC_MAX_CHARS)]
 
 
+QuotaName = Literal["client_quota_requests_per_s", "client_quota_bytes_per_s"]
+
+
 class TokenEntry(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """One token of the file."""
 
@@ -52,6 +56,8 @@ class TokenEntry(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """Prefixes of the topics whose log ends it is trusted to report for every group."""
     expires_at: Annotated[datetime, Meta(tz=True)] | None = None
     """The instant from which it is refused; None: never."""
+    quotas: dict[QuotaName, Annotated[int, Meta(ge=1)]] = {}
+    """Quotas in place of the settings, for all clients with a token of this actor."""
 
 
 class KnownToken(NamedTuple):
@@ -60,6 +66,7 @@ class KnownToken(NamedTuple):
     digest: bytes
     identity: Identity | None
     expires_at: datetime | None
+    quotas: Mapping[str, int] = NO_RATES
 
     def is_expired(self, now_s: float) -> bool:
         """Return whether it has expired at a Unix time."""
@@ -106,6 +113,9 @@ class Tokens:
         self._next_reload_check_at_s = now_s() + RELOAD_CHECK_INTERVAL_S
         self._file_version = _file_version(path)
         self._known = read_tokens_file(path)
+        self._quotas: Mapping[str, Mapping[str, int]] = {}
+        self._quotas_of: Mapping[bytes, KnownToken] = {}
+        """The tokens that `_quotas` was read from."""
 
     def __len__(self) -> int:
         """Return the number of tokens, expired ones included."""
@@ -122,6 +132,15 @@ class Tokens:
         if known.expires_at is not None and self._is_expired(known):
             return None
         return known.identity
+
+    def quotas_of(self, actor: str) -> Mapping[str, int]:
+        """Return the own quotas of an actor, by the name of their settings; of several tokens the last counts."""
+        if self._quotas_of is not self._known:
+            self._quotas_of = self._known
+            self._quotas = {
+                one.identity.actor: one.quotas for one in self._known.values() if one.identity and one.quotas
+            }
+        return self._quotas.get(actor, NO_RATES)
 
     def expired_at(self, token: bytes) -> datetime | None:
         """Return when a token expired; None if it is unknown or has not."""
@@ -184,7 +203,9 @@ def read_tokens_file(path: Path) -> dict[bytes, KnownToken]:
         identity = Identity(entry.actor, entry.role, entry.prefixes, entry.topics)
         if len(identity_bytes(identity)) > IDENTITY_MAX_BYTES:
             raise TokensFileError(f"{path}: tokens[{number}] has more prefixes and topics than a request can carry on")
-        found[digest] = KnownToken(digest, identity, entry.expires_at)
+        found[digest] = KnownToken(
+            digest, identity, entry.expires_at, {str(name): rate for name, rate in entry.quotas.items()}
+        )
     return found
 
 
