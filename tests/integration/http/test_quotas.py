@@ -7,8 +7,9 @@ from typing import Final
 import pytest
 
 from tests.support.databases import Databases
-from tests.support.http_client import AS_JSON, Client, fresh_id, position
+from tests.support.http_client import AS_JSON, Client, Group, fresh_id, position
 from tests.support.nodes import running_node
+from tests.support.waiting import poll_until
 
 BYTES_PER_S: Final = 1
 WINDOW_S: Final = 3_600
@@ -29,8 +30,15 @@ def client(databases: Databases) -> Iterator[Client]:
     databases.drop(url)
 
 
-def test_a_refusal_names_the_limit_and_others_are_served(client: Client) -> None:
+def served_group(client: Client) -> Group:
+    """Return a new group whose shard the node owns: a request that is refused counts too."""
     group = client.group(fresh_id())
+    poll_until(lambda: client.ok("GET", f"{group.path}/coordinator")["node_id"] is not None)
+    return group
+
+
+def test_a_refusal_names_the_limit_and_others_are_served(client: Client) -> None:
+    group = served_group(client)
     commit = {"generation": -1, "member_id": "", "offsets": [position(1, metadata=DEBT)]}
     assert group.post("offsets", commit).status == 200
 
@@ -46,7 +54,7 @@ def test_a_refusal_names_the_limit_and_others_are_served(client: Client) -> None
     }
     heartbeat = group.post("heartbeat", {"generation": 1, "member_id": "m"})
     assert heartbeat.code == "UNKNOWN_MEMBER_ID"
-    assert client.group(fresh_id()).post("offsets", commit).status == 200
+    assert served_group(client).post("offsets", commit).status == 200
     assert client.call("GET", "/healthz").status == 200
     metrics = client.call("GET", "/metrics").body.decode()
     assert 'muster_requests_throttled_total{limit="group_quota_bytes_per_s"} 0.0' not in metrics
@@ -54,7 +62,7 @@ def test_a_refusal_names_the_limit_and_others_are_served(client: Client) -> None
 
 
 def test_a_body_of_undeclared_length_counts_when_it_has_arrived(client: Client) -> None:
-    group = client.group(fresh_id())
+    group = served_group(client)
     body = b'{"generation": -1, "member_id": "", "offsets": [], "group_instance_id": "%b"}' % DEBT.encode()
     chunked = client.send("POST", f"{group.path}/offsets", iter([body]), AS_JSON)  # type: ignore[arg-type]  # in chunks
     assert chunked.status == 400
