@@ -161,7 +161,8 @@ class NodeSettings(BaseSettings):
     """The maximum size of a request's body."""
     max_large_bodies_bytes: int = Field(default=67_108_864, ge=1_024, le=2**40)
     """The maximum total size of all bodies over 64 KiB that are being read or wait for their answers. Another one is
-    answered with 503 before it is read. A node uses up to six times as much memory for them."""
+    answered with 503 before it is read. One client may have three times as much as is free, and one body always. A node
+    uses up to six times as much memory for them."""
     request_timeout_ms: int = Field(default=2_000, ge=100, le=600_000)
     """How long a request may take that is not a long poll."""
     head_timeout_ms: int = Field(default=10_000, ge=100, le=600_000)
@@ -202,10 +203,29 @@ class NodeSettings(BaseSettings):
     query_timeout_ms: int = Field(default=QUERIES.query_timeout_ms, ge=100, le=INT32_MAX)
     """How long one statement of a query may take."""
     max_queued_rows: int = Field(default=NODE.max_queued_rows, ge=1, le=INT32_MAX)
-    """The maximum number of rows in the write queue. Beyond it, requests that write are refused with Retry-After."""
+    """The maximum number of rows in the write queue. Beyond it, requests that write are refused with Retry-After. One
+    client may have three times as many as are free."""
+    max_queued_bytes: int = Field(default=NODE.max_queued_bytes, ge=1_024, le=2**40)
+    """The maximum size of the metadata and assignments in the write queue, as with `MUSTER_MAX_QUEUED_ROWS`."""
     max_waiting_requests: int = Field(default=NODE.max_waiting_requests, ge=1, le=INT32_MAX)
     """The maximum number of requests that wait for an answer, most of them parked joins and syncs. Beyond it, joins and
     syncs are refused with Retry-After."""
+    max_waiting_requests_per_client: int | None = Field(default=None, ge=1, le=INT32_MAX)
+    """The maximum number of them of one client: the tokens of one actor, or without a token one address (IPv6: a /64
+    network). Beyond it, its joins and syncs are refused with 429. None: three quarters of
+    `MUSTER_MAX_WAITING_REQUESTS`."""
+    client_quota_requests_per_s: int | None = Field(default=None, ge=1, le=INT32_MAX)
+    """The requests a second of one client that a node answers. Beyond it, requests are refused with 429, heartbeats
+    only far beyond it ([http-api.md](http-api.md#quotas)). A tokens file may give an actor its own. None: no quota, as
+    in Kafka."""
+    client_quota_bytes_per_s: int | None = Field(default=None, ge=1, le=2**40)
+    """The same for the bytes of request bodies."""
+    group_quota_requests_per_s: int | None = Field(default=None, ge=1, le=INT32_MAX)
+    """The same for the requests for one group, of all clients."""
+    group_quota_bytes_per_s: int | None = Field(default=None, ge=1, le=2**40)
+    """The same for the bytes of their bodies."""
+    quota_window_s: int = Field(default=10, ge=1, le=3_600)
+    """How many seconds of a quota may be used at once after a pause. Kafka's windows are as long."""
     max_batch_rows: int = Field(default=NODE.max_batch_rows, ge=1, le=INT32_MAX)
     """The maximum number of rows of one write transaction. A larger decision is written alone."""
     offsets_checkpoint_interval_ms: int = Field(default=NODE.offsets_checkpoint_interval_ms, ge=1, le=600_000)

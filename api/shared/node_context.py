@@ -3,9 +3,10 @@
 from api.shared.body_budget import BodyBudget
 from api.shared.deadlines import Deadlines
 from api.shared.limits import ListenerLimits
+from api.shared.quotas import Quotas
 from api.shared.request_metrics import RequestMetrics
 from api.shared.tokens import Tokens
-from api.shared.turns import LongPollTurns
+from api.shared.turns import LargeRequestTurns, LongPollTurns
 from coordinator_core.queries.runner import QueryRunner
 from coordinator_core.runtime.coordinator import Coordinator
 
@@ -13,7 +14,17 @@ from coordinator_core.runtime.coordinator import Coordinator
 class NodeContext:
     """The coordinator of a node, its tokens, and what limits and counts the requests of all its listeners."""
 
-    __slots__ = ("body_budget", "coordinator", "deadlines", "long_poll_turns", "metrics", "queries", "tokens")
+    __slots__ = (
+        "body_budget",
+        "coordinator",
+        "deadlines",
+        "large_request_turns",
+        "long_poll_turns",
+        "metrics",
+        "queries",
+        "quotas",
+        "tokens",
+    )
 
     def __init__(
         self, coordinator: Coordinator, queries: QueryRunner, limits: ListenerLimits, tokens: Tokens | None = None
@@ -31,5 +42,7 @@ class NodeContext:
         self.tokens = tokens
         self.deadlines = Deadlines(limits.request_timeout_ms)
         self.long_poll_turns = LongPollTurns()
+        self.large_request_turns = LargeRequestTurns()
         self.body_budget = BodyBudget(limits.max_large_bodies_bytes)
         self.metrics = RequestMetrics()
+        self.quotas = Quotas(limits.quotas, self.metrics.throttled)

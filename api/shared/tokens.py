@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Final, Literal, NamedTuple
 
 import msgspec
 import structlog
@@ -20,6 +20,7 @@ from msgspec import Meta, Struct
 from api.shared.access_control import AccessControlEntry
 from api.shared.identity import ALL_GROUPS, IDENTITY_MAX_BYTES, Actor, Identity, Role, identity_bytes
 from api.shared.limits import GROUP_ID_MAX_CHARS, TOPIC_MAX_CHARS
+from api.shared.quotas import NO_RATES
 from api.shared.validation import validation_message
 
 log = structlog.get_logger("muster.api")
@@ -43,6 +44,9 @@ Prefix = Annotated[str, Meta(max_length=GROUP_ID_MAX_CHARS)]
 TopicPrefix = Annotated[str, Meta(max_length=TOPIC_MAX_CHARS)]
 
 
+QuotaName = Literal["client_quota_requests_per_s", "client_quota_bytes_per_s"]
+
+
 class TokenEntry(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """One token of the file."""
 
@@ -57,6 +61,8 @@ class TokenEntry(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """What it is allowed or denied beside its role; without a role, all that it is allowed."""
     expires_at: Annotated[datetime, Meta(tz=True)] | None = None
     """The instant from which it is refused; None: never."""
+    quotas: dict[QuotaName, Annotated[int, Meta(ge=1)]] = {}
+    """Quotas in place of the settings, for all clients with a token of this actor."""
 
 
 def token_id_of(token: bytes) -> str:
@@ -70,6 +76,7 @@ class KnownToken(NamedTuple):
     digest: bytes
     identity: Identity | None
     expires_at: datetime | None
+    quotas: Mapping[str, int] = NO_RATES
 
     def is_expired(self, now_s: float) -> bool:
         """Return whether it has expired at a Unix time."""
@@ -117,6 +124,9 @@ class Tokens:
         self._file_version = None if path is None else _file_version(path)
         self._known = {} if path is None else read_tokens_file(path)
         self._stored: Mapping[bytes, KnownToken] = {}
+        self._quotas: Mapping[str, Mapping[str, int]] = {}
+        self._quotas_of: Mapping[bytes, KnownToken] = {}
+        """The tokens that `_quotas` was read from."""
 
     def __len__(self) -> int:
         """Return the number of tokens, expired ones included."""
@@ -137,6 +147,15 @@ class Tokens:
         if known.expires_at is not None and self._is_expired(known):
             return None
         return known.identity
+
+    def quotas_of(self, actor: str) -> Mapping[str, int]:
+        """Return the own quotas of an actor, by the name of their settings; of several tokens the last counts."""
+        if self._quotas_of is not self._known:
+            self._quotas_of = self._known
+            self._quotas = {
+                one.identity.actor: one.quotas for one in self._known.values() if one.identity and one.quotas
+            }
+        return self._quotas.get(actor, NO_RATES)
 
     def expired_at(self, token: bytes) -> datetime | None:
         """Return when a token expired; None if it is unknown or has not."""
@@ -215,7 +234,8 @@ def known_token(entry: TokenEntry) -> KnownToken:
     identity = Identity(entry.actor, entry.role, entry.prefixes, entry.topics, entry.acls, token_id)
     if len(identity_bytes(identity)) > IDENTITY_MAX_BYTES:
         raise ValueError("has more prefixes, topics and acls than a request can carry on")
-    return KnownToken(bytes.fromhex(entry.sha256), identity, entry.expires_at)
+    quotas = {str(name): rate for name, rate in entry.quotas.items()}
+    return KnownToken(bytes.fromhex(entry.sha256), identity, entry.expires_at, quotas)
 
 
 def token_entry(

@@ -236,8 +236,21 @@ class Store(Protocol):
         """Return one group with its members, or None if it has no rows."""
         ...
 
-    def fetch_offsets(self, group_id: str, topics: Sequence[str] | None = None) -> list[FetchedOffset]:
-        """Return committed offsets by topic and partition; None: of all topics."""
+    def fetch_offsets(
+        self,
+        group_id: str,
+        topics: Sequence[str] | None = None,
+        after: tuple[str, int] | None = None,
+        limit: int | None = None,
+    ) -> list[FetchedOffset]:
+        """Return committed offsets by topic and partition.
+
+        Args:
+            group_id: the group.
+            topics: only those of these topics; None: of all.
+            after: only those after this topic and partition; None: from the first.
+            limit: at most so many; None: all.
+        """
         ...
 
     def stored_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]] | None = None) -> list[StoredOffset]:

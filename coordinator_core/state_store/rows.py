@@ -358,6 +358,15 @@ class GroupWrite(NamedTuple):
         return 1 + len(self.members) + self.committed_count + 2 * len(self.removed) + notes + history
 
     @property
+    def metadata_bytes(self) -> int:
+        """Return the size of what has no fixed size: metadata of offsets (in characters), metadata and assignments."""
+        size = sum([len(offset.metadata) for record in self.committed for offset in record.offsets])
+        for member in self.members.values():
+            if member is not None:
+                size += len(member.assignment) + sum([len(protocol.metadata) for protocol in member.protocols])
+        return size
+
+    @property
     def committed_offsets(self) -> Iterator[CommittedOffset]:
         """Return every committed offset, in order."""
         return (offset for record in self.committed for offset in record.committed_offsets)

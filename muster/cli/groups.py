@@ -385,7 +385,7 @@ def _dry_run_outcome(node: NodeClient, group_id: str) -> Outcome:
 
 
 def _offset_count(node: NodeClient, group_id: str) -> int:
-    return len(node.get(group_path(group_id, "/offsets"))["offsets"])
+    return len(node.pages(group_path(group_id, "/offsets"), "offsets"))
 
 
 app = command_group("List, describe, watch, reset and delete consumer groups.")

@@ -29,6 +29,7 @@ from api.http.limits import HttpLimits
 from api.http.server import BACKLOG, HttpServer
 from api.http.trusted_proxies import TrustedProxies
 from api.shared.node_context import NodeContext
+from api.shared.quotas import QuotaLimits
 from api.shared.tokens import Tokens, TokensFileError
 from coordinator_core.protocol.errors import CoordinatorNotAvailable
 from coordinator_core.queries.limits import QueryLimits
@@ -334,6 +335,7 @@ def _node_config(settings: Settings, version: str) -> NodeConfig:
         defaults=settings.group_settings(),
         environment_keys=settings.group_settings_from_environment(),
         max_queued_rows=settings.max_queued_rows,
+        max_queued_bytes=settings.max_queued_bytes,
         max_waiting_requests=settings.max_waiting_requests,
         max_batch_rows=settings.max_batch_rows,
         offsets_checkpoint_interval_ms=settings.offsets_checkpoint_interval_ms,
@@ -386,6 +388,14 @@ def _limits(settings: Settings) -> HttpLimits:
         max_connections_per_ip=settings.max_connections_per_ip,
         max_forward_connections=settings.max_forward_connections,
         forward_max_age_ms=settings.forward_max_age_ms,
+        quotas=QuotaLimits(
+            settings.client_quota_requests_per_s,
+            settings.client_quota_bytes_per_s,
+            settings.group_quota_requests_per_s,
+            settings.group_quota_bytes_per_s,
+            settings.quota_window_s,
+            settings.max_waiting_requests_per_client or max(1, settings.max_waiting_requests * 3 // 4),
+        ),
     )
 
 

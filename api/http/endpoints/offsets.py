@@ -12,6 +12,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import astuple, replace
 
 from api.http.consumer_json import PartitionsOfTopic
+from api.http.cursors import Int32, Name, read_cursor, write_cursor
 from api.http.fast_path import REQUEST
 from api.http.fields import (
     Generation,
@@ -20,6 +21,7 @@ from api.http.fields import (
     LeaderEpoch,
     MemberId,
     Offset,
+    PageLimit,
     Partition,
     PartitionParam,
     ReasonParam,
@@ -28,6 +30,7 @@ from api.http.fields import (
     TopicParam,
     TopicsParam,
 )
+from api.http.limits import PAGE_MAX
 from api.http.request_context import CurrentRequest, RequestContext
 from api.http.times import instant
 from api.shared.access_control import Operation
@@ -143,9 +146,16 @@ class OffsetResponse(Struct):
 
 
 class OffsetsResponse(Struct):
-    """Committed offsets by topic and partition, or in the order of the query."""
+    """Committed offsets in the order of the query."""
 
     offsets: list[OffsetResponse]
+
+
+class OffsetsPageResponse(Struct):
+    """A page of committed offsets by topic and partition; `next_cursor` is null on the last page."""
+
+    offsets: list[OffsetResponse]
+    next_cursor: str | None
 
 
 class QueryBody(Struct, forbid_unknown_fields=True):
@@ -155,12 +165,21 @@ class QueryBody(Struct, forbid_unknown_fields=True):
 
 
 @get("/v1/groups/{group_id:str}/offsets", tags=TAGS, opt={REQUEST: "OffsetFetch"})
-async def fetch(context: CurrentRequest, group_id: GroupId, topic: TopicsParam = None) -> OffsetsResponse:
+async def fetch(
+    context: CurrentRequest,
+    group_id: GroupId,
+    topic: TopicsParam = None,
+    limit: PageLimit = PAGE_MAX,
+    cursor: FromQuery[str] = "",
+) -> OffsetsPageResponse:
     """Fetch the committed offsets of the given topics, or of all that the token may read."""
     context.check_topics(topic or (), Operation.READ)
-    fetched = await context.coordinator.fetch_offsets(group_id, topic or None)
-    denied = context.denied_topics({each.topic for each in fetched}, Operation.READ)
-    return OffsetsResponse([_to_response(each) for each in fetched if each.topic not in denied])
+    after = read_cursor(cursor, tuple[Name, Int32])
+    fetched = await context.coordinator.fetch_offsets(group_id, topic or None, after, limit + 1)
+    page = fetched[:limit]
+    denied = context.denied_topics({each.topic for each in page}, Operation.READ)
+    next_cursor = write_cursor(page[-1].topic, page[-1].partition) if len(fetched) > limit else None
+    return OffsetsPageResponse([_to_response(each) for each in page if each.topic not in denied], next_cursor)
 
 
 @post("/v1/groups/{group_id:str}/offsets/query", status_code=200, tags=TAGS, opt={REQUEST: "OffsetQuery"})

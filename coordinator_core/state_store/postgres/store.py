@@ -217,9 +217,24 @@ class PostgresStore:
         """Return one group with its members, or None if it has no rows."""
         return self._readers.read(partial(loading.load_group, group_id=group_id))
 
-    def fetch_offsets(self, group_id: str, topics: Sequence[str] | None = None) -> list[FetchedOffset]:
-        """Return committed offsets by topic and partition; None: of all topics."""
-        return self._readers.read(partial(reads.fetch_offsets, group_id=group_id, topics=topics))
+    def fetch_offsets(
+        self,
+        group_id: str,
+        topics: Sequence[str] | None = None,
+        after: tuple[str, int] | None = None,
+        limit: int | None = None,
+    ) -> list[FetchedOffset]:
+        """Return committed offsets by topic and partition.
+
+        Args:
+            group_id: the group.
+            topics: only those of these topics; None: of all.
+            after: only those after this topic and partition; None: from the first.
+            limit: at most so many; None: all.
+        """
+        return self._readers.read(
+            partial(reads.fetch_offsets, group_id=group_id, topics=topics, after=after, limit=limit)
+        )
 
     def stored_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]] | None = None) -> list[StoredOffset]:
         """Return offsets in the form that a decision needs; None: of all partitions."""

@@ -305,10 +305,24 @@ class MemoryStore:
         with self._lock:
             return self._groups.load_one(group_id)
 
-    def fetch_offsets(self, group_id: str, topics: Sequence[str] | None = None) -> list[FetchedOffset]:
-        """Return committed offsets by topic and partition; None: of all topics."""
+    def fetch_offsets(
+        self,
+        group_id: str,
+        topics: Sequence[str] | None = None,
+        after: tuple[str, int] | None = None,
+        limit: int | None = None,
+    ) -> list[FetchedOffset]:
+        """Return committed offsets by topic and partition.
+
+        Args:
+            group_id: the group.
+            topics: only those of these topics; None: of all.
+            after: only those after this topic and partition; None: from the first.
+            limit: at most so many; None: all.
+        """
         with self._lock:
-            return self._groups.fetch(group_id, None if topics is None else frozenset(topics))
+            found = self._groups.fetch(group_id, None if topics is None else frozenset(topics))
+        return [one for one in found if after is None or (one.topic, one.partition) > after][:limit]
 
     def stored_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]] | None = None) -> list[StoredOffset]:
         """Return offsets in the form that a decision needs; None: of all partitions."""

@@ -53,6 +53,17 @@ def test_a_token_is_trusted_for_the_topics_it_names(identity: Identity, trusted:
     assert read_identity(identity_bytes(identity)) == identity
 
 
+def test_an_actor_may_have_quotas_of_its_own(file: TokensFile) -> None:
+    own = {"client_quota_requests_per_s": 500}
+    file.write(ADA, {**BOB, "quotas": own})
+    tokens = file.read()
+    assert (tokens.quotas_of("bob"), tokens.quotas_of("ada")) == (own, {})
+
+    file.write({**BOB, "quotas": {"client_quota_requests_per_s": 0}})
+    with pytest.raises(TokensFileError, match=r"tokens\[0\]\.quotas"):
+        file.read()
+
+
 def test_digest_is_not_accepted_as_a_token(file: TokensFile) -> None:
     file.write(ADA)
 
