@@ -2,7 +2,7 @@
 # ARGS goes to the command that a target runs: make run ARGS=--no-airflow, make test ARGS="-k leave".
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-all sim conformance chaos bench spark-package docker-check docker-test check format docs screenshots lock clean
+.PHONY: help setup run test test-all sim conformance chaos bench spark-package docker-check docker-test check format docs screenshots lock audit sbom clean
 
 BIN := .venv/bin
 # Each file of tests is run by one of TEST_PROCESSES: two a core, since tests wait half of the time, as far as 2.4 GB of memory
@@ -10,6 +10,7 @@ BIN := .venv/bin
 # replacement might wait for ever for tests that are already done.
 TEST_PROCESSES ?= $(shell awk -v most=$$((2 * $$(nproc))) '/^MemAvailable/ {n = int($$2 / 2400000); print n < 1 ? 1 : n < most ? n : most}' /proc/meminfo)
 PYTEST := $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+SBOM ?= dist/muster.cdx.json
 # What scripts/install-tools.sh installs before the tests, when it is missing.
 TOOLS := chromium libatomic promtool
 # Tests and the platform start hundreds of Python processes: each would compile all that it imports.
@@ -77,6 +78,13 @@ screenshots: setup ## take the console's pictures in docs/images anew, from a no
 
 lock: setup ## resolve pyproject.toml and requirements.in into requirements.lock (LOCK_ARGS=--upgrade: take the newest)
 	@scripts/lock.sh $(LOCK_ARGS)
+
+audit: setup ## look up the locked packages in the advisories of PyPI (exits with 3 where those cannot be reached)
+	@$(BIN)/python -m scripts.audit
+
+sbom: setup ## write dist/muster.cdx.json (SBOM=another file): the locked packages with their hashes, as CycloneDX
+	@mkdir -p $(dir $(SBOM))
+	@PYTHONWARNINGS=ignore $(BIN)/cyclonedx-py requirements requirements.lock --pyproject pyproject.toml --output-reproducible --output-file $(SBOM)
 
 clean: ## remove the environment and all caches, but not the data in .muster
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .tools dist site

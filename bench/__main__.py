@@ -13,7 +13,7 @@ from typing import Final
 from bench.figures import table
 
 NAMES: Final = ("heartbeats", "commits", "rebalance", "groups", "recovery", "scale", "ledger", "assignors")
-LONG: Final = ("jobs", "expiries", "kafka", "bloat", "mirror")
+LONG: Final = ("jobs", "expiries", "kafka", "bloat", "mirror", "tenants")
 """They take many minutes and run only if named."""
 HELP: Final = f"{', '.join(NAMES)}; only if named (many minutes): {', '.join(LONG)}"
 RESULTS: Final = Path(__file__).parent / "results"

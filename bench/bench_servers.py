@@ -72,7 +72,7 @@ def durable_place() -> Iterator[Place]:
 
 
 @contextmanager
-def node(place: Place, **settings: int) -> Iterator[Server]:
+def node(place: Place, **settings: int | str) -> Iterator[Server]:
     """Run a node with settings named as in `muster.settings`; it releases its shards and stops with the block."""
     server = start_node(place, **settings)
     try:
@@ -81,7 +81,7 @@ def node(place: Place, **settings: int) -> Iterator[Server]:
         stop_children([server.child], STOP_S)
 
 
-def start_node(place: Place, **settings: int) -> Server:
+def start_node(place: Place, **settings: int | str) -> Server:
     """Start a node and return when it serves; the caller stops its child process."""
     port = free_port()
     own = {"database_url": place.database_url, "http_port": port, "group_initial_rebalance_delay_ms": 0, **settings}
@@ -119,9 +119,10 @@ def bare_commits(place: Place) -> Iterator[Server]:
         stop_children([server.child], STOP_S)
 
 
-def ask(method: str, url: str, body: object = None) -> Any:  # noqa: ANN401 - whatever JSON may hold
-    """Send one request and return the response's JSON."""
-    return _http.request(method, url, json=body).json()
+def ask(method: str, url: str, body: object = None, token: str = "") -> Any:  # noqa: ANN401 - whatever JSON may hold
+    """Send one request, with a bearer token unless it is empty, and return the response's JSON."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    return _http.request(method, url, json=body, headers=headers).json()
 
 
 def sums(url: str) -> dict[str, float]:

@@ -46,6 +46,8 @@ class Sender:
     url: str
     requests: Iterable[bytes]
     is_answered: IsAnswered
+    pause_s: float = 0.0
+    """How long the connection waits between a response and its next request, in seconds."""
 
 
 def send_load(senders: Sequence[Sender], duration_s: float, pids: Pids) -> Load:
@@ -110,6 +112,7 @@ class _Connection(asyncio.Protocol):
         self.failure = ""
         self._requests = cycle(sender.requests)
         self._is_answered = sender.is_answered
+        self._pause_s = sender.pause_s
         self._transport: asyncio.Transport
         self._sent_at_s = 0.0
         self._received = b""
@@ -119,7 +122,8 @@ class _Connection(asyncio.Protocol):
 
     def send_next(self) -> None:
         self._sent_at_s = time.perf_counter()
-        self._transport.write(next(self._requests))
+        if not self._transport.is_closing():
+            self._transport.write(next(self._requests))
 
     def stop(self) -> None:
         self._transport.abort()
@@ -134,4 +138,7 @@ class _Connection(asyncio.Protocol):
             return
         self._received = b""
         self.took_s.append(time.perf_counter() - self._sent_at_s)
-        self.send_next()
+        if self._pause_s:
+            asyncio.get_running_loop().call_later(self._pause_s, self.send_next)
+        else:
+            self.send_next()

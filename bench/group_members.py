@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 from uuid import uuid4
 
@@ -36,12 +37,12 @@ class Member:
         return msgspec.json.encode({"generation": self.generation, "member_id": self.member_id, **more})
 
 
-def join_groups(node_urls: Sequence[str], count: int) -> list[Member]:
+def join_groups(node_urls: Sequence[str], count: int, token: str = "") -> list[Member]:
     """Create Stable groups of one member each through the nodes in turn, which forward to the owners."""
     name = f"bench-{uuid4().hex[:8]}"
     urls = [f"{node_urls[number % len(node_urls)]}/v1/groups/{name}-{number}" for number in range(count)]
     with ThreadPoolExecutor(CONCURRENCY) as pool:
-        return list(pool.map(_join, urls))
+        return list(pool.map(partial(_join, token=token), urls))
 
 
 def join_body(member_id: str, topic: str = "orders") -> dict[str, object]:
@@ -57,13 +58,13 @@ def join_body(member_id: str, topic: str = "orders") -> dict[str, object]:
     }
 
 
-def _join(group_url: str) -> Member:
+def _join(group_url: str, token: str) -> Member:
     # Shards may still be moving: retry.
-    while "generation" not in (joined := ask("POST", f"{group_url}/join", join_body(""))):
+    while "generation" not in (joined := ask("POST", f"{group_url}/join", join_body(""), token)):
         assert joined["action"] == "retry", joined
         time.sleep(RETRY_S)  # There is no notification of an acquired shard.
     member = Member(group_url, joined["generation"], joined["member_id"])
     given = [{"member_id": member.member_id, "assignment": {"partitions": [{"topic": "orders", "partitions": [0]}]}}]
-    synced = ask("POST", f"{group_url}/sync", msgspec.json.decode(member.body(assignments=given)))
+    synced = ask("POST", f"{group_url}/sync", msgspec.json.decode(member.body(assignments=given)), token)
     assert "assignment" in synced, synced
     return member

@@ -11,9 +11,11 @@ LENGTH: Final = b"content-length: "
 NO_PIDS: Final[Pids] = {}
 
 
-def post(path: str, body: bytes) -> bytes:
-    """Return the bytes of a POST request with a JSON body."""
+def post(path: str, body: bytes, token: str = "") -> bytes:
+    """Return the bytes of a POST request with a JSON body, and with a bearer token unless it is empty."""
     kind = f"content-type: application/json\r\ncontent-length: {len(body)}"
+    if token:
+        kind += f"\r\nauthorization: Bearer {token}"
     return f"POST {path} HTTP/1.1\r\nhost: localhost\r\n{kind}\r\n\r\n".encode() + body
 
 
@@ -42,11 +44,16 @@ def is_answered(received: bytes) -> bool:
     Raises:
         AssertionError: it has another status than 200.
     """
+    is_whole = is_complete(received)
+    assert not is_whole or received.startswith(b"HTTP/1.1 200"), received
+    return is_whole
+
+
+def is_complete(received: bytes) -> bool:
+    """Return whether a response of any status is complete."""
     head_end = received.find(HEAD_END)
     if head_end < 0:
         return False
     at = received.find(LENGTH) + len(LENGTH)
     length = int(received[at : received.index(b"\r", at)])
-    is_complete = len(received) >= head_end + len(HEAD_END) + length
-    assert not is_complete or received.startswith(b"HTTP/1.1 200"), received
-    return is_complete
+    return len(received) >= head_end + len(HEAD_END) + length

@@ -240,7 +240,7 @@ def _shard() -> Shard:
         1,
         SHARD + 1,
         clock=clock,
-        writer=Writer(MemoryStore(), NODE, clock, threads, counters, max_batch_rows=1),
+        writer=Writer(MemoryStore(), NodeConfig(NODE, {}, max_batch_rows=1), clock, threads, counters),
         metadata_cache=MetadataCache(GroupSettings(), frozenset()),
         counters=counters,
         rebalance_rate=RebalanceRate(),

@@ -59,6 +59,8 @@ class JobSpec:
     """Whether missed intervals are run later."""
     candidates: str | None = None
     """The table of its candidates; None for a report."""
+    changes_groups: bool = False
+    """Whether its candidates are offsets or groups, which those of a mirror cannot be."""
     limits: tuple[str, ...] = ()
     """The limits beyond which its proposal needs approval. Source: spark_jobs/submit/limits.py."""
     effect: str = ""
@@ -104,6 +106,7 @@ _ENTRIES: Final = (
         asset="offsets_expired",
         schedule=Schedule("*/10 * * * *", "MUSTER_RETENTION_SCHEDULE"),
         candidates="expiry_candidates",
+        changes_groups=True,
         limits=("max_candidates", "max_share", "max_group_candidates", "max_group_share", "share_from"),
         effect="expire {candidates} of {of} committed offsets, of {groups} groups",
         reports=("offset_expiry_forecasts",),
@@ -115,6 +118,7 @@ _ENTRIES: Final = (
         asset="groups_retired",
         starts_after="offset_retention",
         candidates="cleanup_candidates",
+        changes_groups=True,
         limits=RUN_LIMITS,
         effect="retire {candidates} of {of} groups",
     ),

@@ -30,5 +30,6 @@ from spark_jobs import submit
 
 JOB = submit.JOBS["group_cleanup"]
 
-with DAG(doc_md=__doc__, schedule=schedule_of(JOB), **dag_arguments(JOB)):
-    proposals.tasks(JOB)
+for cluster in submit.clusters():
+    with DAG(doc_md=__doc__, schedule=schedule_of(JOB, cluster), **dag_arguments(JOB, cluster)):
+        proposals.tasks(JOB, cluster)

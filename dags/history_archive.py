@@ -32,10 +32,11 @@ capitals.
 from airflow.sdk import DAG
 
 from dags.parts import proposals
-from dags.parts.defaults import dag_arguments, schedule_of
+from dags.parts.defaults import ARCHIVE, dag_arguments, schedule_of
 from spark_jobs import submit
 
 JOB = submit.JOBS["history_archive"]
 
-with DAG(doc_md=__doc__, schedule=schedule_of(JOB), **dag_arguments(JOB)):
-    proposals.tasks(JOB, archive="{{ submit.archive_uri() }}")
+for cluster in submit.clusters():
+    with DAG(doc_md=__doc__, schedule=schedule_of(JOB, cluster), **dag_arguments(JOB, cluster)):
+        proposals.tasks(JOB, cluster, archive=ARCHIVE)

@@ -34,5 +34,6 @@ from spark_jobs import submit
 
 JOB = submit.JOBS["offset_retention"]
 
-with DAG(doc_md=__doc__, schedule=schedule_of(JOB), **dag_arguments(JOB)):
-    proposals.tasks(JOB, retention_ms="{{ submit.retention_ms() }}")
+for cluster in submit.clusters():
+    with DAG(doc_md=__doc__, schedule=schedule_of(JOB, cluster), **dag_arguments(JOB, cluster)):
+        proposals.tasks(JOB, cluster, retention_ms="{{ submit.retention_ms() }}")

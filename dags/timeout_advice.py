@@ -31,5 +31,6 @@ from spark_jobs import submit
 
 JOB = submit.JOBS["timeout_advice"]
 
-with DAG(doc_md=__doc__, schedule=schedule_of(JOB), **dag_arguments(JOB)):
-    reports.tasks(JOB)
+for cluster in submit.clusters():
+    with DAG(doc_md=__doc__, schedule=schedule_of(JOB, cluster), **dag_arguments(JOB, cluster)):
+        reports.tasks(JOB, cluster)

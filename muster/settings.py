@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
@@ -124,7 +124,7 @@ class NodeSettings(BaseSettings):
     jobs_database_url: SecretStr | None = None
     """The same database as a member of the role `muster_jobs`, for Spark jobs. None: `MUSTER_DATABASE_URL`."""
     http_host: str = "127.0.0.1"
-    """The address that a node listens on. An address other than loopback requires a tokens file."""
+    """The address that a node listens on. An address other than loopback requires tokens."""
     http_port: Port = 8_080
     """The port that a node listens on."""
     advertised_url: str | None = None
@@ -139,6 +139,9 @@ class NodeSettings(BaseSettings):
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
     """Host names that a node accepts beside loopback and the host of its advertised URL, separated by commas: names,
     addresses, or `*.` and a name for all names below it ([security.md](security.md#browsers))."""
+    trusted_proxies: Annotated[tuple[str, ...], NoDecode] = ()
+    """The addresses or networks of proxies in front of the node, separated by commas, such as `10.1.0.0/16`. Only they
+    name the client, in X-Forwarded-For ([security.md](security.md#behind-a-proxy))."""
     shards: int = Field(default=DEFAULT_SHARDS, ge=1, le=10_000)
     """The number of shards of a new database. An existing database keeps its own number."""
     lease_ttl_ms: int = Field(default=NODE.lease_ttl_ms, ge=300, le=600_000)
@@ -148,9 +151,15 @@ class NodeSettings(BaseSettings):
     cluster_secret: SecretStr | None = None
     """The key with which nodes sign the requests that they forward, at least 32 bytes (`openssl rand -hex 32`). It is
     the same on all nodes, and required where there are tokens."""
+    cluster_secret_accepted: SecretStr | None = None
+    """Another secret whose signatures the node accepts, while `MUSTER_CLUSTER_SECRET` is replaced
+    ([security.md](security.md#replacing-the-cluster-secret))."""
     tokens_file: Path | None = None
     """The file that maps bearer tokens to actors ([security.md](security.md)). None: no authentication, on loopback
-    only."""
+    only, unless tokens are required."""
+    require_tokens: bool = False
+    """Whether every request needs a token that `muster tokens issue` printed ([security.md](security.md)). With a
+    tokens file every request needs a token of either kind anyway."""
     data_dir: Path = DEFAULT_DATA_DIR
     """The directory in which the local platform keeps its database, secrets and logs."""
     max_partitions_per_request: int = Field(default=10_000, ge=1, le=1_000_000)
@@ -159,7 +168,8 @@ class NodeSettings(BaseSettings):
     """The maximum size of a request's body."""
     max_large_bodies_bytes: int = Field(default=67_108_864, ge=1_024, le=2**40)
     """The maximum total size of all bodies over 64 KiB that are being read or wait for their answers. Another one is
-    answered with 503 before it is read. A node uses up to six times as much memory for them."""
+    answered with 503 before it is read. One client may have three times as much as is free, and one body always. A node
+    uses up to six times as much memory for them."""
     request_timeout_ms: int = Field(default=2_000, ge=100, le=600_000)
     """How long a request may take that is not a long poll."""
     head_timeout_ms: int = Field(default=10_000, ge=100, le=600_000)
@@ -200,10 +210,29 @@ class NodeSettings(BaseSettings):
     query_timeout_ms: int = Field(default=QUERIES.query_timeout_ms, ge=100, le=INT32_MAX)
     """How long one statement of a query may take."""
     max_queued_rows: int = Field(default=NODE.max_queued_rows, ge=1, le=INT32_MAX)
-    """The maximum number of rows in the write queue. Beyond it, requests that write are refused with Retry-After."""
+    """The maximum number of rows in the write queue. Beyond it, requests that write are refused with Retry-After. One
+    client may have three times as many as are free."""
+    max_queued_bytes: int = Field(default=NODE.max_queued_bytes, ge=1_024, le=2**40)
+    """The maximum size of the metadata and assignments in the write queue, as with `MUSTER_MAX_QUEUED_ROWS`."""
     max_waiting_requests: int = Field(default=NODE.max_waiting_requests, ge=1, le=INT32_MAX)
     """The maximum number of requests that wait for an answer, most of them parked joins and syncs. Beyond it, joins and
     syncs are refused with Retry-After."""
+    max_waiting_requests_per_client: int | None = Field(default=None, ge=1, le=INT32_MAX)
+    """The maximum number of them of one client: the tokens of one actor, or without a token one address (IPv6: a /64
+    network). Beyond it, its joins and syncs are refused with 429. None: three quarters of
+    `MUSTER_MAX_WAITING_REQUESTS`."""
+    client_quota_requests_per_s: int | None = Field(default=None, ge=1, le=INT32_MAX)
+    """The requests a second of one client that a node answers. Beyond it, requests are refused with 429, heartbeats
+    only far beyond it ([http-api.md](http-api.md#quotas)). A tokens file may give an actor its own. None: no quota, as
+    in Kafka."""
+    client_quota_bytes_per_s: int | None = Field(default=None, ge=1, le=2**40)
+    """The same for the bytes of request bodies."""
+    group_quota_requests_per_s: int | None = Field(default=None, ge=1, le=INT32_MAX)
+    """The same for the requests for one group, of all clients."""
+    group_quota_bytes_per_s: int | None = Field(default=None, ge=1, le=2**40)
+    """The same for the bytes of their bodies."""
+    quota_window_s: int = Field(default=10, ge=1, le=3_600)
+    """How many seconds of a quota may be used at once after a pause. Kafka's windows are as long."""
     max_batch_rows: int = Field(default=NODE.max_batch_rows, ge=1, le=INT32_MAX)
     """The maximum number of rows of one write transaction. A larger decision is written alone."""
     offsets_checkpoint_interval_ms: int = Field(default=NODE.offsets_checkpoint_interval_ms, ge=1, le=600_000)
@@ -254,8 +283,15 @@ class MirrorSettings(BaseSettings):
     mirror_bootstrap_servers: str | None = None
     """The Kafka cluster to mirror, as `host:port` of some brokers, separated by commas. None: this node coordinates
     groups and mirrors none."""
+    mirror_source: Literal["topic", "poll"] = "topic"
+    """`topic`: the mirror reads `__consumer_offsets`. `poll`: it describes groups and fetches offsets at intervals,
+    where the topic may not be read, as in some managed clusters. A database keeps its source."""
     mirror_poll_interval_ms: int = Field(default=5_000, ge=100, le=3_600_000)
-    """How often the mirror reads where the logs of the groups' topics end, and how many partitions they have."""
+    """How often the mirror reads where the logs of the groups' topics end, and how many partitions they have. With the
+    source `poll` also how often it reads groups and offsets."""
+    mirror_group_poll_interval_ms: int = Field(default=2_000, ge=100, le=3_600_000)
+    """How often the mirror reads which groups of the classic protocol are in a rebalance, by one small request to each
+    broker. The start of a rebalance is known to this interval. Without effect with the source `poll`."""
     mirror_security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     """The protocol of the brokers' listener."""
     mirror_sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = None
@@ -303,12 +339,13 @@ class Settings(PlatformSettings, NodeSettings, MirrorSettings, GroupDefaults):
     def _check_driver(cls, url: SecretStr | None) -> SecretStr | None:
         return None if url is None else SecretStr(sqlalchemy_url(url.get_secret_value()))
 
-    @field_validator("cluster_secret")
+    @field_validator("cluster_secret", "cluster_secret_accepted")
     @classmethod
-    def _check_secret_length(cls, secret: SecretStr | None) -> SecretStr | None:
+    def _check_secret_length(cls, secret: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
         if secret is not None and 0 < len(secret.get_secret_value().encode()) < CLUSTER_SECRET_MIN_BYTES:
+            name = (info.field_name or "").upper()
             raise ValueError(
-                f"CLUSTER_SECRET must have at least {CLUSTER_SECRET_MIN_BYTES} bytes; `openssl rand -hex 32` makes one"
+                f"{name} must have at least {CLUSTER_SECRET_MIN_BYTES} bytes; `openssl rand -hex 32` makes one"
             )
         return secret
 
@@ -322,6 +359,19 @@ class Settings(PlatformSettings, NodeSettings, MirrorSettings, GroupDefaults):
             if not ALLOWED_HOST.fullmatch(host):
                 raise ValueError(f"ALLOWED_HOSTS has {host!r}, which is no host like muster.example.org or *.svc")
         return hosts
+
+    @field_validator("trusted_proxies", mode="before")
+    @classmethod
+    def _split_networks(cls, given: object) -> object:
+        if not isinstance(given, str):
+            return given
+        networks = tuple(network for each in given.split(",") if (network := each.strip()))
+        for network in networks:
+            try:
+                ipaddress.ip_network(network)
+            except ValueError as failure:
+                raise ValueError(f"TRUSTED_PROXIES has {network!r}: {failure}") from None
+        return networks
 
     @field_validator("data_dir")
     @classmethod
@@ -337,8 +387,9 @@ class Settings(PlatformSettings, NodeSettings, MirrorSettings, GroupDefaults):
     @model_validator(mode="after")
     def _check_tokens_required(self) -> Self:
         for name, host in (("HTTP_HOST", self.http_host), ("KAFKA_HOST", self.kafka_host)):
-            if self.tokens_file is None and not is_loopback(host):
-                raise ValueError(f"{name} may be another address than this machine's own only with TOKENS_FILE")
+            if not self.has_tokens and not is_loopback(host):
+                needed = "only with TOKENS_FILE or REQUIRE_TOKENS"
+                raise ValueError(f"{name} may be another address than this machine's own {needed}")
         return self
 
     @field_validator("kafka_advertised")
@@ -347,6 +398,11 @@ class Settings(PlatformSettings, NodeSettings, MirrorSettings, GroupDefaults):
         if address is not None and not HOST_AND_PORT.fullmatch(address):
             raise ValueError("KAFKA_ADVERTISED should look like muster-1.example.org:9092")
         return address
+
+    @property
+    def has_tokens(self) -> bool:
+        """Return whether requests need a token."""
+        return self.require_tokens or self.tokens_file is not None
 
     @property
     def node_url(self) -> str:

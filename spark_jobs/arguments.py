@@ -8,6 +8,7 @@ from uuid import UUID
 
 from coordinator_core.jobs import KEEP_DAYS, Option
 from spark_jobs.publish import Proposal
+from spark_jobs.submit import OWN_CLUSTER
 
 DEFAULT_READ_PARTITIONS = 8
 READ_PARTITIONS_MAX = 256
@@ -33,6 +34,7 @@ class JobArguments:
     report_days: int = DEFAULT_REPORT_DAYS
     keep_days: int = KEEP_DAYS.default
     archive: str = ""
+    cluster: str = OWN_CLUSTER
 
     @property
     def now_ms(self) -> int:
@@ -78,6 +80,7 @@ def read_arguments(job: str, command_line: Sequence[str] | None = None) -> JobAr
         found.report_days,
         found.keep_days,
         found.archive,
+        found.cluster,
     )
 
 
@@ -88,6 +91,7 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--interval-start", type=_instant_or_none, help="start of the data interval, empty for none")
     parser.add_argument("--interval-end", type=_instant_or_none, help="end of the data interval, empty for none")
     parser.add_argument("--dry-run", default=False, type=_boolean, help="true: do not apply or keep the result")
+    parser.add_argument("--cluster", default=OWN_CLUSTER, help="the cluster whose database a variable names")
     parser.add_argument("--read-partitions", default=DEFAULT_READ_PARTITIONS, type=_partitions, help="parallel reads")
 
 

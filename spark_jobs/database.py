@@ -1,14 +1,15 @@
 """The database address of a job, for JDBC and psycopg2, read from the environment.
 
-It is `MUSTER_JOBS_DATABASE_URL` (a member of the role `muster_jobs`), else `MUSTER_DATABASE_URL`, in SQLAlchemy's form:
-`postgresql+psycopg2://user:password@host:port/database?sslmode=…`. `history_restore` writes history, so it uses only
-the owner's, `MUSTER_DATABASE_URL`. The password appears on no command line.
+It is `MUSTER_JOBS_DATABASE_URL` (a member of the role `muster_jobs`), else `MUSTER_DATABASE_URL`, as libpq reads it:
+`postgresql://user:password@host:port/database?sslmode=…`, with several hosts and `target_session_attrs` if need be.
+`history_restore` writes history, so it uses only the owner's, `MUSTER_DATABASE_URL`. The password appears on no command
+line.
 """
 
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 import psycopg2
 import psycopg2.extensions as pg
@@ -19,29 +20,43 @@ from spark_jobs.errors import JobError
 OWNER_VARIABLE = "MUSTER_DATABASE_URL"
 URL_VARIABLES = ("MUSTER_JOBS_DATABASE_URL", OWNER_VARIABLE)
 SCHEMES = ("postgresql", "postgresql+psycopg2", "postgres")
+URL_FORM = "postgresql://user:password@host:port/database"
 # Options with the same name in libpq and JDBC.
 SHARED_OPTIONS = ("sslmode", "sslrootcert", "sslcert", "sslkey")
 CONNECT_TIMEOUT_S = 10
-DEFAULT_PORT = 5432
+DEFAULT_PORT = "5432"
+SERVER_TYPES = {
+    "any": "any",
+    "read-write": "primary",
+    "primary": "primary",
+    "read-only": "secondary",
+    "standby": "secondary",
+    "prefer-standby": "preferSecondary",
+}
+"""`target_session_attrs` of libpq → `targetServerType` of JDBC."""
 
 
 @dataclass(frozen=True, slots=True)
 class Database:
     """A Postgres database and a role; its repr omits the password."""
 
-    host: str
-    port: int
+    hosts: tuple[tuple[str, str], ...]
+    """The hosts with their ports, in the order in which they are tried."""
     name: str
     user: str
     password: str = field(repr=False)
     options: tuple[tuple[str, str], ...] = ()
+    target_session_attrs: str = "any"
 
     @property
     def jdbc_url(self) -> str:
         """Return the JDBC URL, without user and password."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        address = f"jdbc:postgresql://{host}:{self.port}/{quote(self.name, safe='')}"
-        return address + (f"?{urlencode(self.options)}" if self.options else "")
+        hosts = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.hosts)
+        address = f"jdbc:postgresql://{hosts}/{quote(self.name, safe='')}"
+        options = dict(self.options)
+        if self.target_session_attrs != "any":
+            options["targetServerType"] = SERVER_TYPES[self.target_session_attrs]
+        return address + (f"?{urlencode(options)}" if options else "")
 
     def jdbc_properties(self) -> dict[str, str]:
         """Return the JDBC driver's properties, with user and password."""
@@ -56,13 +71,15 @@ class Database:
         try:
             return psycopg2.connect(self._dsn())
         except psycopg2.OperationalError as failure:
-            where = f"{self.host}:{self.port}/{self.name}"
+            where = f"{','.join(map(':'.join, self.hosts))}/{self.name}"
             raise JobError(f"Cannot connect to Postgres at {where}: {' '.join(str(failure).split())}") from failure
 
     def _dsn(self) -> str:
+        hosts, ports = zip(*self.hosts, strict=True)
         return make_dsn(
-            host=self.host,
-            port=self.port,
+            host=",".join(hosts),
+            port=",".join(ports),
+            target_session_attrs=self.target_session_attrs,
             dbname=self.name,
             user=self.user,
             password=self.password,
@@ -85,21 +102,35 @@ def database_from_environment(variables: Sequence[str] = URL_VARIABLES) -> Datab
 
 
 def parse_url(url: str, source: str = "the database URL") -> Database:
-    """Parse an address in SQLAlchemy's form; error messages show `source` and never the address.
+    """Parse an address as libpq does; error messages show `source` and never the address.
 
     Raises:
         JobError: It is not a TCP address of a Postgres database.
     """
+    scheme, _, address = url.partition("://")
+    if scheme not in SCHEMES:
+        raise JobError(f"{source} must have the form {URL_FORM}.")
     try:
-        parts = urlsplit(url)
-        port = parts.port or DEFAULT_PORT
-    except ValueError:
+        given = pg.parse_dsn(f"postgresql://{address}")
+    except psycopg2.ProgrammingError:
         raise JobError(f"{source} is not a valid URL.") from None
-    if parts.scheme not in SCHEMES or not parts.path.strip("/"):
-        raise JobError(f"{source} must have the form postgresql+psycopg2://user:password@host:port/database.")
-    if not parts.hostname:
+    if not given.get("dbname"):
+        raise JobError(f"{source} must have the form {URL_FORM}.")
+    target = given.get("target_session_attrs", "any")
+    if target not in SERVER_TYPES:
+        raise JobError(f"{source} has a target_session_attrs that is none of {', '.join(SERVER_TYPES)}.")
+    options = tuple((key, given[key]) for key in SHARED_OPTIONS if key in given)
+    hosts = _hosts(given.get("host", ""), given.get("port", ""), source)
+    return Database(hosts, given["dbname"], given.get("user", ""), given.get("password", ""), options, target)
+
+
+def _hosts(host: str, port: str, source: str) -> tuple[tuple[str, str], ...]:
+    """Return the hosts with their ports; one port stands for all hosts, and none for the default."""
+    hosts, ports = host.split(","), port.split(",")
+    if not all(hosts) or any(each.startswith(("/", "@")) for each in hosts):
         raise JobError(f"{source} names no host; Spark reaches Postgres by TCP only.")
-    query = parse_qs(parts.query)
-    options = tuple((key, query[key][-1]) for key in SHARED_OPTIONS if key in query)
-    user, password = unquote(parts.username or ""), unquote(parts.password or "")
-    return Database(parts.hostname, port, unquote(parts.path[1:]), user, password, options)
+    if len(ports) == 1:
+        ports *= len(hosts)
+    if len(ports) != len(hosts) or not all(each.isdecimal() for each in ports if each):
+        raise JobError(f"{source} is not a valid URL.")
+    return tuple((host, port or DEFAULT_PORT) for host, port in zip(hosts, ports, strict=True))

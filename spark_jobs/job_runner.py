@@ -9,10 +9,10 @@ from typing import Any
 import psycopg2.extensions as pg
 from pyspark.sql import SparkSession
 
-from spark_jobs.database import Database, database_from_environment
+from spark_jobs.database import URL_VARIABLES, Database, database_from_environment
 from spark_jobs.error_message import FAILURES, one_line_message
 from spark_jobs.session import open_session
-from spark_jobs.submit import result_line
+from spark_jobs.submit import OWN_CLUSTER, database_variable, result_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +23,19 @@ class Result:
     values: Mapping[str, Any]
 
 
-def run_job(kind: str, work: Callable[[SparkSession, Database, pg.connection], Result]) -> int:
+def run_job(
+    kind: str, work: Callable[[SparkSession, Database, pg.connection], Result], cluster: str = OWN_CLUSTER
+) -> int:
     """Run a job's work and print its result; return the exit status.
 
     Args:
         kind: the job's name.
         work: receives a session, the database and a connection, which are closed afterwards; returns the result.
+        cluster: the cluster whose database it is.
     """
     try:
-        database = database_from_environment()
+        variables = URL_VARIABLES if cluster == OWN_CLUSTER else (database_variable(cluster),)
+        database = database_from_environment(variables)
         # Connect first: a wrong address should fail before Spark starts.
         with closing(database.connect()) as connection, open_session(kind) as spark:
             result = work(spark, database, connection)

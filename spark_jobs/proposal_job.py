@@ -78,7 +78,7 @@ def run(job: ProposingJob, command_line: Sequence[str] | None = None) -> int:
         }
         return Result(describe(name, arguments.run_id, published), values)
 
-    return run_job(name, work)
+    return run_job(name, work, arguments.cluster)
 
 
 def propose(

@@ -29,7 +29,7 @@ from spark_jobs.history import History
 from spark_jobs.jdbc import shard_predicates, write_staging
 from spark_jobs.job_runner import Result, run_job
 from spark_jobs.publish import ReportTable, count_shards, discard_staged, lock_report, new_attempt_id, staging_of
-from spark_jobs.submit import archive_uri
+from spark_jobs.submit import OWN_CLUSTER, archive_uri
 
 READINGS_MAX: Final = 3
 CLOCKS_DIFFER_BY: Final = timedelta(minutes=5)
@@ -52,6 +52,7 @@ class ReportArguments:
     """The job's options, by name."""
     archive: str = ""
     """The archive's directory; empty without one."""
+    cluster: str = OWN_CLUSTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ def run(job: ReportingJob, command_line: Sequence[str] | None = None) -> int:
         }
         return Result(describe(job, arguments, counts, reason), values)
 
-    return run_job(job.spec.name, work)
+    return run_job(job.spec.name, work, arguments.cluster)
 
 
 def report(
@@ -179,7 +180,15 @@ def read_report_arguments(job: ReportingJob, command_line: Sequence[str] | None 
         parser.error(f"the interval ended ({end.isoformat()}) too long ago; {spec.name} reports the current state")
     given = {option.name: getattr(found, option.name) for option in spec.options}
     return ReportArguments(
-        found.run_id, found.as_of, start, end, found.dry_run, found.read_partitions, given, found.archive
+        found.run_id,
+        found.as_of,
+        start,
+        end,
+        found.dry_run,
+        found.read_partitions,
+        given,
+        found.archive,
+        found.cluster,
     )
 
 

@@ -10,11 +10,12 @@ Rules:
 
 from datetime import datetime, timedelta
 
+from coordinator_core.analytics.advice.evidence import EXIT_REASONS
 from coordinator_core.analytics.frequency import EVICTION_REASONS
 from coordinator_core.protocol.retention import CONSUMER
 from coordinator_core.protocol.states import DEAD, STABLE
 from spark_jobs.history import Relation, TablePeriod, instant
-from spark_jobs.rules.advice_rows import LEFT, REBALANCE_TIMEOUT, SESSION_EXPIRED
+from spark_jobs.rules.advice_rows import REBALANCE_TIMEOUT, SESSION_EXPIRED
 
 # -- assignment balance -----------------------------------------------------------------------------------------
 
@@ -173,12 +174,11 @@ MAX_FIRST_REPORT_DELAY = timedelta(days=1)
 def sessions_within(start: datetime, end: datetime) -> Relation:
     """Return the heartbeat statistics of member sessions and session intervals that ended within a window.
 
-    Those of mirrored groups have none.
+    Those of mirrored groups are NULL.
     """
     text = f"""
 SELECT group_id, shard_id, session_timeout_ms, ended_at, heartbeat_count, heartbeat_gap_ms_max, heartbeat_gap_histogram
-FROM {{member_sessions}}
-WHERE ended_at >= {instant(start)} AND ended_at < {instant(end)} AND heartbeat_count IS NOT NULL
+FROM {{member_sessions}} WHERE ended_at >= {instant(start)} AND ended_at < {instant(end)}
 """  # noqa: S608 - likewise
     return Relation("sessions_within", text, (TablePeriod("member_sessions", start, end),), at="ended_at")
 
@@ -191,7 +191,7 @@ SELECT group_id, shard_id, member_id, group_instance_id, client_id, client_host,
 FROM {{member_sessions}}
 WHERE ended_at >= {instant(start)} AND ended_at < {instant(end)}
     AND (end_reason IN ('{SESSION_EXPIRED}', '{REBALANCE_TIMEOUT}')
-        OR end_reason = '{LEFT}' AND group_instance_id IS NULL)
+        OR end_reason IN {EXIT_REASONS} AND group_instance_id IS NULL)
 """  # noqa: S608 - likewise
     return Relation("evictions_and_exits_within", text, (TablePeriod("member_sessions", start, end),), at="ended_at")
 

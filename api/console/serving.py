@@ -33,7 +33,9 @@ KINDS: Final = {".js": "text/javascript", ".css": "text/css", ".html": "text/htm
 PAGE: Final = "index.html"
 PLOTLY: Final = "plotly.js"
 """The name under which Plotly's script is served."""
-MIRROR_NOTE: Final = '<p id="mirror" title="Groups are changed in Kafka, and not here.">Mirror of Kafka cluster {}</p>'
+MIRROR_NOTE: Final = (
+    '<p id="mirror" title="Kafka cluster {0}: its groups are changed in Kafka, and not here.">Mirror of {0}</p>'
+)
 DIGEST_MARK: Final = b"{digest}"
 GUARDS_MARK: Final = b"{guards}"
 MIRROR_MARK: Final = b"{mirror}"

@@ -21,6 +21,7 @@ from api.http.endpoints import (
     membership,
     node,
     offsets,
+    other_groups,
     overview,
     reports,
     resets,
@@ -38,6 +39,7 @@ from api.http.metrics import Metrics
 from api.http.openapi import describe_api
 from api.http.pages import pages
 from api.http.request_context import ServerContext
+from api.http.trusted_proxies import NO_PROXIES, TrustedProxies
 from api.shared.node_context import NodeContext
 from coordinator_core.queries.metrics_snapshot import MetricsSnapshot
 
@@ -59,6 +61,7 @@ LITESTAR_HANDLERS: Final[Sequence[HTTPRouteHandler]] = (
     overview.list_group_overview,
     overview.list_topic_overview,
     overview.describe_activity,
+    other_groups.list_other_groups,
     groups.describe_group,
     groups.delete_group,
     groups.force_rebalance,
@@ -106,7 +109,9 @@ def make_app(
     *,
     forward: bool = True,
     cluster_secret: str = "",
+    accepted_cluster_secret: str = "",
     hosts: AllowedHosts | None = None,
+    trusted_proxies: TrustedProxies = NO_PROXIES,
 ) -> AsgiApp:
     """Return the ASGI application of one node.
 
@@ -116,7 +121,9 @@ def make_app(
         version: the version of Muster, for the OpenAPI document.
         forward: whether requests for groups of another node are forwarded to it.
         cluster_secret: the key with which all nodes sign forwarded requests; not empty if there are tokens.
+        accepted_cluster_secret: another one, whose signatures are accepted while it is replaced; empty: none.
         hosts: the hosts that the node accepts; None: loopback only.
+        trusted_proxies: the proxies whose X-Forwarded-For names the client.
     """
     assert node.tokens is None or cluster_secret, (
         "tokens need a cluster secret, or forwarded identities could be forged"
@@ -128,8 +135,14 @@ def make_app(
         limits,
         Metrics(node.metrics),
         Base64Members(),
-        ForwardSigner(cluster_secret, node.coordinator.listeners[LISTENER], limits.forward_max_age_ms),
+        ForwardSigner(
+            cluster_secret,
+            node.coordinator.listeners[LISTENER],
+            limits.forward_max_age_ms,
+            accepted_secret=accepted_cluster_secret,
+        ),
         hosts or AllowedHosts(),
+        trusted_proxies,
     )
     forwarder = Forwarder(
         is_on=forward, timeout_ms=limits.request_timeout_ms, max_connections=limits.max_forward_connections

@@ -18,6 +18,7 @@ from api.http.authorization import authenticate
 from api.http.fast_path import FastPathEndpoint
 from api.http.forwarding import STOPPING, Forwarder
 from api.http.idempotency_cache import IdempotencyCache
+from api.http.limits import RETRY_AFTER_S
 from api.http.litestar_adapter import answer_with_litestar
 from api.http.paths import read_group_path
 from api.http.problems import InvalidForwardSignature, problem_response
@@ -26,7 +27,7 @@ from api.http.request_context import RequestContext, ServerContext
 from api.http.request_log import log_request
 from api.http.response import HttpResponse
 from api.shared.connection_gate import ConnectionCounts
-from api.shared.errors import NO_ERROR, UnknownServerError
+from api.shared.errors import NO_ERROR, ThrottlingQuotaExceeded, UnknownServerError
 from api.shared.identity import ANONYMOUS_IDENTITY
 from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable, NotCoordinator
 
@@ -34,6 +35,8 @@ log = structlog.get_logger("muster.http")
 
 PROBE_PATHS: Final = frozenset({b"/healthz", b"/readyz", b"/metrics"})
 """Paths that a stopping node still serves, for probes and scrapes."""
+
+HEARTBEAT: Final = b"heartbeat"
 
 SINGLE_WRITE_EXTENSION: Final = "muster.single_write"
 """The ASGI extension that sends a whole response in one write, or returns False and does nothing."""
@@ -94,12 +97,16 @@ class AsgiApp:
             self._server.metrics.signatures_refused[error.fault] += 1
             log.warning("forward_signature_refused", fault=error.fault, reason=error.detail, client=context.client_host)
             response = problem_response(error)
+        except ThrottlingQuotaExceeded as error:
+            await context.throttle(error.retry_after_s)
+            response = problem_response(_without_frames(error))
         except CoordinatorError as error:
             response = problem_response(_without_frames(error))
         except Exception:  # one failed request must not affect others
             log.exception("request_failed", request_id=context.request_id.decode(), request=context.request)
             response = problem_response(UnknownServerError("see the node's log for this request id"))
         finally:
+            context.end_turn()
             if context.reserved_bytes:
                 context.reserve_body_bytes(0)
         took_s = time.perf_counter() - began_at_s
@@ -120,14 +127,26 @@ class AsgiApp:
         if self._node.tokens is not None:
             authenticate(context, self._node.tokens)
         forwarded = context.read_forward_signature()
-        context.body = await read_body(
-            method, context.headers, receive, self._server.limits.max_body_bytes, context.reserve_body_bytes
-        )
+        context.identify_client()
+        if path is not None:
+            context.group_id = path.group_id
+        declared = int(context.headers.get(b"content-length", 0))
+        if context.scope["raw_path"] not in PROBE_PATHS:
+            is_heartbeat = path is not None and path.action == HEARTBEAT
+            context.check_quotas(1, declared, is_heartbeat=is_heartbeat)
+        try:
+            context.body = await read_body(
+                method, context.headers, receive, self._server.limits.max_body_bytes, context.reserve_body_bytes
+            )
+        except CoordinatorNotAvailable:
+            await context.throttle(RETRY_AFTER_S)
+            raise
+        if len(context.body) > declared:
+            context.check_quotas(0, len(context.body))
         if forwarded is not None:
             forwarded.check_body(context.body)
         try:
             if path is not None:
-                context.group_id = path.group_id
                 fast_path = self._fast_path.get(path.action)
                 if fast_path is not None and method == "POST":
                     return await fast_path.answer(context, path.group_id)

@@ -3,9 +3,9 @@
 Without a tokens file every request is allowed, and the node listens on loopback only. With a tokens file,
 
 * a client without a known token is unauthenticated, and may request public paths only: health and the pages;
-* a request for one group needs a token with a prefix of the group id, in whatever encoding the path has it;
+* a request for one group needs a token that allows its operation on the group, in whatever encoding the path has it;
 * a request for all groups needs a token for all groups, unless its endpoint filters the result by token;
-* a request that is not in ACCESS_RULES needs the role operator, or, if it only reads, viewer or operator.
+* a request that is not in ACCESS_RULES needs DESCRIBE if it only reads, DELETE if it deletes, and CONFIGURE otherwise.
 
 `authenticate` runs when a request arrives, `authorize` once its endpoint is known.
 
@@ -19,16 +19,17 @@ from typing import Final
 from api.http.forward_signature import CLIENT_HEADER
 from api.http.request_context import RequestContext
 from api.shared import authorization
-from api.shared.authorization import ANY_ROLE, OPERATION_RULES, OPERATORS, VIEWERS, AccessRule, Scope
+from api.shared.access_control import Operation
+from api.shared.authorization import REQUEST_RULES, AccessRule, Scope
 from api.shared.errors import Unauthenticated
 from api.shared.identity import ANONYMOUS_IDENTITY
-from api.shared.tokens import TOKEN_MAX_BYTES, Tokens
+from api.shared.tokens import TOKEN_MAX_BYTES, Tokens, token_id_of
 from coordinator_core.jobs import JOBS, JobSpec
 
 AUTHORIZATION: Final = b"authorization"
 READ_METHODS: Final = frozenset({"GET", "HEAD"})
 GROUP_ROUTE: Final = "/v1/groups/{group_id:str}"
-PUBLIC: Final = AccessRule(frozenset(), Scope.OWN_GROUPS)
+PUBLIC: Final = AccessRule(None, Scope.OWN_GROUPS)
 
 
 def report_request(job: JobSpec) -> str:
@@ -36,27 +37,31 @@ def report_request(job: JobSpec) -> str:
     return f"List{job.subject.removesuffix('s').title()}Reports"
 
 
-ACCESS_RULES: Final = OPERATION_RULES | {
+ACCESS_RULES: Final = REQUEST_RULES | {
     "Health": PUBLIC,
     "Readiness": PUBLIC,
     "OpenApi": PUBLIC,
     "Docs": PUBLIC,
     "Console": PUBLIC,
-    "OffsetQuery": OPERATION_RULES["OffsetFetch"],
-    "ListTopics": AccessRule(ANY_ROLE, Scope.OWN_GROUPS),
-    "DescribeTopic": AccessRule(VIEWERS, Scope.OWN_GROUPS),
-    "ListGroupOverview": OPERATION_RULES["ListGroups"],
-    "ListTopicOverview": AccessRule(VIEWERS, Scope.OWN_GROUPS),
-    "DescribeActivity": OPERATION_RULES["ListGroups"],
-    "ListQuarantinedGroups": OPERATION_RULES["ListGroups"],
-    "ListChanges": AccessRule(VIEWERS, Scope.OWN_GROUPS),
-    "DescribeChange": AccessRule(VIEWERS, Scope.OWN_GROUPS),
-    "UndoChange": AccessRule(OPERATORS, Scope.OWN_GROUPS),
-    "DescribeClusterConfig": AccessRule(VIEWERS, Scope.OWN_GROUPS),
-    "ListRuns": AccessRule(VIEWERS, Scope.OWN_GROUPS),
-    "DescribeRun": AccessRule(VIEWERS, Scope.OWN_GROUPS),
-    "ListCandidates": AccessRule(VIEWERS, Scope.OWN_GROUPS),
-    **{report_request(job): AccessRule(VIEWERS, Scope.OWN_GROUPS) for job in JOBS.values() if job.is_report},
+    "OffsetQuery": REQUEST_RULES["OffsetFetch"],
+    "ListTopics": AccessRule(Operation.READ, Scope.OWN_GROUPS),
+    "DescribeTopic": AccessRule(Operation.DESCRIBE, Scope.OWN_GROUPS),
+    "ListGroupOverview": REQUEST_RULES["ListGroups"],
+    "ListTopicOverview": AccessRule(Operation.DESCRIBE, Scope.OWN_GROUPS),
+    "DescribeActivity": REQUEST_RULES["ListGroups"],
+    "ListOtherGroups": REQUEST_RULES["ListGroups"],
+    "ListQuarantinedGroups": REQUEST_RULES["ListGroups"],
+    "ListChanges": AccessRule(Operation.DESCRIBE, Scope.OWN_GROUPS),
+    "DescribeChange": AccessRule(Operation.DESCRIBE, Scope.OWN_GROUPS),
+    "ResetOffsets": AccessRule(Operation.RESET, Scope.GROUP),
+    "ApplyRun": AccessRule(Operation.DELETE, Scope.ALL_GROUPS),
+    "RejectRun": AccessRule(Operation.DELETE, Scope.ALL_GROUPS),
+    "UndoChange": AccessRule(Operation.ALL, Scope.OWN_GROUPS),
+    "DescribeClusterConfig": AccessRule(Operation.DESCRIBE, Scope.OWN_GROUPS),
+    "ListRuns": AccessRule(Operation.DESCRIBE, Scope.OWN_GROUPS),
+    "DescribeRun": AccessRule(Operation.DESCRIBE, Scope.OWN_GROUPS),
+    "ListCandidates": AccessRule(Operation.DESCRIBE, Scope.OWN_GROUPS),
+    **{report_request(job): AccessRule(Operation.DESCRIBE, Scope.OWN_GROUPS) for job in JOBS.values() if job.is_report},
 }
 """Request → its rule, where that does not follow from the method and the path."""
 
@@ -70,8 +75,10 @@ def access_rule_of(request: str, method: str, path: str) -> AccessRule:
         method: GET, POST, ...
         path: the route as declared, with the names of its parameters.
     """
+    operation = Operation.DELETE if method == "DELETE" else Operation.CONFIGURE
     by_route = AccessRule(
-        VIEWERS if method in READ_METHODS else OPERATORS, Scope.GROUP if GROUP_ROUTE in path else Scope.ALL_GROUPS
+        Operation.DESCRIBE if method in READ_METHODS else operation,
+        Scope.GROUP if GROUP_ROUTE in path else Scope.ALL_GROUPS,
     )
     return ACCESS_RULES.get(request, by_route)
 
@@ -86,6 +93,7 @@ def authenticate(context: RequestContext, tokens: Tokens) -> None:
         return
     token = _bearer_token(context.headers.get(AUTHORIZATION, b""))
     context.identity = (tokens.find(token) if token else None) or ANONYMOUS_IDENTITY
+    context.token_id = context.identity.token_id or (token_id_of(token) if token else None)
     if context.identity is ANONYMOUS_IDENTITY and context.scope["method"] not in READ_METHODS:
         raise _unauthenticated(context)
 
@@ -95,7 +103,7 @@ def authorize(context: RequestContext, rule: AccessRule) -> None:
 
     Raises:
         Unauthenticated: a token is needed, and it is absent, unknown or expired.
-        GroupAuthorizationFailed: the token has the wrong role, or does not cover the groups.
+        GroupAuthorizationFailed: the token does not allow the operation on the groups.
     """
     try:
         authorization.authorize(context.identity, rule, context.group_id)

@@ -19,6 +19,7 @@ import asyncio
 from typing import Any, Final, Literal, cast
 
 import httptools
+import structlog
 from litestar.types import HTTPScope, Receive, Send
 from uvicorn.protocols.http.flow_control import CLOSE_HEADER
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
@@ -32,11 +33,15 @@ from api.shared.connection_gate import ConnectionGate
 from api.shared.deadlines import TIMER_SLACK_S
 from coordinator_core.protocol.errors import CoordinatorNotAvailable, InvalidRequest
 
+log = structlog.get_logger("muster.http")
+
 Phase = Literal["head", "body"]
 
 NOT_HTTP: Final = f"this is not HTTP, or its path or headers are over {HEAD_MAX_BYTES} bytes"
 CHUNK_ALLOWANCE_BYTES: Final = 16
 """Framing bytes allowed per chunk of a body, in addition to twice the size of the chunk."""
+LARGE_READ_BYTES: Final = 65_536
+"""After a read of so many bytes, other connections are read first."""
 TOO_MANY_CONNECTIONS: Final = (
     "the connection limit of this node or of this address is reached; retry, or use another node"
 )
@@ -149,6 +154,9 @@ class HttpConnection(HttpToolsProtocol):
         """Parse the data, and start the deadline of the missing part."""
         self._beside_body_bytes += len(data)
         super().data_received(data)
+        if len(data) >= LARGE_READ_BYTES and not self.flow.read_paused:
+            self.flow.pause_reading()
+            self.loop.call_soon(self._resume_reading)
         self._pass_body_on()
         if self.transport.is_closing():
             return
@@ -156,6 +164,11 @@ class HttpConnection(HttpToolsProtocol):
             self._arm_deadline(self._expected_phase)
             if self._beside_body_bytes > HEAD_MAX_BYTES:
                 self._refuse(problem_response(InvalidRequest(NOT_HTTP)))
+
+    def _resume_reading(self) -> None:
+        """Read on in the next turn of the event loop: uvloop would read megabytes of one client in one turn."""
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop counting the connection, and stop its timers, which would keep it in memory."""
@@ -277,6 +290,8 @@ class HttpConnection(HttpToolsProtocol):
 
     def _refuse(self, response: HttpResponse) -> None:
         """Answer the incoming request with an error without the application, and close the connection."""
+        client_host = self.client[0] if self.client else ""
+        log.info("malformed_request_refused", status=response.status, code=response.code, client=client_host)
         if self._is_next_answered():
             headers = [*self.server_state.default_headers, *_with_entity_headers(response), CLOSE_HEADER]
             self.transport.write(

@@ -2,7 +2,7 @@
 
 A signature is valid for one request to one node, once. The HMAC-SHA256 covers
 
-* the client's address, and with tokens the identity of the client's token; the token itself is not sent;
+* the client's address, and with tokens the id and the identity of the client's token; the token itself is not sent;
 * the receiving node and the time of signing: a signature older than MUSTER_FORWARD_MAX_AGE_MS, or further ahead of the
   receiver's clock, is refused;
 * a nonce: the sender's run id and a sequence number. The receiver keeps a replay window per run, as IPsec does;
@@ -11,7 +11,7 @@ A signature is valid for one request to one node, once. The HMAC-SHA256 covers
 
 A node that has just started has an empty replay window, so it refuses signatures older than its start with a retriable
 error. A forwarded request is never forwarded again. Without a cluster secret nodes sign with an empty key, which is
-allowed only while they listen on loopback.
+allowed only while they listen on loopback. While a secret is replaced, a node accepts signatures of two.
 
 Source: RFC 2104; RFC 4303, 3.4.3 for the window; RFC 9530 for Content-Digest.
 """
@@ -26,6 +26,8 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Final, Literal, NamedTuple, get_args
 
+from msgspec.structs import replace
+
 from api.http.limits import REPLAY_WINDOW
 from api.http.problems import InvalidForwardSignature
 from api.shared.identity import Identity, identity_bytes, read_identity
@@ -34,6 +36,8 @@ from coordinator_core.protocol.errors import CoordinatorNotAvailable
 ACTOR_HEADER: Final = b"x-muster-actor"
 IDEMPOTENCY_HEADER: Final = b"idempotency-key"
 
+TOKEN_ID: Final = " token="
+"""What precedes the token's id, behind the client's address in its header: nodes of 0.1.0 sign no further headers."""
 CLIENT_HEADER: Final = b"x-muster-forwarded-for"
 IDENTITY_HEADER: Final = b"x-muster-forwarded-identity"
 NODE_HEADER: Final = b"x-muster-forward-to"
@@ -82,7 +86,13 @@ class ForwardSigner:
     """Signs the requests that this node forwards, and verifies those that other nodes forward to it."""
 
     def __init__(
-        self, secret: str, node_url: str, max_age_ms: int, now_ms: Callable[[], int] = lambda: int(time.time() * 1000)
+        self,
+        secret: str,
+        node_url: str,
+        max_age_ms: int,
+        now_ms: Callable[[], int] = lambda: int(time.time() * 1000),
+        *,
+        accepted_secret: str = "",
     ) -> None:
         """Start a run: a new run id and empty replay windows.
 
@@ -91,8 +101,10 @@ class ForwardSigner:
             node_url: the advertised URL of this node.
             max_age_ms: the maximum age of a signature, and the maximum time that it may be ahead.
             now_ms: the wall clock, in milliseconds since the epoch.
+            accepted_secret: another secret, with which other nodes may sign; empty if there is none.
         """
         self._secret = secret.encode()
+        self._accepted_secrets = [each.encode() for each in (secret, accepted_secret) if each or each is secret]
         self._node_url = node_url.encode()
         self._max_age_ms = max_age_ms
         self._now_ms = now_ms
@@ -122,8 +134,9 @@ class ForwardSigner:
             identity: the identity of the client's token; None without tokens.
             node_url: the URL of the receiving node.
         """
+        token = f"{TOKEN_ID}{identity.token_id}" if identity is not None and identity.token_id else ""
         signed = {
-            CLIENT_HEADER: client_host.encode(),
+            CLIENT_HEADER: f"{client_host}{token}".encode(),
             NODE_HEADER: node_url.encode(),
             TIME_HEADER: b"%d" % self._now_ms(),
             NONCE_HEADER: b"%b-%d" % (self._run, next(self._numbers)),
@@ -132,7 +145,7 @@ class ForwardSigner:
         if identity is not None:
             signed[IDENTITY_HEADER] = identity_bytes(identity)
         from_client = {name: given[name] for name in (ACTOR_HEADER, IDEMPOTENCY_HEADER) if name in given}
-        signed[SIGNATURE_HEADER] = self._signature(target, {**from_client, **signed})
+        signed[SIGNATURE_HEADER] = signature_of(self._secret, target, {**from_client, **signed})
         return list(signed.items())
 
     def read(self, target: bytes, headers: Mapping[bytes, bytes]) -> ForwardedClient:
@@ -152,7 +165,9 @@ class ForwardSigner:
         signature = headers.get(SIGNATURE_HEADER, b"")
         nonce = NONCE.fullmatch(headers.get(NONCE_HEADER, b""))
         signed_at = TIME.fullmatch(headers.get(TIME_HEADER, b""))
-        is_signed = hmac.compare_digest(signature, self._signature(target, headers))
+        is_signed = any(
+            hmac.compare_digest(signature, signature_of(secret, target, headers)) for secret in self._accepted_secrets
+        )
         if not is_signed or nonce is None or signed_at is None or not headers.keys() >= ALWAYS_SIGNED:
             raise InvalidForwardSignature("signature", "the forwarded request has no valid signature of this cluster")
         node_url = headers[NODE_HEADER]
@@ -161,8 +176,11 @@ class ForwardSigner:
             raise InvalidForwardSignature("node", f"the request was forwarded to {shown}, and this is another node")
         self._check_time(int(signed_at[0]))
         self._use(nonce[1], int(nonce[2]))
-        host = headers[CLIENT_HEADER].decode("utf-8", "replace")
-        return ForwardedClient(host, _read_identity(headers.get(IDENTITY_HEADER)), headers[DIGEST_HEADER])
+        host, _, token_id = headers[CLIENT_HEADER].decode("utf-8", "replace").partition(TOKEN_ID)
+        identity = _read_identity(headers.get(IDENTITY_HEADER))
+        if identity is not None:
+            identity = replace(identity, token_id=token_id)
+        return ForwardedClient(host, identity, headers[DIGEST_HEADER])
 
     def _check_time(self, signed_at_ms: int) -> None:
         age_ms = self._now_ms() - signed_at_ms
@@ -187,12 +205,6 @@ class ForwardSigner:
         if not window.take(number):
             raise InvalidForwardSignature("replay", "the forwarded request was received before")
 
-    def _signature(self, target: bytes, headers: Mapping[bytes, bytes]) -> bytes:
-        digest = hmac.new(self._secret, digestmod=hashlib.sha256)
-        for part in (target, *(headers.get(name) for name in SIGNED_HEADERS)):
-            digest.update(b"-:" if part is None else b"%d:%b" % (len(part), part))
-        return digest.hexdigest().encode()
-
 
 class _ReplayWindow:
     """The newest REPLAY_WINDOW sequence numbers of one run, used or free; older numbers count as used."""
@@ -214,6 +226,14 @@ class _ReplayWindow:
         was_free = not self._used[number % REPLAY_WINDOW]
         self._used[number % REPLAY_WINDOW] = 1
         return was_free
+
+
+def signature_of(secret: bytes, target: bytes, headers: Mapping[bytes, bytes]) -> bytes:
+    """Return the signature of the headers of a request with its target."""
+    digest = hmac.new(secret, digestmod=hashlib.sha256)
+    for part in (target, *(headers.get(name) for name in SIGNED_HEADERS)):
+        digest.update(b"-:" if part is None else b"%d:%b" % (len(part), part))
+    return digest.hexdigest().encode()
 
 
 def _read_identity(header: bytes | None) -> Identity | None:

@@ -2,7 +2,8 @@
 
 * Litestar routes on the raw path; path parameters are percent-decoded after that, once.
 * `request_body` decodes bodies strictly, since Litestar's own decoding accepts "3" for 3.
-* An unknown query parameter is refused, and so is a repeated one that is no list.
+* An unknown query parameter is refused, and so are a repeated one that is no list, and the null that Litestar reads as
+  an absent number: `partition=null` would delete the offsets of all partitions.
 * Litestar's errors become `CoordinatorError`s, so that `problems` has the one table of errors and statuses.
 """
 
@@ -144,6 +145,12 @@ def _check_parameters(request: Request[Any, Any, Any]) -> None:
             raise InvalidRequest(f"the query has an unknown parameter {name}")
         if len(values) > 1 and not _is_list(known[name]):
             raise InvalidRequest(f"the query has the parameter {name} more than once")
+        if values[0].lower() == "null" and not _is_text(known[name]):
+            raise InvalidRequest(f"{name}: null is no value; leave the parameter out")
+
+
+def _is_text(field: FieldDefinition) -> bool:
+    return _is_list(field) or any(kind.is_subclass_of(str) for kind in (field, *field.inner_types))
 
 
 def _is_list(field: FieldDefinition) -> bool:

@@ -100,6 +100,7 @@ class Scrape:
         """Yield every metric family. Source: prometheus_client, custom collectors."""
         counts = self._counts
         yield from _requests(self._metrics.requests)
+        yield _throttled(self._metrics.requests)
         yield from _connections(self._metrics)
         yield from _groups(counts.groups, counts.active_timers, counts.quarantined_groups)
         yield from _rebalances_in_progress(counts)
@@ -133,6 +134,13 @@ def _requests(metrics: RequestMetrics) -> Iterator[Metric]:
     )
     yield _histogram(
         "muster_request_total_time_seconds", "Time from reading a request to sending its response.", times, "request"
+    )
+
+
+def _throttled(metrics: RequestMetrics) -> Metric:
+    refused = _labelled(metrics.throttled)
+    return _counter(
+        "muster_requests_throttled", "Requests refused by a limit of their client or group.", refused, ["limit"]
     )
 
 
@@ -259,6 +267,14 @@ def _mirror(counts: MirrorCounts) -> Iterator[Metric]:
     yield _total(
         "muster_mirror_undecodable_records", "Records of __consumer_offsets that cannot be decoded.", counts.undecodable
     )
+    yield _gauge(
+        "muster_mirror_other_groups",
+        "Share and streams groups of the mirrored Kafka cluster, by state.",
+        {("share", "Stable"): 0, ("streams", "Stable"): 0} | counts.other_groups,
+        ["protocol_type", "state"],
+    )
+    failed = {(what,): number for what, number in counts.polls_failed.items()}
+    yield _counter("muster_mirror_polls_failed", "Failed polls of the mirrored Kafka cluster.", failed, ["polled"])
 
 
 def _checkpoints(counts: NodeCounts) -> Iterator[Metric]:

@@ -31,6 +31,8 @@ ACTOR: Final = {
     "schema": {"type": "string", "minLength": 1, "maxLength": ACTOR_MAX_CHARS},
     "description": "the actor of the change; optional with a token, whose actor counts",
 }
+OPTIONAL_ACTOR: Final = {**ACTOR, "required": False, "schema": {"type": "string", "maxLength": ACTOR_MAX_CHARS}}
+"""An empty header counts as none."""
 IDEMPOTENCY_KEY: Final = {
     "name": "Idempotency-Key",
     "in": "header",
@@ -86,10 +88,21 @@ def _kinds(handler: HTTPRouteHandler) -> Iterator[Any]:
 
 
 def _complete(method: str, operation: dict[str, Any]) -> None:
-    """Add the actor and idempotency headers of changes, and the error response."""
+    """Add the actor and idempotency headers of changes, and the error response; no parameter is null."""
+    for parameter in operation.get("parameters", ()):
+        parameter["schema"] = _without_null(parameter["schema"])
     if method != "get" and operation["tags"][0].startswith(OPERATORS):
         operation.setdefault("parameters", []).extend([ACTOR, IDEMPOTENCY_KEY])
     elif method == "delete":
-        operation["parameters"].extend([{**ACTOR, "required": False}, IDEMPOTENCY_KEY])
+        operation["parameters"].extend([OPTIONAL_ACTOR, IDEMPOTENCY_KEY])
     operation["responses"].pop("400", None)
     operation["responses"]["default"] = REFUSAL
+
+
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a parameter that is given; a parameter cannot be null, only absent."""
+    match schema.get("oneOf"):
+        case [given, {"type": "null"}]:
+            return {**given, **{key: value for key, value in schema.items() if key != "oneOf"}}
+        case _:
+            return schema

@@ -7,6 +7,7 @@ Source: http-api.md "Errors"; RFC 9457.
 """
 
 from http import HTTPStatus
+from math import ceil
 from typing import Final
 
 from msgspec import UNSET, Struct, UnsetType
@@ -14,7 +15,13 @@ from msgspec import UNSET, Struct, UnsetType
 from api.http import LISTENER
 from api.http.limits import DETAIL_MAX_CHARS, RETRY_AFTER_S
 from api.http.response import HttpResponse, json_bytes
-from api.shared.errors import GroupAuthorizationFailed, Unauthenticated, UnknownServerError
+from api.shared.errors import (
+    GroupAuthorizationFailed,
+    ThrottlingQuotaExceeded,
+    TopicAuthorizationFailed,
+    Unauthenticated,
+    UnknownServerError,
+)
 from coordinator_core.admin.changes import CannotUndo, ChangeNotFound, IdempotencyKeyConflict
 from coordinator_core.protocol import errors
 from coordinator_core.protocol.errors import (
@@ -112,6 +119,7 @@ STATUS: Final[dict[type[CoordinatorError], int]] = {
     InvalidForwardSignature: 403,
     CrossOriginRequest: 403,
     GroupAuthorizationFailed: 403,
+    TopicAuthorizationFailed: 403,
     errors.GroupIdNotFound: 404,
     errors.UnknownMemberId: 404,
     errors.UnknownTopicOrPartition: 404,
@@ -137,6 +145,7 @@ STATUS: Final[dict[type[CoordinatorError], int]] = {
     UnsupportedMediaType: 415,
     errors.NotCoordinator: 421,
     MisdirectedRequest: 421,
+    ThrottlingQuotaExceeded: 429,
     UnknownServerError: 500,
     errors.CoordinatorNotAvailable: 503,
     errors.CoordinatorLoadInProgress: 503,
@@ -161,6 +170,10 @@ class Problem(Struct, kw_only=True):
     """With NOT_COORDINATOR: the owner's address; null if unknown."""
     quarantine_reason: str | UnsetType = UNSET
     """With COORDINATOR_NOT_AVAILABLE of a quarantined group: why its stored rows cannot be loaded."""
+    limit: str | UnsetType = UNSET
+    """With THROTTLING_QUOTA_EXCEEDED: the setting of the limit, such as MUSTER_CLIENT_QUOTA_REQUESTS_PER_S."""
+    limit_value: int | UnsetType = UNSET
+    """With THROTTLING_QUOTA_EXCEEDED: the value of the limit for this client or group."""
 
 
 def problem_response(error: CoordinatorError) -> HttpResponse:
@@ -186,6 +199,8 @@ def _problem(error: CoordinatorError) -> Problem:
         problem.coordinator = error.listeners.get(LISTENER)
     elif isinstance(error, GroupQuarantined):
         problem.quarantine_reason = error.reason[:DETAIL_MAX_CHARS]
+    elif isinstance(error, ThrottlingQuotaExceeded):
+        problem.limit, problem.limit_value = f"MUSTER_{error.limit.upper()}", error.value
     return problem
 
 
@@ -194,6 +209,8 @@ def _headers(error: CoordinatorError, status: int) -> tuple[tuple[bytes, bytes],
         return ((b"allow", error.allowed.encode("ascii")),)
     if isinstance(error, Unauthenticated):
         return ((b"www-authenticate", b'Bearer realm="muster"'),)
+    if isinstance(error, ThrottlingQuotaExceeded):
+        return ((b"retry-after", b"%d" % max(RETRY_AFTER_S, ceil(error.retry_after_s))),)
     if status in RETRY_LATER:
         return ((b"retry-after", str(RETRY_AFTER_S).encode()),)
     return ()

@@ -18,6 +18,7 @@ from api.http.hosts import AllowedHosts
 from api.http.limits import REQUEST_ID_MAX_CHARS, HttpLimits
 from api.http.metrics import Metrics
 from api.http.problems import LongPollTimedOut
+from api.http.trusted_proxies import TrustedProxies
 from api.shared.client_request import ClientRequest
 from api.shared.identity import ANONYMOUS_IDENTITY
 from api.shared.limits import ACTOR_MAX_CHARS
@@ -47,6 +48,7 @@ class ServerContext:
     base64_members: Base64Members
     forward_signer: ForwardSigner
     hosts: AllowedHosts
+    trusted_proxies: TrustedProxies
 
 
 class RequestContext(ClientRequest):
@@ -56,7 +58,8 @@ class RequestContext(ClientRequest):
 
     def __init__(self, server: ServerContext, scope: HTTPScope) -> None:
         client = scope["client"]
-        super().__init__(server.node, client[0] if client else "")
+        peer = client[0] if client else ""
+        super().__init__(server.node, server.trusted_proxies.client_of(peer, scope["headers"]))
         self.server = server
         self.scope = scope
         self.headers: dict[bytes, bytes] = dict([*scope["headers"]][::-1])
@@ -83,6 +86,7 @@ class RequestContext(ClientRequest):
             return None
         client = self.server.forward_signer.read(self.target, self.headers)
         self.client_host, self.identity = client.client_host, client.identity
+        self.token_id = None if client.identity is None else client.identity.token_id or None
         self.is_forwarded = True
         if self.identity is None and self.node.tokens is not None:
             self.identity = ANONYMOUS_IDENTITY
@@ -93,7 +97,13 @@ class RequestContext(ClientRequest):
         return self.headers.get(name)
 
     def begin_change(self, reason: str | None, *, default_actor: str | None = None) -> Change:
-        """Return the actor, the reason and the id of the change that the request makes, and store the id.
+        """Return the change that the request makes, and store its id; `read_change` has the arguments and errors."""
+        change = self.read_change(reason, default_actor=default_actor)
+        self.change_id = change.change_id
+        return change
+
+    def read_change(self, reason: str | None, *, default_actor: str | None = None) -> Change:
+        """Return the change that the request would make without `dry_run`: its actor, reason and id.
 
         Args:
             reason: the reason that the client gave.
@@ -105,8 +115,7 @@ class RequestContext(ClientRequest):
         self.actor = self.authenticated_actor(self._claimed_actor()) or default_actor
         if self.actor is None:
             raise InvalidRequest("the header X-Muster-Actor is required and names who makes the change")
-        self.change_id = self._change_id()
-        return Change(self.actor, reason, self.change_id)
+        return Change(self.actor, reason, self._change_id(), self.token_id, self.client_host or None)
 
     def _claimed_actor(self) -> str | None:
         value = self.headers.get(ACTOR_HEADER)

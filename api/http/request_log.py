@@ -31,6 +31,7 @@ def log_request(context: RequestContext, response: HttpResponse, took_ms: float)
         code=response.code,
         actor=context.actor,
         change_id=context.change_id,
+        token_id=context.token_id,
         client=context.client_host,
         took_ms=round(took_ms, 1),
     )

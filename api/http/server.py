@@ -9,6 +9,7 @@ are sent; connections are closed.
 
 import asyncio
 import contextlib
+import logging
 import socket
 from collections.abc import Iterator
 from functools import partial
@@ -40,6 +41,7 @@ class HttpServer:
             limits: limits on connections and timeouts.
             counts: the connection counters to update.
         """
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # malformed requests: `connection` logs them
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, limits.send_timeout_ms)
         config = uvicorn.Config(
             app,

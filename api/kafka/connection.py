@@ -11,7 +11,6 @@ but ApiVersions is answered before a token was sent by SASL.
 import asyncio
 import struct
 import time
-from collections.abc import Awaitable
 from typing import Final
 
 import structlog
@@ -21,9 +20,10 @@ from api.kafka.apis import APIS, ApiKey
 from api.kafka.brokers import unsupported_api_versions
 from api.kafka.handlers import HANDLERS
 from api.kafka.limits import KafkaLimits
+from api.kafka.membership import heartbeat_at_once
 from api.kafka.messages import MalformedFrame, RequestHeader, decode, read_header
 from api.kafka.request import KafkaRequest
-from api.shared.connection_gate import ConnectionGate
+from api.shared.connection_gate import ConnectionGate, counted_address
 from api.shared.deadlines import TIMER_SLACK_S
 from api.shared.identity import Identity
 from api.shared.node_context import NodeContext
@@ -77,6 +77,8 @@ class KafkaConnection(asyncio.Protocol):
         self._transport: asyncio.Transport = transport  # type: ignore[assignment]  # of a stream
         peer = transport.get_extra_info("peername")
         self._client_host: str = peer[0] if isinstance(peer, tuple) else ""
+        self._client = counted_address(self._client_host)
+        """Whose share of the memory for large requests its frames use."""
         if self._gate.admit(self, self._client_host):
             self._expect_within(self._limits.frame_timeout_ms / 1000)
 
@@ -135,7 +137,7 @@ class KafkaConnection(asyncio.Protocol):
             limit = self._limits.max_frame_bytes if is_known else UNAUTHENTICATED_FRAME_MAX_BYTES
             if not 0 < size <= limit:
                 raise MalformedFrame(f"a frame of {size} bytes; the limit is {limit}")
-            self._reserved_bytes = self._node.body_budget.resize(self._reserved_bytes, size)
+            self._reserved_bytes = self._node.body_budget.resize(self._client, self._reserved_bytes, size)
             self._frame_size = size
         end = SIZE_BYTES + self._frame_size
         if len(self._buffer) < end:
@@ -166,25 +168,32 @@ class KafkaConnection(asyncio.Protocol):
             return
         request = KafkaRequest(self._node, self._client_host, header, self._identity)
         request.message = message
+        request.group_id = getattr(message, "group_id", None)
         started_s = time.perf_counter()
-        answer = HANDLERS[header.api_key](request)
-        if isinstance(answer, bytes):
+        answer = heartbeat_at_once(request, len(frame)) if header.api_key == ApiKey.HEARTBEAT else None
+        if answer is not None:
             self._finish(request, answer, started_s)
         else:
             self._due_at_s = float("inf")
-            self._running = self._loop.create_task(self._answer_later(request, answer, started_s))
+            self._running = self._loop.create_task(self._answer_later(request, len(frame), started_s))
 
-    async def _answer_later(self, request: KafkaRequest, answer: Awaitable[bytes | None], started_s: float) -> None:
+    async def _answer_later(self, request: KafkaRequest, size: int, started_s: float) -> None:
         try:
-            body = await answer
+            await request.wait_for_quotas(size)
+            await request.begin_turn(size)
+            body = await HANDLERS[request.header.api_key](request)
         except asyncio.CancelledError:
             raise
+        except CoordinatorError as failure:
+            self._refuse(str(failure))
+            return
         except Exception as failure:  # any bug: the client may ask again over a new connection
             log.exception("kafka_request_failed", request=request.request, group=request.group_id, exc_info=failure)
             self._transport.abort()
             return
         finally:
             self._running = None
+            request.end_turn()
         self._finish(request, body, started_s)
         self._transport.resume_reading()
         if self._is_closing:
@@ -211,7 +220,7 @@ class KafkaConnection(asyncio.Protocol):
 
     def _release_bytes(self) -> None:
         if self._reserved_bytes:
-            self._reserved_bytes = self._node.body_budget.resize(self._reserved_bytes, 0)
+            self._reserved_bytes = self._node.body_budget.resize(self._client, self._reserved_bytes, 0)
 
     # -- authentication ----------------------------------------------------------------------------------------
 

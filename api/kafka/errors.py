@@ -9,6 +9,7 @@ Source: Java's AbstractCoordinator, librdkafka's rdkafka_cgrp.c, sarama's consum
 from typing import Final
 
 from api.kafka.apis import ApiKey
+from api.shared.errors import ThrottlingQuotaExceeded, TopicAuthorizationFailed
 from coordinator_core.protocol.errors import (
     CoordinatorError,
     CoordinatorLoadInProgress,
@@ -21,7 +22,7 @@ from coordinator_core.protocol.errors import (
 UNSUPPORTED_VERSION: Final = 35
 UNSUPPORTED_SASL_MECHANISM: Final = 33
 SASL_AUTHENTICATION_FAILED: Final = 58
-TOPIC_AUTHORIZATION_FAILED: Final = 29
+TOPIC_AUTHORIZATION_FAILED: Final = TopicAuthorizationFailed.kafka_code
 INVALID_REQUEST: Final = 42
 UNKNOWN_TOPIC_OR_PARTITION: Final = UnknownTopicOrPartition.kafka_code
 UNKNOWN_TOPIC_ID: Final = 100
@@ -31,6 +32,8 @@ _INSTEAD: Final = {
     (ApiKey.JOIN_GROUP, CoordinatorNotAvailable.kafka_code): NotCoordinator.kafka_code,
     (ApiKey.SYNC_GROUP, CoordinatorNotAvailable.kafka_code): NotCoordinator.kafka_code,
     (ApiKey.SYNC_GROUP, CoordinatorLoadInProgress.kafka_code): RebalanceInProgress.kafka_code,
+    (ApiKey.JOIN_GROUP, ThrottlingQuotaExceeded.kafka_code): CoordinatorLoadInProgress.kafka_code,
+    (ApiKey.SYNC_GROUP, ThrottlingQuotaExceeded.kafka_code): RebalanceInProgress.kafka_code,
 }
 
 

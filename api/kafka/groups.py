@@ -5,7 +5,7 @@ from typing import Any, Final
 from api.kafka.apis import ApiKey
 from api.kafka.messages import Fields, encode
 from api.kafka.request import KafkaRequest
-from api.shared.authorization import OPERATION_RULES, authorize
+from api.shared.authorization import REQUEST_RULES, authorize
 from coordinator_core.admin import groups as admin_groups
 from coordinator_core.protocol.errors import CoordinatorError, GroupIdNotFound
 from coordinator_core.protocol.states import DEAD, STABLE
@@ -20,7 +20,7 @@ async def list_groups(request: KafkaRequest) -> bytes:
     """List the groups that this node owns; clients ask every broker, and put the lists together."""
     message, version = request.message, request.version
     try:
-        authorize(request.identity, OPERATION_RULES["ListGroups"], None)
+        authorize(request.identity, REQUEST_RULES["ListGroups"], None)
     except CoordinatorError as error:
         return encode(ApiKey.LIST_GROUPS, version, {"error_code": request.failed(error), "groups": ()})
     states = {each.lower() for each in getattr(message, "states_filter", ())}

@@ -7,8 +7,8 @@ from api.kafka import brokers, groups, membership, offsets, records
 from api.kafka.apis import ApiKey
 from api.kafka.request import KafkaRequest
 
-Handler = Callable[[KafkaRequest], bytes | Awaitable[bytes | None]]
-"""Returns the body of the response, at once or later; None: there is no response."""
+Handler = Callable[[KafkaRequest], Awaitable[bytes | None]]
+"""Returns the body of the response; None: there is no response."""
 
 HANDLERS: Final[dict[int, Handler]] = {
     ApiKey.PRODUCE: records.produce,

@@ -21,8 +21,8 @@ NO_THROTTLE: Final = bytes(4)
 PartitionError = tuple[int, int]
 """A partition and its error code."""
 TopicErrors = tuple[str, Sequence[PartitionError]]
-FetchedPartition = tuple[int, int, int, str]
-"""A partition, its committed offset (-1: none), its leader epoch and its metadata."""
+FetchedPartition = tuple[int, int, int, str, int]
+"""A partition, its committed offset (-1: none), its leader epoch, its metadata and its error code."""
 FetchedTopic = tuple[str, Sequence[FetchedPartition]]
 FetchedGroup = tuple[str, Sequence[FetchedTopic], int]
 """A group, its committed offsets and its error code."""
@@ -168,7 +168,6 @@ def offset_fetch(version: int, groups: Sequence[FetchedGroup]) -> bytes:
 
 
 def _fetched_topics(to: _Encoder, version: int, topics: Sequence[FetchedTopic]) -> bytes:
-    no_error = _INT16(0)
     has_epoch = version >= 5
     return to.array(
         [
@@ -178,9 +177,9 @@ def _fetched_topics(to: _Encoder, version: int, topics: Sequence[FetchedTopic]) 
                     _COMMITTED(partition, offset)
                     + (_INT32(epoch) if has_epoch else b"")
                     + to.string(metadata)
-                    + no_error
+                    + _INT16(code)
                     + to.tags
-                    for partition, offset, epoch, metadata in partitions
+                    for partition, offset, epoch, metadata, code in partitions
                 ]
             )
             + to.tags

@@ -1,6 +1,6 @@
 """JoinGroup, SyncGroup, Heartbeat and LeaveGroup."""
 
-from collections.abc import Awaitable
+import asyncio
 from typing import Any, Final
 
 from api.kafka import hot_responses
@@ -25,7 +25,7 @@ from coordinator_core.protocol.requests import (
     SupportedProtocol,
     SyncGroup,
 )
-from coordinator_core.protocol.responses import JoinGroupResponse, LeaveGroupResponse, SyncGroupResponse
+from coordinator_core.protocol.responses import Answer, JoinGroupResponse, LeaveGroupResponse, SyncGroupResponse
 
 KNOWN_MEMBER_IDS_FROM: Final = 4
 """The first version of JoinGroup whose clients join again with the member id that they are given (KIP-394)."""
@@ -133,29 +133,35 @@ async def sync_group(request: KafkaRequest) -> bytes:
 # -- heartbeat --------------------------------------------------------------------------------------
 
 
-def heartbeat(request: KafkaRequest) -> bytes | Awaitable[bytes]:
-    """Keep the member's session alive; nearly every response is there at once."""
-    message = request.message
+def heartbeat_at_once(request: KafkaRequest, size: int) -> bytes | None:
+    """Return the response to a heartbeat without a task; None: it has to wait for a quota, or a write of its group."""
+    if not request.is_within_quotas(size):
+        return None
     try:
-        request.authorize("Heartbeat", message.group_id)
-        pending = request.coordinator.submit(
-            message.group_id,
-            Heartbeat(request.coordinator.new_token(), message.generation_id, message.member_id, _instance_id(message)),
-        )
+        pending = _beat(request)
         if not pending.done():
-            return _heartbeat_later(request, pending)
+            pending.cancel()
+            return None
         pending.result()
     except CoordinatorError as error:
         return hot_responses.heartbeat(request.version, request.failed(error))
     return hot_responses.heartbeat(request.version, 0)
 
 
-async def _heartbeat_later(request: KafkaRequest, pending: Awaitable[object]) -> bytes:
+async def heartbeat(request: KafkaRequest) -> bytes:
+    """Keep the member's session alive; the response waits for the group's writes."""
     try:
-        await request.with_deadline(pending)
+        await request.with_deadline(_beat(request))
     except CoordinatorError as error:
         return hot_responses.heartbeat(request.version, request.failed(error))
     return hot_responses.heartbeat(request.version, 0)
+
+
+def _beat(request: KafkaRequest) -> asyncio.Future[Answer]:
+    message = request.message
+    request.authorize("Heartbeat", message.group_id)
+    beat = Heartbeat(request.coordinator.new_token(), message.generation_id, message.member_id, _instance_id(message))
+    return request.coordinator.submit(message.group_id, beat)
 
 
 # -- leave ------------------------------------------------------------------------------------------

@@ -1,19 +1,21 @@
 """OffsetCommit, OffsetFetch and OffsetDelete."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any, Final
 
 from api.kafka import hot_responses
 from api.kafka.apis import ApiKey
 from api.kafka.hot_responses import FetchedPartition, FetchedTopic
-from api.kafka.messages import encode, milliseconds
+from api.kafka.messages import Fields, encode, milliseconds
 from api.kafka.request import KafkaRequest, check_text
+from api.shared.access_control import Operation
+from api.shared.errors import TopicAuthorizationFailed
 from api.shared.limits import MEMBER_ID_MAX_CHARS, TOPIC_MAX_CHARS
 from coordinator_core.admin import offsets as admin_offsets
 from coordinator_core.protocol.errors import CoordinatorError, InvalidRequest
 from coordinator_core.protocol.requests import CommitOffsets, OffsetToCommit
-from coordinator_core.protocol.responses import CommitOffsetsResponse
+from coordinator_core.protocol.responses import CommitOffsetsResponse, PartitionResult
 from coordinator_core.state_store.rows import FetchedOffset
 
 SEVERAL_GROUPS_FROM: Final = 8
@@ -27,19 +29,27 @@ NO_OFFSET: Final = -1
 async def offset_commit(request: KafkaRequest) -> bytes:
     """Commit offsets; every partition without an error is stored before the response is sent."""
     message, version = request.message, request.version
+    denied: frozenset[str] = frozenset()
     try:
         request.authorize("OffsetCommit", message.group_id)
-        answer = await request.coordinate(message.group_id, _commit(request), CommitOffsetsResponse)
+        denied = request.denied_topics((each.name for each in message.topics), Operation.COMMIT)
+        results = await _commit(request, [each for each in message.topics if each.name not in denied])
     except CoordinatorError as error:
         code = request.failed(error)
         return hot_responses.offset_commit(
             version, [(each.name, [(one.partition_index, code) for one in each.partitions]) for each in message.topics]
         )
-    results = iter(answer.offsets)
+    refused = TopicAuthorizationFailed("the token does not allow COMMIT on the topic")
     return hot_responses.offset_commit(
         version,
         [
-            (each.name, [(one.partition_index, _code(request, next(results).error)) for one in each.partitions])
+            (
+                each.name,
+                [
+                    (one.partition_index, _code(request, refused if each.name in denied else next(results).error))
+                    for one in each.partitions
+                ],
+            )
             for each in message.topics
         ],
     )
@@ -49,9 +59,17 @@ def _code(request: KafkaRequest, error: CoordinatorError | None) -> int:
     return 0 if error is None else request.failed(error)
 
 
-def _commit(request: KafkaRequest) -> CommitOffsets:
+async def _commit(request: KafkaRequest, topics: Sequence[Any]) -> Iterator[PartitionResult]:
+    """Commit the offsets of these topics, and return the results in their order; without topics nothing is asked."""
+    if not topics and request.message.topics:
+        return iter(())
+    answer = await request.coordinate(request.message.group_id, _request(request, topics), CommitOffsetsResponse)
+    return iter(answer.offsets)
+
+
+def _request(request: KafkaRequest, topics: Sequence[Any]) -> CommitOffsets:
     message = request.message
-    _check_partitions(request, message.topics)
+    _check_partitions(request, topics)
     check_text("member_id", message.member_id, MEMBER_ID_MAX_CHARS)
     retention = getattr(message, "retention_time", None)
     return CommitOffsets(
@@ -59,7 +77,7 @@ def _commit(request: KafkaRequest) -> CommitOffsets:
         generation=message.generation_id_or_member_epoch,
         member_id=message.member_id,
         group_instance_id=getattr(message, "group_instance_id", None),
-        offsets=tuple(_offset(each.name, one) for each in message.topics for one in each.partitions),
+        offsets=tuple(_offset(each.name, one) for each in topics for one in each.partitions),
         retention_time_ms=-1 if retention is None else milliseconds(retention),
         trusted_topic_prefixes=request.trusted_topic_prefixes,
     )
@@ -68,7 +86,7 @@ def _commit(request: KafkaRequest) -> CommitOffsets:
 def _offset(topic: str, partition: Any) -> OffsetToCommit:  # noqa: ANN401  # in any version
     if partition.partition_index < 0 or partition.committed_offset < 0:
         raise InvalidRequest(f"{topic}:{partition.partition_index}: partition and offset are at least 0")
-    metadata = partition.committed_metadata or ""
+    metadata = (partition.committed_metadata or "").removesuffix("\x00")  # librdkafka sends the end of a C string
     if "\x00" in metadata:
         raise InvalidRequest(f"{topic}:{partition.partition_index}: the metadata has a NUL, which is not stored")
     return OffsetToCommit(
@@ -122,28 +140,44 @@ def _partitions_of(topics: Sequence[Any]) -> Partitions:
 
 
 async def _fetched(request: KafkaRequest, group_id: str, wanted: Partitions | None) -> list[FetchedTopic]:
-    topics = None if wanted is None else sorted({topic for topic, _ in wanted})
-    if topics == []:
-        return []
-    rows = await request.with_deadline(request.coordinator.fetch_offsets(group_id, topics))
+    """Fetch offsets of partitions, or all; of topics that the token may not read there are errors, or nothing."""
+    topics = None if wanted is None else {topic for topic, _ in wanted}
+    denied = request.denied_topics(topics or (), Operation.READ)
+    allowed = None if topics is None else sorted(topics - denied)
+    rows = []
+    if allowed is None or allowed:
+        rows = await request.with_deadline(request.coordinator.fetch_offsets(group_id, allowed))
     if wanted is None:
+        denied = request.denied_topics({row.topic for row in rows}, Operation.READ)
+        rows = [row for row in rows if row.topic not in denied]
         return [(topic, [_committed(row) for row in same]) for topic, same in groupby(rows, lambda row: row.topic)]
+    refusal = request.failed(TopicAuthorizationFailed("the token does not allow READ on the topic")) if denied else 0
     found = {(row.topic, row.partition): _committed(row) for row in rows}
     return [
-        (topic, [found.get((topic, partition), (partition, NO_OFFSET, -1, "")) for partition in partitions])
+        (
+            topic,
+            [
+                found.get((topic, partition)) or _no_offset(partition, refusal if topic in denied else 0)
+                for partition in partitions
+            ],
+        )
         for topic, partitions in wanted
     ]
 
 
 def _committed(row: FetchedOffset) -> FetchedPartition:
-    return row.partition, row.offset, row.leader_epoch, row.metadata
+    return row.partition, row.offset, row.leader_epoch, row.metadata, 0
+
+
+def _no_offset(partition: int, code: int) -> FetchedPartition:
+    return partition, NO_OFFSET, -1, "", code
 
 
 def _without_offsets(wanted: Partitions, version: int, code: int) -> list[FetchedTopic]:
-    """Return the partitions of a group that failed: version 1 has an error for each, later ones one for the group."""
-    if version > 1 or not code:
+    """Return the topics of a group that failed: version 1 has an error for each partition, later ones for the group."""
+    if version > 1:
         return []
-    return [(topic, [(partition, NO_OFFSET, -1, "") for partition in partitions]) for topic, partitions in wanted]
+    return [(topic, [_no_offset(partition, code) for partition in partitions]) for topic, partitions in wanted]
 
 
 # -- delete -----------------------------------------------------------------------------------------
@@ -154,14 +188,9 @@ async def offset_delete(request: KafkaRequest) -> bytes:
     message = request.message
     try:
         request.authorize("OffsetDelete", message.group_id)
+        denied = request.denied_topics((each.name for each in message.topics), Operation.DELETE_OFFSETS)
         results = [
-            {
-                "name": each.name,
-                "partitions": [
-                    {"partition_index": one.partition_index, "error_code": await _delete(request, each.name, one)}
-                    for one in each.partitions
-                ],
-            }
+            {"name": each.name, "partitions": [await _delete(request, each.name, it, denied) for it in each.partitions]}
             for each in message.topics
         ]
     except CoordinatorError as error:
@@ -169,8 +198,13 @@ async def offset_delete(request: KafkaRequest) -> bytes:
     return encode(ApiKey.OFFSET_DELETE, 0, {"topics": results})
 
 
-async def _delete(request: KafkaRequest, topic: str, partition: Any) -> int:  # noqa: ANN401  # a partition of kio's
-    answer = await admin_offsets.delete_offsets(
-        request.coordinator, request.message.group_id, topic, partition.partition_index, request.begin_change()
-    )
-    return _code(request, answer.offsets[0].error)
+async def _delete(request: KafkaRequest, topic: str, wanted: Any, denied: frozenset[str]) -> Fields:  # noqa: ANN401  # a partition of kio's
+    """Delete the offset of a partition, and return its result."""
+    partition = wanted.partition_index
+    if topic in denied:
+        error: CoordinatorError | None = TopicAuthorizationFailed("the token does not allow this on the topic")
+    else:
+        change, group_id = request.begin_change(), request.message.group_id
+        answer = await admin_offsets.delete_offsets(request.coordinator, group_id, topic, partition, change)
+        error = answer.offsets[0].error
+    return {"partition_index": partition, "error_code": _code(request, error)}

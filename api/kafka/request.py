@@ -3,19 +3,31 @@
 from typing import Any, Final
 from uuid import uuid4
 
-from api.kafka.apis import APIS
+import structlog
+
+from api.kafka.apis import APIS, ApiKey
 from api.kafka.errors import error_code
 from api.kafka.messages import RequestHeader
-from api.shared.authorization import OPERATION_RULES, authorize
+from api.shared.authorization import REQUEST_RULES, authorize
 from api.shared.client_request import ClientRequest
-from api.shared.errors import NO_ERROR
+from api.shared.errors import NO_ERROR, ThrottlingQuotaExceeded
 from api.shared.identity import Identity
 from api.shared.limits import ACTOR_MAX_CHARS, GROUP_ID_MAX_CHARS
 from api.shared.node_context import NodeContext
 from coordinator_core.admin.changes import Change
-from coordinator_core.protocol.errors import CoordinatorError, InvalidGroupId, InvalidRequest
+from coordinator_core.protocol.errors import (
+    CoordinatorError,
+    InvalidGroupId,
+    InvalidRequest,
+    MemberIdRequired,
+    RebalanceInProgress,
+)
+
+log = structlog.get_logger("muster.kafka")
 
 NUL: Final = "\x00"
+UNLOGGED_CODES: Final = frozenset({MemberIdRequired.code, RebalanceInProgress.code})
+"""Codes that are part of the protocol."""
 ANONYMOUS_ACTOR: Final = "anonymous"
 """The actor of a change by a client without token and client id."""
 
@@ -23,7 +35,7 @@ ANONYMOUS_ACTOR: Final = "anonymous"
 class KafkaRequest(ClientRequest):
     """The state of one request, with its header and its message."""
 
-    __slots__ = ("code", "header", "message")
+    __slots__ = ("_is_counted", "_retry_after_s", "code", "header", "message")
 
     def __init__(self, node: NodeContext, client_host: str, header: RequestHeader, identity: Identity | None) -> None:
         """Begin a request.
@@ -38,8 +50,13 @@ class KafkaRequest(ClientRequest):
         self.request = APIS[header.api_key].name  # type: ignore[index]  # an IntEnum is its number
         self.header = header
         self.identity = identity
+        self.token_id = None if identity is None else identity.token_id or None
+        self.identify_client()
         self.message: Any = None
         """The decoded body; its class depends on API and version."""
+        self._is_counted = False
+        """Whether the quotas have counted it."""
+        self._retry_after_s = 0.0
         self.code = NO_ERROR
         """The name of the last error that was answered; a request may have several groups."""
 
@@ -56,23 +73,54 @@ class KafkaRequest(ClientRequest):
     def failed(self, error: CoordinatorError) -> int:
         """Return the code with which the request is answered, or a part of it."""
         self.code = error.code
+        if error.code not in UNLOGGED_CODES:
+            log.info(
+                "request_refused",
+                request=self.request,
+                group=self.group_id,
+                code=error.code,
+                reason=error.detail,
+                token_id=self.token_id,
+                client=self.client_host,
+            )
         return error_code(self.header.api_key, error)
+
+    def is_within_quotas(self, size: int) -> bool:
+        """Count the request against the quotas of its client and its group; return whether they allow it.
+
+        Args:
+            size: the bytes of the request.
+        """
+        if not self._is_counted:
+            try:
+                self.check_quotas(1, size, is_heartbeat=self.header.api_key == ApiKey.HEARTBEAT)
+            except ThrottlingQuotaExceeded as refusal:
+                self._retry_after_s = refusal.retry_after_s
+                return False
+            self._is_counted = True
+        return True
+
+    async def wait_for_quotas(self, size: int) -> None:
+        """Hold the request back until the quotas allow it, as Kafka mutes a connection."""
+        while not self.is_within_quotas(size):
+            await self.throttle(self._retry_after_s)
 
     def begin_change(self) -> Change:
         """Return a change that the request makes, by the token's owner, or else by the client's own name."""
         actor = self.authenticated_actor(self.client_id[:ACTOR_MAX_CHARS].replace(NUL, "") or ANONYMOUS_ACTOR)
-        return Change(actor or ANONYMOUS_ACTOR, f"{self.request} of a Kafka client", str(uuid4()))
+        reason = f"{self.request} of a Kafka client"
+        return Change(actor or ANONYMOUS_ACTOR, reason, str(uuid4()), self.token_id, self.client_host or None)
 
-    def authorize(self, operation: str, group_id: str) -> None:
-        """Check a group id, and whether the client may do an operation on the group.
+    def authorize(self, request: str, group_id: str) -> None:
+        """Check a group id, and whether the client may send a request of this name for the group.
 
         Raises:
             InvalidGroupId: there can be no such group.
-            GroupAuthorizationFailed: the client's token has another role, or does not cover the group.
+            GroupAuthorizationFailed: the client's token does not allow it.
         """
         if not group_id or len(group_id) > GROUP_ID_MAX_CHARS or NUL in group_id:
             raise InvalidGroupId(f"a group id has 1 to {GROUP_ID_MAX_CHARS} characters, none of them NUL")
-        authorize(self.identity, OPERATION_RULES[operation], group_id)
+        authorize(self.identity, REQUEST_RULES[request], group_id)
         self.group_id = group_id
 
 

@@ -1,6 +1,6 @@
 """SaslHandshake and SaslAuthenticate: a token of the node as the password of PLAIN, or as the token of OAUTHBEARER.
 
-Source: RFC 4616 (PLAIN); RFC 7628, section 3.1 (OAUTHBEARER).
+Source: RFC 4616 (PLAIN); RFC 7628 (OAUTHBEARER).
 """
 
 from typing import Final

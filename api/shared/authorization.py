@@ -1,6 +1,6 @@
-"""Authorization: the role and the groups that each operation needs, and the decision whether an identity has them.
+"""Authorization: the operation and the groups that each request needs, and whether an identity is allowed them.
 
-The operations here are those of Kafka's protocol, by Kafka's names; a listener adds rules for what it alone offers.
+The requests here are those of Kafka's protocol, by Kafka's names; a listener adds rules for what it alone offers.
 `Identity.trusted_topic_prefixes` says of which topics an identity may report log ends.
 
 Source: security.md "Permissions".
@@ -9,8 +9,9 @@ Source: security.md "Permissions".
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
+from api.shared.access_control import Operation, ResourceType
 from api.shared.errors import GroupAuthorizationFailed, Unauthenticated
-from api.shared.identity import ANONYMOUS_IDENTITY, Identity, Role
+from api.shared.identity import ANONYMOUS_IDENTITY, Identity
 
 
 class Scope(Enum):
@@ -25,53 +26,51 @@ class Scope(Enum):
 
 
 class AccessRule(NamedTuple):
-    """The roles of which a request needs one (none: it is public), and its scope."""
+    """The operation that a request needs (None: it is public), and its scope."""
 
-    roles: frozenset[Role]
+    operation: Operation | None
     scope: Scope
 
 
-AGENTS: Final = frozenset({Role.AGENT, Role.OPERATOR})
-VIEWERS: Final = frozenset({Role.VIEWER, Role.OPERATOR})
-OPERATORS: Final = frozenset({Role.OPERATOR})
-ANY_ROLE: Final = AGENTS | VIEWERS
-
-OPERATION_RULES: Final = {
-    "JoinGroup": AccessRule(AGENTS, Scope.GROUP),
-    "SyncGroup": AccessRule(AGENTS, Scope.GROUP),
-    "Heartbeat": AccessRule(AGENTS, Scope.GROUP),
-    "LeaveGroup": AccessRule(AGENTS, Scope.GROUP),
-    "OffsetCommit": AccessRule(AGENTS, Scope.GROUP),
-    "OffsetDelete": AccessRule(AGENTS, Scope.GROUP),
-    "OffsetFetch": AccessRule(ANY_ROLE, Scope.GROUP),
-    "FindCoordinator": AccessRule(ANY_ROLE, Scope.GROUP),
-    "ListGroups": AccessRule(VIEWERS, Scope.OWN_GROUPS),
-    "DescribeGroups": AccessRule(VIEWERS, Scope.GROUP),
-    "DeleteGroups": AccessRule(OPERATORS, Scope.GROUP),
+REQUEST_RULES: Final = {
+    "JoinGroup": AccessRule(Operation.JOIN, Scope.GROUP),
+    "SyncGroup": AccessRule(Operation.JOIN, Scope.GROUP),
+    "Heartbeat": AccessRule(Operation.JOIN, Scope.GROUP),
+    "LeaveGroup": AccessRule(Operation.JOIN, Scope.GROUP),
+    "OffsetCommit": AccessRule(Operation.COMMIT, Scope.GROUP),
+    "OffsetDelete": AccessRule(Operation.DELETE_OFFSETS, Scope.GROUP),
+    "OffsetFetch": AccessRule(Operation.READ, Scope.GROUP),
+    "FindCoordinator": AccessRule(Operation.READ, Scope.GROUP),
+    "ListGroups": AccessRule(Operation.DESCRIBE, Scope.OWN_GROUPS),
+    "DescribeGroups": AccessRule(Operation.DESCRIBE, Scope.GROUP),
+    "DeleteGroups": AccessRule(Operation.DELETE, Scope.GROUP),
 }
-"""Operation of Kafka's protocol → its rule."""
+"""Request of Kafka's protocol → its rule."""
 
 
 def authorize(identity: Identity | None, rule: AccessRule, group_id: str | None) -> None:
-    """Check whether an identity may do an operation.
+    """Check whether an identity may send a request.
 
     Args:
         identity: the client's; None: the node has no tokens, and everything is allowed.
-        rule: the operation's.
+        rule: the request's.
         group_id: the group that the request names; None: none.
 
     Raises:
         Unauthenticated: a token is needed, and the client has none that is known.
-        GroupAuthorizationFailed: the token has the wrong role, or does not cover the groups.
+        GroupAuthorizationFailed: the token does not allow the operation on the groups.
     """
-    if identity is None or not rule.roles:
+    operation = rule.operation
+    if identity is None or operation is None:
         return
     if identity is ANONYMOUS_IDENTITY:
         raise Unauthenticated("a token is needed")
-    if identity.role not in rule.roles:
-        needed = " or ".join(sorted(rule.roles))
-        raise GroupAuthorizationFailed(f"this needs the role {needed}, and the token has the role {identity.role}")
-    if rule.scope is Scope.GROUP and not identity.can_access(group_id or ""):
-        raise GroupAuthorizationFailed("the token does not cover this group")
-    if rule.scope is Scope.ALL_GROUPS and not identity.can_access_all:
-        raise GroupAuthorizationFailed("this needs access to every group, and the token covers only some")
+    match rule.scope:
+        case Scope.GROUP if not identity.can_access(group_id or "", operation):
+            raise GroupAuthorizationFailed(f"the token does not allow {operation} on this group")
+        case Scope.ALL_GROUPS if not identity.can_access(None, operation):
+            raise GroupAuthorizationFailed(f"this needs {operation} on every group, which the token does not allow")
+        case Scope.OWN_GROUPS if not identity.permissions.allowing(operation, ResourceType.GROUP):
+            raise GroupAuthorizationFailed(f"this needs {operation}, which the token allows on no group")
+        case _:
+            pass

@@ -1,14 +1,25 @@
 """A request of a client: who sent it, what it may do, and how the node answers it."""
 
-from collections.abc import Awaitable, Callable
-from typing import Concatenate, ParamSpec, TypeVar
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Concatenate, Final, ParamSpec, TypeVar
 
+from api.shared.access_control import Operation, ResourceType
+from api.shared.connection_gate import counted_address
+from api.shared.errors import TopicAuthorizationFailed
 from api.shared.identity import ALL_TOPICS, Identity
 from api.shared.node_context import NodeContext
+from api.shared.quotas import NO_RATES
+from api.shared.turns import SMALL_REQUEST_MAX_BYTES
 from coordinator_core.protocol.responses import Answer
+from coordinator_core.queries.group_patterns import GroupPatterns
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.runtime.shard import MemberRequest
+from coordinator_core.runtime.writer import current_client
 from coordinator_core.state_store.postgres.connections import Transaction
+
+MAX_THROTTLE_S: Final = 1.0
+"""How long the refusal of a throttled request is delayed at most."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -20,6 +31,7 @@ class ClientRequest:
     __slots__ = (
         "actor",
         "change_id",
+        "client",
         "client_host",
         "group_id",
         "identity",
@@ -27,6 +39,8 @@ class ClientRequest:
         "node",
         "request",
         "reserved_bytes",
+        "token_id",
+        "turn_bytes",
     )
 
     def __init__(self, node: NodeContext, client_host: str) -> None:
@@ -38,14 +52,20 @@ class ClientRequest:
         """
         self.node = node
         self.client_host = client_host
+        self.client = ""
+        """Who has a share of the node's limits: the token's actor, or without a token the address or /64 network."""
         self.request = "unknown"
         """The name of the request, Kafka's if there is one."""
         self.group_id: str | None = None
         self.is_long_poll = False
         self.reserved_bytes = 0
         """The bytes that the body reserves in the node's budget for large bodies."""
+        self.turn_bytes = 0
+        """The bytes of the body, while the request is a large one in progress."""
         self.identity: Identity | None = None
         """The identity of the request's token; None: the node has no tokens."""
+        self.token_id: str | None = None
+        """The id of the token that the client sent, which may be unknown or have expired; None: it sent none."""
         self.actor: str | None = None
         self.change_id: str | None = None
         """The id of the change that the request makes; None: it makes none."""
@@ -61,18 +81,69 @@ class ClientRequest:
         Raises:
             CoordinatorNotAvailable: the budget for large bodies is exhausted.
         """
-        self.reserved_bytes = self.node.body_budget.resize(self.reserved_bytes, size)
+        self.reserved_bytes = self.node.body_budget.resize(self.client, self.reserved_bytes, size)
+
+    async def throttle(self, retry_after_s: float) -> None:
+        """Delay the refusal of a request, as Kafka mutes a connection; the rest of its body is not read meanwhile.
+
+        A client that sends its next request when it has the answer to the last is slowed down.
+        """
+        await asyncio.sleep(min(retry_after_s, MAX_THROTTLE_S))
+
+    def identify_client(self) -> None:
+        """Set the client, by which limits are shared, from the identity or the address."""
+        identity = self.identity
+        self.client = identity.actor if identity is not None and identity.actor else counted_address(self.client_host)
+        current_client.set(self.client)
+
+    def check_quotas(self, requests: int, size: int, *, is_heartbeat: bool = False) -> None:
+        """Count requests with bodies of `size` bytes against the quotas of their client and their group.
+
+        Raises:
+            ThrottlingQuotaExceeded: a quota is used up; the listener delays the refusal (`throttle`).
+        """
+        own = NO_RATES if self.node.tokens is None else self.node.tokens.quotas_of(self.client)
+        self.node.quotas.check(self.client, self.group_id, requests, size, own, is_heartbeat=is_heartbeat)
+
+    async def begin_turn(self, size: int) -> None:
+        """Wait until a request with a body of `size` bytes may begin.
+
+        Raises:
+            CoordinatorNotAvailable: that was not before the deadline.
+        """
+        if size > SMALL_REQUEST_MAX_BYTES:
+            await self.with_deadline(self.node.large_request_turns.begin(self.client, size))
+            self.turn_bytes = size
+
+    def end_turn(self) -> None:
+        """Let other large requests begin, since this one is parked or answered."""
+        if self.turn_bytes:
+            self.node.large_request_turns.end(self.turn_bytes)
+            self.turn_bytes = 0
 
     async def coordinate(self, group_id: str, request: MemberRequest, kind: type[T]) -> T:
         """Submit a request to the coordinator, and return its response, which is of type `kind`.
 
         A long poll waits without a limit, any other request until its deadline.
         """
+        if self.is_long_poll:
+            return await self._coordinate_long_poll(group_id, request, kind)
         pending = self.node.coordinator.submit(group_id, request)
         if pending.done():  # nearly every heartbeat: a deadline would double its cost
             answer: Answer = pending.result()
         else:
-            answer = await (pending if self.is_long_poll else self.with_deadline(pending))
+            answer = await self.with_deadline(pending)
+        assert isinstance(answer, kind)
+        return answer
+
+    async def _coordinate_long_poll(self, group_id: str, request: MemberRequest, kind: type[T]) -> T:
+        self.node.quotas.begin_waiting(self.client)
+        try:
+            pending = self.node.coordinator.submit(group_id, request)
+            self.end_turn()
+            answer = await pending
+        finally:
+            self.node.quotas.end_waiting(self.client)
         assert isinstance(answer, kind)
         return answer
 
@@ -98,16 +169,33 @@ class ClientRequest:
         """Wait for one renewal of the other nodes; return those that have not confirmed the cluster's settings."""
         return await self.node.coordinator.confirmations.wait(self.node.deadlines.time_left_ms())
 
-    def can_access(self, group_id: str | None) -> bool:
-        """Return whether the token covers a group; None stands for all groups."""
-        if self.identity is None:
-            return True
-        return self.identity.can_access_all if group_id is None else self.identity.can_access(group_id)
+    def can_access(self, group_id: str | None, operation: Operation = Operation.DESCRIBE) -> bool:
+        """Return whether the token allows an operation on a group; None stands for all groups."""
+        return self.identity is None or self.identity.can_access(group_id, operation)
+
+    def denied_topics(self, topics: Iterable[str], operation: Operation) -> frozenset[str]:
+        """Return the topics on which the token does not allow an operation."""
+        if self.identity is None or self.can_access_all_topics(operation):
+            return frozenset()
+        return frozenset(topic for topic in topics if not self.identity.can_access_topic(topic, operation))
+
+    def can_access_all_topics(self, operation: Operation) -> bool:
+        """Return whether the token allows an operation on every topic."""
+        return self.identity is None or self.identity.permissions.allows_on_all(operation, ResourceType.TOPIC)
+
+    def check_topics(self, topics: Iterable[str], operation: Operation) -> None:
+        """Check that the token allows an operation on every topic.
+
+        Raises:
+            TopicAuthorizationFailed: it does not.
+        """
+        for topic in sorted(self.denied_topics(topics, operation)):
+            raise TopicAuthorizationFailed(f"the token does not allow {operation} on the topic {topic}")
 
     @property
-    def own_prefixes(self) -> tuple[str, ...] | None:
-        """Return the prefixes of the groups that the token covers; None: there is no token."""
-        return None if self.identity is None else tuple(self.identity.prefixes_within(""))
+    def covered_groups(self) -> GroupPatterns | None:
+        """Return the groups that the token may describe; None: all."""
+        return None if self.identity is None else self.identity.described_groups
 
     @property
     def trusted_topic_prefixes(self) -> tuple[str, ...]:

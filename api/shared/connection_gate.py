@@ -11,6 +11,7 @@ import ipaddress
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Final, Protocol
 
 import structlog
@@ -74,9 +75,9 @@ class ConnectionGate:
         self._now_s = now_s
         self._counts = counts
         counts.limit = max_connections
-        self._admitted: dict[Connection, bytes] = {}
+        self._admitted: dict[Connection, str] = {}
         """Connection → the address under which it is counted."""
-        self._per_ip: Counter[bytes] = Counter()
+        self._per_ip: Counter[str] = Counter()
         self._over_limit: dict[Connection, None] = {}
         """Connections beyond a limit, the oldest first."""
         self._next_log_at_s = 0.0
@@ -92,7 +93,7 @@ class ConnectionGate:
         Returns:
             Whether it is within the limits; if not, it may send one request, and may be closed at any time.
         """
-        address = _counted_address(host)
+        address = counted_address(host)
         reason = None
         if len(self._admitted) >= self._counts.limit:
             reason = MAX_CONNECTIONS
@@ -134,12 +135,15 @@ class ConnectionGate:
             oldest.abort()
 
 
-def _counted_address(host: str) -> bytes:
-    """Return the address or network under which connections are counted."""
+@lru_cache(maxsize=4_096)
+def counted_address(host: str) -> str:
+    """Return the address or network under which a client without a token is counted."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
-        return host.encode()
+        return host
     if isinstance(address, ipaddress.IPv4Address):
-        return address.packed
-    return (address.ipv4_mapped or address).packed[: IPV6_NETWORK_BITS // 8]
+        return str(address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.ip_network((address, IPV6_NETWORK_BITS), strict=False))

@@ -1,6 +1,8 @@
 """Limits that all listeners share: the fixed ones as constants, the configurable ones in `ListenerLimits`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from api.shared.quotas import QuotaLimits
 
 GROUP_ID_MAX_CHARS = 255
 TOPIC_MAX_CHARS = 249
@@ -30,6 +32,9 @@ class ListenerLimits:
     """The maximum number of client connections."""
     max_connections_per_ip: int | None = None
     """The maximum number of them from one address; None: half of `max_connections`."""
+
+    quotas: QuotaLimits = field(default_factory=QuotaLimits)
+    """The limits of each client and of each group."""
 
     @property
     def connections_per_ip(self) -> int:

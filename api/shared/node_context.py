@@ -3,9 +3,10 @@
 from api.shared.body_budget import BodyBudget
 from api.shared.deadlines import Deadlines
 from api.shared.limits import ListenerLimits
+from api.shared.quotas import Quotas
 from api.shared.request_metrics import RequestMetrics
 from api.shared.tokens import Tokens
-from api.shared.turns import LongPollTurns
+from api.shared.turns import LargeRequestTurns, LongPollTurns
 from coordinator_core.queries.runner import QueryRunner
 from coordinator_core.runtime.coordinator import Coordinator
 
@@ -18,10 +19,12 @@ class NodeContext:
         "cluster_id",
         "coordinator",
         "deadlines",
+        "large_request_turns",
         "limits",
         "long_poll_turns",
         "metrics",
         "queries",
+        "quotas",
         "tokens",
     )
 
@@ -44,5 +47,7 @@ class NodeContext:
         """The id of the cluster for Kafka clients, once their listener has started."""
         self.deadlines = Deadlines(limits.request_timeout_ms)
         self.long_poll_turns = LongPollTurns()
+        self.large_request_turns = LargeRequestTurns()
         self.body_budget = BodyBudget(limits.max_large_bodies_bytes)
         self.metrics = RequestMetrics()
+        self.quotas = Quotas(limits.quotas, self.metrics.throttled)

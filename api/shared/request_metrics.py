@@ -10,6 +10,14 @@ from coordinator_core.runtime.counters import PARKED_S, Distribution
 STALE_MEMBER_CODES: Final = (UnknownMemberId.code, IllegalGeneration.code, FencedInstanceId.code)
 """Errors of commits that are exported from 0 on: Prometheus sees no increase when a series appears."""
 
+CLIENT_REQUESTS: Final = "client_quota_requests_per_s"
+CLIENT_BYTES: Final = "client_quota_bytes_per_s"
+GROUP_REQUESTS: Final = "group_quota_requests_per_s"
+GROUP_BYTES: Final = "group_quota_bytes_per_s"
+WAITING: Final = "max_waiting_requests_per_client"
+LIMITS: Final = (CLIENT_REQUESTS, CLIENT_BYTES, GROUP_REQUESTS, GROUP_BYTES, WAITING)
+"""The limits that refuse requests with THROTTLING_QUOTA_EXCEEDED, each by the name of its setting."""
+
 
 class RequestMetrics:
     """Request counters of a node."""
@@ -19,6 +27,9 @@ class RequestMetrics:
         """Request → the durations of its responses."""
         self.errors: Counter[tuple[str, str]] = Counter({("OffsetCommit", code): 0 for code in STALE_MEMBER_CODES})
         """(request, Kafka's name of the error) → number of errors."""
+
+        self.throttled: Counter[str] = Counter(dict.fromkeys(LIMITS, 0))
+        """Limit of each client or group → requests that it refused."""
 
     def count(self, request: str, code: str, took_s: float) -> None:
         """Count a response; `code` is NONE or the name of the error."""

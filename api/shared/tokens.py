@@ -1,4 +1,4 @@
-"""The tokens file: one entry per bearer token, with the SHA-256 of the token, its actor, role and groups.
+"""The tokens file: one entry per bearer token, with the SHA-256 of the token, its actor and its permissions.
 
 A node reads the file when it starts, and again within a second of a change. If a new file is invalid, the node logs
 `token_reload_failed` and keeps the previous tokens. The format is in docs/security.md.
@@ -8,17 +8,19 @@ import hashlib
 import hmac
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Final, Literal, NamedTuple
 
 import msgspec
 import structlog
 from msgspec import Meta, Struct
 
+from api.shared.access_control import AccessControlEntry
 from api.shared.identity import ALL_GROUPS, IDENTITY_MAX_BYTES, Actor, Identity, Role, identity_bytes
 from api.shared.limits import GROUP_ID_MAX_CHARS, TOPIC_MAX_CHARS
+from api.shared.quotas import NO_RATES
 from api.shared.validation import validation_message
 
 log = structlog.get_logger("muster.api")
@@ -27,6 +29,8 @@ RELOAD_CHECK_INTERVAL_S: Final = 1.0
 """The minimum time between two checks of the file for changes."""
 TOKENS_FILE_MAX_BYTES: Final = 16_777_216
 TOKEN_MAX_BYTES: Final = 4_096
+TOKEN_ID_CHARS: Final = 16
+"""A token's id is the beginning of its SHA-256 in hexadecimal, which names it in logs and reveals nothing of it."""
 EXPIRY_WARNING_S: Final = 7 * 86_400.0
 """How long before its expiry a token is warned about."""
 EXPIRY_WARNING_INTERVAL_S: Final = 86_400.0
@@ -40,18 +44,30 @@ Prefix = Annotated[str, Meta(max_length=GROUP_ID_MAX_CHARS)]
 TopicPrefix = Annotated[str, Meta(max_length=TOPIC_MAX_CHARS)]
 
 
+QuotaName = Literal["client_quota_requests_per_s", "client_quota_bytes_per_s"]
+
+
 class TokenEntry(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """One token of the file."""
 
     sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
     """The digest of the token's bytes, in lower-case hexadecimal."""
     actor: Actor
-    role: Role
+    role: Role | None = None
     prefixes: Annotated[tuple[Prefix, ...], Meta(min_length=1)] = ALL_GROUPS
     topics: tuple[TopicPrefix, ...] = ()
     """Prefixes of the topics whose log ends it is trusted to report for every group."""
+    acls: tuple[AccessControlEntry, ...] = ()
+    """What it is allowed or denied beside its role; without a role, all that it is allowed."""
     expires_at: Annotated[datetime, Meta(tz=True)] | None = None
     """The instant from which it is refused; None: never."""
+    quotas: dict[QuotaName, Annotated[int, Meta(ge=1)]] = {}
+    """Quotas in place of the settings, for all clients with a token of this actor."""
+
+
+def token_id_of(token: bytes) -> str:
+    """Return the id of a token, whether it is known or not."""
+    return hashlib.sha256(token).hexdigest()[:TOKEN_ID_CHARS]
 
 
 class KnownToken(NamedTuple):
@@ -60,6 +76,7 @@ class KnownToken(NamedTuple):
     digest: bytes
     identity: Identity | None
     expires_at: datetime | None
+    quotas: Mapping[str, int] = NO_RATES
 
     def is_expired(self, now_s: float) -> bool:
         """Return whether it has expired at a Unix time."""
@@ -84,15 +101,15 @@ FileVersion = tuple[int, int, int]
 
 
 class Tokens:
-    """The effective tokens of one file."""
+    """The effective tokens of a node: those of the file, and those in the database."""
 
     def __init__(
-        self, path: Path, now_s: Callable[[], float] = time.monotonic, wall_s: Callable[[], float] = time.time
+        self, path: Path | None, now_s: Callable[[], float] = time.monotonic, wall_s: Callable[[], float] = time.time
     ) -> None:
         """Read the file.
 
         Args:
-            path: the tokens file.
+            path: the tokens file; None: there is none, and `replace_stored` gives all tokens.
             now_s: a monotonic clock, in seconds.
             wall_s: the wall clock, in seconds since the epoch; tokens expire by it.
 
@@ -104,24 +121,41 @@ class Tokens:
         self._wall_s = wall_s
         self._next_warning_at_s: dict[bytes, float] = {}
         self._next_reload_check_at_s = now_s() + RELOAD_CHECK_INTERVAL_S
-        self._file_version = _file_version(path)
-        self._known = read_tokens_file(path)
+        self._file_version = None if path is None else _file_version(path)
+        self._known = {} if path is None else read_tokens_file(path)
+        self._stored: Mapping[bytes, KnownToken] = {}
+        self._quotas: Mapping[str, Mapping[str, int]] = {}
+        self._quotas_of: Mapping[bytes, KnownToken] = {}
+        """The tokens that `_quotas` was read from."""
 
     def __len__(self) -> int:
         """Return the number of tokens, expired ones included."""
-        return len(self._known)
+        return len(self._known) + len(self._stored)
+
+    def replace_stored(self, tokens: Mapping[bytes, KnownToken]) -> None:
+        """Set the tokens in the database, by digest; they count beside those of the file."""
+        self._stored = tokens
 
     def find(self, token: bytes) -> Identity | None:
         """Return the identity of a token, or None if it is unknown or has expired.
 
         The time of the look-up reveals nothing about other tokens, since the key is a digest.
         """
-        if self._now_s() >= self._next_reload_check_at_s:
-            self._reload_if_changed()
+        if self._path is not None and self._now_s() >= self._next_reload_check_at_s:
+            self._reload_if_changed(self._path)
         known = self._of(token)
         if known.expires_at is not None and self._is_expired(known):
             return None
         return known.identity
+
+    def quotas_of(self, actor: str) -> Mapping[str, int]:
+        """Return the own quotas of an actor, by the name of their settings; of several tokens the last counts."""
+        if self._quotas_of is not self._known:
+            self._quotas_of = self._known
+            self._quotas = {
+                one.identity.actor: one.quotas for one in self._known.values() if one.identity and one.quotas
+            }
+        return self._quotas.get(actor, NO_RATES)
 
     def expired_at(self, token: bytes) -> datetime | None:
         """Return when a token expired; None if it is unknown or has not."""
@@ -130,7 +164,7 @@ class Tokens:
 
     def _of(self, token: bytes) -> KnownToken:
         digest = hashlib.sha256(token).digest()
-        known = self._known.get(digest, NO_TOKEN)
+        known = self._known.get(digest) or self._stored.get(digest, NO_TOKEN)
         return known if hmac.compare_digest(known.digest, digest) else NO_TOKEN
 
     def _is_expired(self, known: KnownToken) -> bool:
@@ -144,15 +178,15 @@ class Tokens:
             )
         return known.is_expired(now_s)
 
-    def _reload_if_changed(self) -> None:
+    def _reload_if_changed(self, path: Path) -> None:
         """Read the file again if its version has changed."""
         self._next_reload_check_at_s = self._now_s() + RELOAD_CHECK_INTERVAL_S
-        file_version = _file_version(self._path)
+        file_version = _file_version(path)
         if file_version == self._file_version:
             return
         self._file_version = file_version
         try:
-            self._known = read_tokens_file(self._path)
+            self._known = read_tokens_file(path)
             self._next_warning_at_s.clear()
         except TokensFileError as error:
             log.error("token_reload_failed", reason=str(error))
@@ -181,24 +215,41 @@ def read_tokens_file(path: Path) -> dict[bytes, KnownToken]:
         digest = bytes.fromhex(entry.sha256)
         if digest in found:
             raise TokensFileError(f"{path}: tokens[{number}] has the sha256 of another token")
-        identity = Identity(entry.actor, entry.role, entry.prefixes, entry.topics)
-        if len(identity_bytes(identity)) > IDENTITY_MAX_BYTES:
-            raise TokensFileError(f"{path}: tokens[{number}] has more prefixes and topics than a request can carry on")
-        found[digest] = KnownToken(digest, identity, entry.expires_at)
+        try:
+            found[digest] = known_token(entry)
+        except ValueError as refusal:
+            raise TokensFileError(f"{path}: tokens[{number}] {refusal}") from None
     return found
+
+
+def known_token(entry: TokenEntry) -> KnownToken:
+    """Return the token of an entry.
+
+    Raises:
+        ValueError: it has neither a role nor an entry of access control, or is too large to be forwarded.
+    """
+    if entry.role is None and not entry.acls:
+        raise ValueError("has neither a role nor acls")
+    token_id = entry.sha256[:TOKEN_ID_CHARS]
+    identity = Identity(entry.actor, entry.role, entry.prefixes, entry.topics, entry.acls, token_id)
+    if len(identity_bytes(identity)) > IDENTITY_MAX_BYTES:
+        raise ValueError("has more prefixes, topics and acls than a request can carry on")
+    quotas = {str(name): rate for name, rate in entry.quotas.items()}
+    return KnownToken(bytes.fromhex(entry.sha256), identity, entry.expires_at, quotas)
 
 
 def token_entry(
     token: str,
     actor: str,
-    role: Role,
+    role: Role | None,
     prefixes: tuple[str, ...],
     topics: tuple[str, ...] = (),
     expires_at: datetime | None = None,
+    acls: tuple[AccessControlEntry, ...] = (),
 ) -> TokenEntry:
     """Return the entry of a tokens file for a token; `expires_at` is rounded down to the second, in UTC."""
     until = None if expires_at is None else expires_at.astimezone(UTC).replace(microsecond=0)
-    return TokenEntry(hashlib.sha256(token.encode()).hexdigest(), actor, role, prefixes, topics, until)
+    return TokenEntry(hashlib.sha256(token.encode()).hexdigest(), actor, role, prefixes, topics, acls, until)
 
 
 def _file_version(path: Path) -> FileVersion | None:

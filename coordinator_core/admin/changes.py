@@ -49,6 +49,8 @@ class Change:
     reason: str | None
     change_id: str
     """A UUID; the caller's idempotency key, or a fresh one."""
+    token_id: str | None = None
+    client_address: str | None = None
 
     def row(self, action: ChangeAction, group_id: str | None, at_ms: int) -> ChangeRow:
         """Return the change as a row of `changes`; the caller fills in `before` and `after`."""
@@ -61,6 +63,8 @@ class Change:
             before=None,
             after=None,
             reason=self.reason,
+            token_id=self.token_id,
+            client_address=self.client_address,
         )
 
 

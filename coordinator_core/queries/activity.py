@@ -1,9 +1,9 @@
 """The activity of all groups by hour: rebalances and evictions of a day, and the offsets that expire next."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from coordinator_core.queries.group_patterns import COVERED_GROUPS, GroupPatterns, pattern_parameters
 from coordinator_core.state_store.postgres.connections import Transaction
 
 HOURS: Final = 24
@@ -40,23 +40,18 @@ class Activity:
     """None: there is no forecast, or no offset expires within a week."""
 
 
-OWN_GROUPS: Final = """(%(prefixes)s::text[] IS NULL OR EXISTS (
-        SELECT FROM unnest(%(prefixes)s::text[]) AS own (prefix) WHERE starts_with(group_id, own.prefix)
-    ))"""
-"""The condition that a group id begins with one of `prefixes`; null: with anything."""
-
 _HOURS: Final = f"""
 WITH hours AS (
     SELECT date_trunc('hour', clock_timestamp(), 'UTC') - ago * interval '1 hour' AS hour
     FROM generate_series(0, {HOURS - 1}) AS ago
 ), ended AS (
     SELECT date_trunc('hour', completed_at, 'UTC') AS hour, count(*) AS number FROM rebalances
-    WHERE completed_at >= (SELECT min(hour) FROM hours) AND {OWN_GROUPS}
+    WHERE completed_at >= (SELECT min(hour) FROM hours) AND {COVERED_GROUPS}
     GROUP BY 1
 ), evicted AS (
     SELECT date_trunc('hour', ended_at, 'UTC') AS hour, count(*) AS number FROM member_sessions
     WHERE ended_at >= (SELECT min(hour) FROM hours)
-        AND end_reason IN ('session_expired', 'rebalance_timeout', 'sync_timeout') AND {OWN_GROUPS}
+        AND end_reason IN ('session_expired', 'rebalance_timeout', 'sync_timeout') AND {COVERED_GROUPS}
     GROUP BY 1
 )
 SELECT floor(extract(epoch FROM hour) * 1000)::bigint, coalesce(ended.number, 0), coalesce(evicted.number, 0)
@@ -68,14 +63,14 @@ _FORECAST: Final = f"""
 SELECT floor(extract(epoch FROM max(as_of)) * 1000)::bigint, sum(within_a_day)::bigint, sum(within_a_week)::bigint,
     floor(extract(epoch FROM min(next_expiry_at)) * 1000)::bigint
 FROM dashboards.offsets_expiring
-WHERE {OWN_GROUPS}
+WHERE {COVERED_GROUPS}
 HAVING count(*) > 0
 """  # noqa: S608 - likewise
 
 
-def read_activity(transaction: Transaction, prefixes: Sequence[str] | None) -> Activity:
-    """Return the activity of groups with these prefixes; None: of all groups."""
-    own = {"prefixes": None if prefixes is None else list(prefixes)}
+def read_activity(transaction: Transaction, patterns: GroupPatterns | None) -> Activity:
+    """Return the activity of the groups with these patterns; None: of all groups."""
+    own = pattern_parameters(patterns)
     hours = tuple(HourlyActivity(*row) for row in transaction.execute(_HOURS, own))
     forecast = transaction.execute(_FORECAST, own).one_or_none()
     return Activity(hours, None if forecast is None else ExpiryForecast(*forecast))

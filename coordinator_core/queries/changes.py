@@ -5,12 +5,13 @@ from typing import Final
 
 from sqlalchemy import UUID, case, cast, func, select, tuple_
 
+from coordinator_core.state_store.audit_tables import changes
 from coordinator_core.state_store.change_actions import ChangeAction
 from coordinator_core.state_store.postgres.changes import CHANGES, recorded
 from coordinator_core.state_store.postgres.connections import Transaction
 from coordinator_core.state_store.postgres.timestamps import as_ms
 from coordinator_core.state_store.rows import RecordedChange
-from coordinator_core.state_store.tables import changes, maintenance_runs
+from coordinator_core.state_store.tables import maintenance_runs
 
 RUN_DECISIONS: Final = (ChangeAction.APPLY_RUN, ChangeAction.REJECT_RUN)
 

@@ -4,11 +4,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Select, Table, Text, func, literal, null, or_, select, union_all
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    Table,
+    Text,
+    func,
+    literal,
+    null,
+    or_,
+    select,
+    union_all,
+)
 from sqlalchemy.dialects.postgresql import distinct_on
 
 from coordinator_core.protocol.errors import GroupIdNotFound
 from coordinator_core.protocol.states import DEAD
+from coordinator_core.queries.group_patterns import GroupPatterns, covers
 from coordinator_core.state_store.postgres.connections import Transaction
 from coordinator_core.state_store.tables import group_transitions, groups, shard_leases
 
@@ -22,6 +34,8 @@ class GroupFilter:
     states: frozenset[str] = frozenset()
     """Empty: every state but Dead."""
     prefix: str = ""
+    patterns: GroupPatterns | None = None
+    """None: every group."""
     protocol_type: str | None = None
     after: str | None = None
     """The last group id of the previous page."""
@@ -96,6 +110,7 @@ def _in_page(table: Table, which: GroupFilter) -> list[ColumnElement[bool]]:
     narrowing: list[ColumnElement[bool]] = []
     if which.prefix:
         narrowing += [table.c.group_id >= which.prefix, func.starts_with(table.c.group_id, which.prefix)]
+    narrowing += covers(table.c.group_id, which.patterns)
     if which.after is not None:
         narrowing.append(table.c.group_id > which.after)
     return narrowing

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from coordinator_core.protocol.log_ends import LAG_MAX_RECORDS
 from coordinator_core.protocol.states import COMPLETING, PREPARING
+from coordinator_core.queries.group_patterns import COVERED_GROUPS, GroupPatterns, pattern_parameters
 from coordinator_core.state_store.postgres.connections import Transaction
 
 RECENT_MS: Final = 3_600_000
@@ -49,8 +50,8 @@ class OverviewFilter:
     """A substring of the id; ASCII letters match in either case."""
     states: frozenset[str] = frozenset()
     """Empty: every state."""
-    prefixes: tuple[str, ...] | None = None
-    """Prefixes of the id, one of which must match; None: any id."""
+    patterns: GroupPatterns | None = None
+    """The groups that are covered; None: all."""
     order: GroupOrder = GroupOrder.ATTENTION
     after: OverviewCursor | None = None
     limit: int = 100
@@ -141,9 +142,7 @@ WITH matching AS (
     SELECT groups.*, ({key})::bigint AS key
     FROM groups {joins}
     WHERE state <> 'Dead' AND strpos(lower(group_id), %(text)s) > 0
-        AND (%(prefixes)s::text[] IS NULL OR EXISTS (
-            SELECT FROM unnest(%(prefixes)s::text[]) AS own (prefix) WHERE starts_with(group_id, own.prefix)
-        ))
+        AND {covered}
 ),
 page AS (
     SELECT * FROM matching
@@ -179,6 +178,7 @@ _STATEMENTS: Final = {
     order: _OVERVIEW.format(
         key=key,
         joins=joins,
+        covered=COVERED_GROUPS,
         lag=_LAG,
         since=_MS.format(_shown("page.state_since")),
         started=_MS.format(_shown("page.rebalance_started_at")),
@@ -188,7 +188,7 @@ _STATEMENTS: Final = {
 
 
 def read_overview(transaction: Transaction, which: OverviewFilter) -> Overview:
-    """Return a page of groups, and the number of groups by state that match text and prefixes."""
+    """Return a page of groups, and the number of groups by state that match text and patterns."""
     rows = list(transaction.execute(_STATEMENTS[which.order], _parameters(which)))
     return Overview(rows[0][0], [_summary(*row[1:]) for row in rows if row[2] is not None])
 
@@ -197,7 +197,7 @@ def _parameters(which: OverviewFilter) -> dict[str, Any]:
     return {
         "text": which.text.encode().lower().decode(),
         "states": sorted(which.states),
-        "prefixes": None if which.prefixes is None else list(which.prefixes),
+        **pattern_parameters(which.patterns),
         "after_key": which.after and which.after.key,
         "after_id": which.after and which.after.group_id,
         "limit": which.limit,

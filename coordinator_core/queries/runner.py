@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar
 
-from coordinator_core.protocol.errors import CoordinatorNotAvailable
 from coordinator_core.queries.limits import QueryLimits
+from coordinator_core.runtime.database_errors import query_failed
 from coordinator_core.state_store.interface import OutcomeUnknown, StoreUnavailable
 from coordinator_core.state_store.postgres.connections import ConnectionPool, Limits, Transaction
 
@@ -71,7 +71,7 @@ class Queries:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, call)
         except (StoreUnavailable, OutcomeUnknown) as error:
-            raise CoordinatorNotAvailable(f"the query of the database failed: {error}") from error
+            raise query_failed(error) from error
 
     def read(self, query: Callable[Concatenate[Transaction, P], T], /, *arguments: P.args, **keywords: P.kwargs) -> T:
         """Return the result of a query that runs on this thread; raises StoreError."""

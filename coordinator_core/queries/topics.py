@@ -1,11 +1,10 @@
 """Queries of topics: all with their lag, the highest first; one with its partitions, and the groups that read it."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from coordinator_core.protocol.log_ends import LAG_MAX_RECORDS
-from coordinator_core.queries.activity import OWN_GROUPS
+from coordinator_core.queries.group_patterns import COVERED_GROUPS, GroupPatterns, pattern_parameters
 from coordinator_core.queries.overview import LAG_COLUMNS, LAG_UNKNOWN_KEY
 from coordinator_core.state_store.postgres.connections import Transaction
 
@@ -18,8 +17,8 @@ class TopicOverviewFilter:
 
     text: str = ""
     """A substring of the topic; ASCII letters match in either case."""
-    prefixes: Sequence[str] | None = None
-    """Prefixes of group ids, one of which must match for a group to count; None: all groups count."""
+    patterns: GroupPatterns | None = None
+    """The groups that count; None: all."""
     after: tuple[int, str] | None = None
     """Key and name of the last topic of the previous page."""
     limit: int = 100
@@ -56,11 +55,11 @@ class TopicOverview:
 _OVERVIEW: Final = f"""
 WITH reads AS (
     SELECT topic, group_id, greatest(log_end_offset - committed_offset, 0) AS lag, log_end_at
-    FROM dashboards.known_log_ends WHERE {OWN_GROUPS}
+    FROM dashboards.known_log_ends WHERE {COVERED_GROUPS}
     UNION ALL
     SELECT topic COLLATE "C", group_id, NULL, NULL
     FROM groups CROSS JOIN unnest(subscribed_topics) AS subscribed (topic)
-    WHERE state <> 'Dead' AND {OWN_GROUPS}
+    WHERE state <> 'Dead' AND {COVERED_GROUPS}
 ), by_group AS (
     SELECT topic, sum(lag) AS lag, min(log_end_at) AS log_end_at FROM reads GROUP BY topic, group_id
 ), by_topic AS (
@@ -87,7 +86,7 @@ def read_topic_overview(transaction: Transaction, which: TopicOverviewFilter) ->
     """Return a page of topics, the highest lag first and an unknown lag last."""
     wanted = {
         "text": which.text.encode().lower().decode(),
-        "prefixes": None if which.prefixes is None else list(which.prefixes),
+        **pattern_parameters(which.patterns),
         "after_key": which.after and which.after[0],
         "after_topic": which.after and which.after[1],
         "limit": which.limit,
@@ -156,7 +155,7 @@ SELECT partition, max(log_end_offset),
     count(group_id)
 FROM (
     SELECT partition, log_end_offset, log_end_at AS at, group_id
-    FROM dashboards.known_log_ends WHERE topic = %(topic)s AND {OWN_GROUPS}
+    FROM dashboards.known_log_ends WHERE topic = %(topic)s AND {COVERED_GROUPS}
     UNION ALL
     SELECT partition, log_end_offset, reported_at, NULL FROM log_end_offsets WHERE topic = %(topic)s
 ) AS known
@@ -167,11 +166,11 @@ _GROUPS: Final = f"""
 WITH committed AS (
     SELECT group_id, count(*) AS partitions,
         floor(extract(epoch FROM max(committed_at)) * 1000)::bigint AS committed_at_ms, {LAG_COLUMNS}
-    FROM dashboards.known_log_ends WHERE topic = %(topic)s AND {OWN_GROUPS}
+    FROM dashboards.known_log_ends WHERE topic = %(topic)s AND {COVERED_GROUPS}
     GROUP BY group_id
 ), living AS (
     SELECT group_id, state, member_count, coalesce(%(topic)s = ANY(subscribed_topics), false) AS is_subscribed
-    FROM groups WHERE state <> 'Dead' AND {OWN_GROUPS}
+    FROM groups WHERE state <> 'Dead' AND {COVERED_GROUPS}
 )
 SELECT group_id, living.state, coalesce(living.member_count, 0), coalesce(living.is_subscribed, false),
     coalesce(committed.partitions, 0), committed.committed_at_ms,
@@ -183,19 +182,19 @@ ORDER BY committed.lag DESC NULLS LAST, group_id LIMIT {TOPIC_GROUPS_MAX}
 
 
 def read_topic_use(
-    transaction: Transaction, topic: str, *, prefixes: Sequence[str] | None, fresh_since_ms: int
+    transaction: Transaction, topic: str, *, patterns: GroupPatterns | None, fresh_since_ms: int
 ) -> TopicUse:
     """Return the partitions and the groups of a topic, both empty if it is not known.
 
     Args:
         transaction: the transaction.
         topic: the topic.
-        prefixes: prefixes of group ids, one of which must match; None: all groups.
+        patterns: the groups that count; None: all.
         fresh_since_ms: a log end that was last reported before this time is stale.
     """
     wanted = {
         "topic": topic,
-        "prefixes": None if prefixes is None else list(prefixes),
+        **pattern_parameters(patterns),
         "fresh_since_ms": fresh_since_ms,
     }
     partition_count, log_start_offset = transaction.execute(_METADATA, wanted).first() or (None, None)

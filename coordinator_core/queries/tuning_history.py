@@ -5,7 +5,7 @@ The timeout that would have avoided an eviction is the one that evicted the memb
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Final
 
 from sqlalchemy import Row, RowMapping, select
@@ -13,6 +13,7 @@ from sqlalchemy import Row, RowMapping, select
 from coordinator_core.analytics.advice.evidence import (
     BY_MEMBERS,
     COMPLETED,
+    EXIT_REASONS,
     GAP_BOUNDS_MS,
     Day,
     Evidence,
@@ -42,7 +43,7 @@ DAY_MS: Final = 86_400_000
 
 SESSION_EXPIRED: Final = "session_expired"
 REBALANCE_TIMEOUT: Final = "rebalance_timeout"
-LEFT: Final = "left"
+RECOMMENDATION_KEYS: Final = frozenset(each.name for each in fields(Recommendation))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +159,8 @@ def evicted(session: EndedSession, limit_ms: int, reconnected_at_ms: int | None,
         has_successor: whether the same client had joined again before the end, while the member was silent.
     """
     is_soon = reconnected_at_ms is not None and reconnected_at_ms - session.at_ms <= session.session_timeout_ms
-    is_restart = is_soon if session.end_reason == LEFT else session.end_reason == SESSION_EXPIRED and has_successor
+    is_crash = session.end_reason == SESSION_EXPIRED and has_successor
+    is_restart = is_soon if session.end_reason in EXIT_REASONS else is_crash
     return Eviction(
         member_id=session.member_id,
         group_instance_id=session.group_instance_id,
@@ -255,7 +257,7 @@ WITH ended AS (
     FROM member_sessions
     WHERE group_id = %(group_id)s
         AND (end_reason IN ('session_expired', 'rebalance_timeout')
-            OR end_reason = 'left' AND group_instance_id IS NULL)
+            OR end_reason IN {EXIT_REASONS} AND group_instance_id IS NULL)
         AND ended_at >= to_timestamp(%(from_ms)s / 1000.0)
         AND ended_at < to_timestamp(%(to_ms)s / 1000.0)
     ORDER BY ended_at DESC
@@ -269,7 +271,7 @@ WITH ended AS (
         AND ended_at >= to_timestamp(%(from_ms)s / 1000.0) AND joined_at >= to_timestamp(%(from_ms)s / 1000.0)
 ), arrived AS (
     SELECT ended.member_id, ended.ended_at,
-        ended.end_reason <> 'left' AND min(arrivals.joined_at) < ended.ended_at AS has_successor,
+        ended.end_reason NOT IN {EXIT_REASONS} AND min(arrivals.joined_at) < ended.ended_at AS has_successor,
         min(arrivals.joined_at) FILTER (WHERE arrivals.joined_at >= ended.ended_at) AS reconnected_at
     FROM ended
     JOIN arrivals ON arrivals.identity = ended.identity
@@ -434,8 +436,15 @@ def _stored(row: RowMapping) -> StoredAdvice:
         window_to_ms=row["window_to_ms"],
         pieces={name: _piece(row, name) for name in ADVISED},
         back_test=row["back_test"],
-        recommendations=tuple(Recommendation(**each) for each in row["recommendations"]),
+        recommendations=tuple(_recommendations(row["recommendations"])),
     )
+
+
+def _recommendations(stored: Json) -> Iterator[Recommendation]:
+    """Yield the recommendations of a report that are complete; other keys are those of a newer release."""
+    for each in stored:
+        if each.keys() >= RECOMMENDATION_KEYS:
+            yield Recommendation(**{key: each[key] for key in RECOMMENDATION_KEYS})
 
 
 def _piece(row: RowMapping, name: str) -> Advice:

@@ -25,6 +25,8 @@ class NodeConfig:
     """Which of `defaults` came from the environment."""
     max_queued_rows: int = 50_000
     """Rows that may wait for the writer; past it, requests that write are refused with a retriable error."""
+    max_queued_bytes: int = 67_108_864
+    """Bytes of metadata and assignments in these rows; past them, the same."""
     max_waiting_requests: int = 20_000
     """Requests that may wait for an answer; past it, joins and syncs are refused with a retriable error."""
     max_batch_rows: int = 5_000

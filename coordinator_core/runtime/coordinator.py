@@ -38,6 +38,7 @@ from coordinator_core.runtime.clock import Clock, SystemClock, SystemThreads, Th
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.confirmations import Confirmations
 from coordinator_core.runtime.counters import Counters, GroupCounts, MirrorCounts, NodeCounts
+from coordinator_core.runtime.database_errors import query_failed
 from coordinator_core.runtime.group_description import describe_group
 from coordinator_core.runtime.history_archiver import HistoryArchiver
 from coordinator_core.runtime.log_ends import LogEndReports
@@ -115,12 +116,7 @@ class Coordinator:
         self._log_ends = LogEndReports(store, self._threads, self.metadata_cache.log_end_max_age_ms)
         self.quarantine = Quarantine(self._is_served)
         shared = (self._clock, self._threads, sums)
-        self._writer = Writer(
-            store,
-            config.node_id,
-            *shared,
-            max_batch_rows=config.max_batch_rows,
-        )
+        self._writer = Writer(store, config, *shared)
         self._ownership = ShardOwnership(store, config, *shared, self._make_shard, self._refresh)
         self._checkpoints = OffsetCheckpoints(store, config, *shared, self._owned_shards)
         self._timer_loop = TimerLoop(self._clock, self._owned_shards, config.pause_ms, sums.loop_gap_s)
@@ -230,7 +226,7 @@ class Coordinator:
             try:
                 await self._renew()
             except Exception as error:  # any error: `/readyz` reports it, and the loop restarts
-                self._ownership.record_failure(f"{type(error).__name__}: {error}")
+                self._ownership.record_failure(error)
                 raise
 
     async def _renew(self) -> None:
@@ -332,17 +328,16 @@ class Coordinator:
         self.quarantine.check(group_id)
         if shard.is_loading:
             return completed_future(respond_while_loading(request, self.metadata_cache.context(group_id).settings))
-        if not isinstance(request, Heartbeat) and self._is_write_queue_full():
-            raise CoordinatorNotAvailable("too many writes are waiting for the database")
+        if not isinstance(request, Heartbeat) and self._writer.is_full():
+            raise CoordinatorNotAvailable(
+                "too many writes are waiting for the database (max_queued_rows, max_queued_bytes)"
+            )
         if isinstance(request, CommitOffsets) and self._checkpoints.is_full():
             raise CoordinatorNotAvailable("too many committed offsets are waiting for a checkpoint (max_dirty_offsets)")
         is_full = self._counters.waiting_requests >= self._config.max_waiting_requests
         if is_full and isinstance(request, JoinGroup | SyncGroup):
             raise CoordinatorNotAvailable("too many requests are waiting for an answer (max_waiting_requests)")
         return shard.submit(group_id, request, now)
-
-    def _is_write_queue_full(self) -> bool:
-        return self._writer.queued_rows > self._config.max_queued_rows
 
     def _shard_of(self, group_id: str, now: Now) -> Shard:
         """Return the shard of a group; raises CoordinatorError unless this node's lease on it is valid."""
@@ -427,14 +422,20 @@ class Coordinator:
         await self._store_offsets(group_id)
         return await self.read(partial(self.store.has_offsets, group_id))
 
-    async def fetch_offsets(self, group_id: str, topics: Sequence[str] | None) -> list[FetchedOffset]:
-        """Return committed offsets, by topic and partition.
+    async def fetch_offsets(
+        self,
+        group_id: str,
+        topics: Sequence[str] | None,
+        after: tuple[str, int] | None = None,
+        limit: int | None = None,
+    ) -> list[FetchedOffset]:
+        """Return committed offsets, by topic and partition, as `Store.fetch_offsets` does.
 
         Raises:
             NotCoordinator: another node owns the group.
         """
         await self._store_offsets(group_id)
-        return await self.read(partial(self.store.fetch_offsets, group_id, topics))
+        return await self.read(partial(self.store.fetch_offsets, group_id, topics, after, limit))
 
     async def store_own_offsets(self, group_id: str) -> None:
         """Let the table `offsets` have every commit of a group, if this node owns it; else it may lack the newest."""
@@ -570,7 +571,7 @@ async def _from_database(answer: Awaitable[T]) -> T:
     try:
         return await answer
     except (StoreUnavailable, OutcomeUnknown) as error:
-        raise CoordinatorNotAvailable(f"the query of the database failed: {error}") from error
+        raise query_failed(error) from error
 
 
 @lru_cache(maxsize=65_536)

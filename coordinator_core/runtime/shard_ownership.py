@@ -27,6 +27,7 @@ from coordinator_core.protocol.errors import CoordinatorNotAvailable, NotCoordin
 from coordinator_core.runtime.clock import Clock, Threads
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.counters import Counters
+from coordinator_core.runtime.database_errors import summary_of
 from coordinator_core.runtime.load_failures import LoadFailures
 from coordinator_core.runtime.shard import Shard
 from coordinator_core.state_store.incarnations import ROLLED_BACK, is_rolled_back
@@ -143,7 +144,7 @@ class ShardOwnership:
             renewal = await self._threads.lease(partial(self._renew_at_store, epochs, last, cluster_configs))
         except StoreError as error:
             self._counters.renewals_failed += 1
-            self.record_failure(str(error))
+            self.record_failure(error)
             return None
         finally:
             self._renewal_started_ms = None
@@ -203,12 +204,12 @@ class ShardOwnership:
         key = (shard_id, self.leases[shard_id].epoch)
         await self._moved.setdefault(key, asyncio.Event()).wait()
 
-    def record_failure(self, reason: str) -> None:
-        """Record that a call to the database failed."""
+    def record_failure(self, error: Exception) -> None:
+        """Record that a call to the database failed; only the log has the text of the error."""
         if not self._is_failure_logged:
-            log.warning("database_unreachable", reason=reason)
+            log.warning("database_unreachable", reason=f"{type(error).__name__}: {error}")
         self._is_failure_logged = True
-        self.failure = reason
+        self.failure = summary_of(error)
 
     def _record_success(self) -> None:
         if self._is_failure_logged:
@@ -256,7 +257,7 @@ class ShardOwnership:
             try:
                 await self._acquire(step)
             except StoreError as error:
-                self.record_failure(str(error))
+                self.record_failure(error)
                 return
         await self._is_loaded_by(renew_at_ms)
 
@@ -309,7 +310,7 @@ class ShardOwnership:
             )
             return
         except StoreError as error:
-            await self._release_failed_loads(shards, str(error))
+            await self._release_failed_loads(shards, str(error), error.summary)
             return
         except Exception as error:  # any error: the shards are released and retried
             log.exception("shard_load_crashed", shards=ids)
@@ -333,12 +334,18 @@ class ShardOwnership:
         else:
             self.loading.forget([shard.shard_id])
 
-    async def _release_failed_loads(self, shards: list[Shard], reason: str) -> None:
-        """Unload and release shards that could not be loaded; each is retried later."""
+    async def _release_failed_loads(self, shards: list[Shard], reason: str, summary: str | None = None) -> None:
+        """Unload and release shards that could not be loaded; each is retried later.
+
+        Args:
+            shards: the shards.
+            reason: why, for the log.
+            summary: the same for clients; None: `reason`.
+        """
         failed = [shard for shard in shards if not shard.is_unloaded]
         for shard in failed:
-            self.loading.add(shard.shard_id, reason)
-            shard.fail(CoordinatorNotAvailable(f"the group's shard cannot be loaded: {reason}"))
+            self.loading.add(shard.shard_id, summary or reason)
+            shard.fail(CoordinatorNotAvailable(f"the group's shard cannot be loaded: {summary or reason}"))
         self._counters.loads_failed += len(failed)
         log.error("shard_load_failed", shards=[shard.shard_id for shard in failed], reason=reason)
         await self._release_leases({shard.shard_id: shard.epoch for shard in failed})
@@ -353,7 +360,7 @@ class ShardOwnership:
             if self._acquiring is not None:
                 self._acquired |= await self._acquiring
         except StoreError as error:
-            self.record_failure(str(error))
+            self.record_failure(error)
         if self._acquired:
             await self._release_leases(self._acquired)
 
@@ -376,7 +383,7 @@ class ShardOwnership:
         try:
             await self._threads.lease(partial(self._store.release, self._config.node_id, epochs))
         except StoreError as error:
-            self.record_failure(str(error))
+            self.record_failure(error)
 
     def forget(self, shard: Shard) -> None:
         """Forget an unloaded shard; it may be acquired again under a new epoch."""

@@ -1,7 +1,9 @@
 """Write batching: decisions queue while a transaction is under way, and the next transaction stores all of them.
 
-Entries are stored in the order of the queue. For each entry the event loop calls `on_stored` once when it is in the
-database, or `on_failed` when it is not stored or the outcome is unknown. One transaction is under way at a time.
+Each client has a queue of its own, and a batch takes entries from all of them in turn, so that the many rows of one
+client delay another's by one batch at most. Entries of one group are stored in their order, also those of several
+clients. For each entry the event loop calls `on_stored` once when it is in the database, or `on_failed` when it is not
+stored or the outcome is unknown. One transaction is under way at a time.
 
 Source: ARCHITECTURE.md "The path of a request".
 """
@@ -9,18 +11,27 @@ Source: ARCHITECTURE.md "The path of a request".
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import structlog
 
 from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable, NotCoordinator
 from coordinator_core.runtime.clock import Clock, Threads
+from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.counters import Counters
 from coordinator_core.state_store.interface import Store, StoreError
 from coordinator_core.state_store.rows import Batch, GroupWrite, WriteResult
 
 log = structlog.get_logger("muster.runtime")
+
+QUANTUM_ROWS: Final = 250
+"""The rows that a batch takes from one client before it takes some of the next one."""
+MAX_SHARE: Final = 3
+"""How many times the free rows of the queue one client may have in it: three quarters of an otherwise empty queue."""
+current_client: Final[ContextVar[str]] = ContextVar("current_client", default="")
+"""The client whose request the current task serves; empty for the node's own writes."""
 
 
 class Lease(Protocol):
@@ -46,32 +57,69 @@ class Entry(NamedTuple):
     on_failed: Callable[[CoordinatorError], None]
 
 
-class Writer:
-    """The queue of entries, and the loop that writes them in batches."""
+class ClientQueue:
+    """The queued entries of one client."""
 
-    def __init__(
-        self, store: Store, node_id: str, clock: Clock, threads: Threads, counters: Counters, *, max_batch_rows: int
-    ) -> None:
+    __slots__ = ("credit_rows", "entries", "rows", "size_bytes")
+
+    def __init__(self) -> None:
+        self.entries: deque[Entry] = deque()
+        self.rows = 0
+        self.size_bytes = 0
+        self.credit_rows = 0
+        """The rows that the client may still write before it is the next one's turn (deficit round robin)."""
+
+
+class Writer:
+    """The queues of entries, and the loop that writes them in batches."""
+
+    def __init__(self, store: Store, config: NodeConfig, clock: Clock, threads: Threads, counters: Counters) -> None:
         self._store = store
-        self._node_id = node_id
+        self._node_id = config.node_id
         self._clock = clock
         self._threads = threads
         self._counters = counters
-        self._max_batch_rows = max_batch_rows
-        self._queue: deque[Entry] = deque()
+        self._max_batch_rows = config.max_batch_rows
+        self._max_queued_rows = config.max_queued_rows
+        self._max_queued_bytes = config.max_queued_bytes
+        self._queues: dict[str, ClientQueue] = {}
+        """Client → its entries, for clients that have any; the next one to serve first."""
+        self._client_of: dict[str, tuple[str, int]] = {}
+        """Group with queued entries → the client in whose queue they are, and their number."""
         self._wake = asyncio.Event()
         self._began_ms: int | None = None
         self.queued_rows = 0
         """Rows that no transaction has taken yet."""
+        self.queued_bytes = 0
+        """The metadata and assignments in them."""
 
     def busy_ms(self) -> int:
         """Return how long the transaction under way has lasted; 0 if there is none."""
         return 0 if self._began_ms is None else self._clock.now().node_ms - self._began_ms
 
+    def is_full(self) -> bool:
+        """Return whether the current client may queue no more: the queue is full, or its share of it."""
+        if not self._queues:
+            return False
+        queue = self._queues.get(current_client.get())
+        own_rows, own_bytes = (0, 0) if queue is None else (queue.rows, queue.size_bytes)
+        return (
+            own_rows > MAX_SHARE * (self._max_queued_rows - self.queued_rows)
+            or own_bytes > MAX_SHARE * (self._max_queued_bytes - self.queued_bytes)
+            or self.queued_rows > self._max_queued_rows
+            or self.queued_bytes > self._max_queued_bytes
+        )
+
     def enqueue(self, entry: Entry) -> None:
-        """Queue an entry behind all others."""
-        self._queue.append(entry)
-        self.queued_rows += entry.rows
+        """Queue an entry behind all others of its client, and of its group."""
+        group_id = entry.write.group_id
+        client, entries = self._client_of.get(group_id) or (current_client.get(), 0)
+        self._client_of[group_id] = (client, entries + 1)
+        queue = self._queues.get(client)
+        if queue is None:
+            queue = self._queues[client] = ClientQueue()
+        queue.entries.append(entry)
+        self._count(queue, entry, 1)
         self._wake.set()
 
     async def run(self) -> None:
@@ -79,7 +127,7 @@ class Writer:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            while self._queue:
+            while self._queues:
                 await self._write(self._take_entries())
 
     async def _write(self, entries: Sequence[Entry]) -> None:
@@ -96,7 +144,8 @@ class Writer:
             _notify(entries, written)
         except StoreError as error:
             self._counters.batches_failed += 1
-            _fail_all(entries, f"the database did not store the write: {error}")
+            log.warning("batch_failed", entries=len(entries), reason=str(error))
+            _fail_all(entries, f"the database did not store the write: {error.summary}")
         except Exception:  # any error: without the writer's loop the node stores nothing any more
             log.exception("write_failed", entries=len(entries))
             _fail_all(entries, "the node failed to write it; its log has the traceback")
@@ -104,18 +153,42 @@ class Writer:
             self._began_ms = None
 
     def _take_entries(self) -> list[Entry]:
-        """Take entries up to the row limit, at least one; entries of unloaded shards fail."""
+        """Take entries of all clients in turn up to the row limit, at least one; entries of unloaded shards fail."""
         taken: list[Entry] = []
         rows = 0
-        while self._queue and (not taken or rows + self._queue[0].rows <= self._max_batch_rows):
-            entry = self._queue.popleft()
-            self.queued_rows -= entry.rows
-            if entry.lease.is_unloaded:
-                entry.on_failed(NotCoordinator("the shard was unloaded on this node"))
-            else:
-                taken.append(entry)
-                rows += entry.rows
+        while self._queues:
+            client, queue = next(iter(self._queues.items()))
+            queue.credit_rows += QUANTUM_ROWS
+            while queue.entries and (queue.entries[0].rows <= queue.credit_rows or len(self._queues) == 1):
+                if taken and rows + queue.entries[0].rows > self._max_batch_rows:
+                    queue.credit_rows -= QUANTUM_ROWS  # Its turn goes on in the next batch.
+                    return taken
+                entry = self._take(queue)
+                if entry.lease.is_unloaded:
+                    entry.on_failed(NotCoordinator("the shard was unloaded on this node"))
+                else:
+                    taken.append(entry)
+                    rows += entry.rows
+            del self._queues[client]
+            if queue.entries:
+                self._queues[client] = queue  # Behind the others.
         return taken
+
+    def _take(self, queue: ClientQueue) -> Entry:
+        entry = queue.entries.popleft()
+        self._count(queue, entry, -1)
+        queue.credit_rows = max(0, queue.credit_rows - entry.rows)  # Alone, a client takes more than its credit.
+        client, entries = self._client_of.pop(entry.write.group_id)
+        if entries > 1:
+            self._client_of[entry.write.group_id] = (client, entries - 1)
+        return entry
+
+    def _count(self, queue: ClientQueue, entry: Entry, sign: int) -> None:
+        size_bytes = sign * entry.write.metadata_bytes
+        queue.rows += sign * entry.rows
+        queue.size_bytes += size_bytes
+        self.queued_rows += sign * entry.rows
+        self.queued_bytes += size_bytes
 
 
 def _notify(entries: Sequence[Entry], written: WriteResult) -> None:
@@ -137,5 +210,7 @@ def _failure(entry: Entry, written: WriteResult) -> CoordinatorError | None:
     if entry.lease.shard_id in written.lost_shards:
         return NotCoordinator("the lease on the shard was lost: another node owns it, or the database was restored")
     if entry.write.group_id in written.refused_groups:
-        return CoordinatorNotAvailable(f"the database refused it: {written.refused_groups[entry.write.group_id]}")
+        group_id = entry.write.group_id
+        log.warning("write_refused", group=group_id, reason=written.refused_groups[group_id])
+        return CoordinatorNotAvailable("the database refused a value of the write")
     return None

@@ -23,3 +23,6 @@ class ChangeAction(StrEnum):
     RESTORE_PARTITION = "restore_history_partition"
     START_INCARNATION = "start_incarnation"
     UNDO = "undo"
+    ISSUE_TOKEN = "issue_token"
+    EXPIRE_TOKEN = "expire_token"
+    REVOKE_TOKEN = "revoke_token"

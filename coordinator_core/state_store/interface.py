@@ -14,7 +14,7 @@ was lost during COMMIT.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from coordinator_core.protocol.log_ends import LogEnd
 from coordinator_core.protocol.requests import StoredOffset
@@ -28,8 +28,10 @@ from coordinator_core.state_store.rows import (
     FetchedOffset,
     Incarnation,
     MirrorPosition,
+    OtherGroup,
     RecordedChange,
     Renewal,
+    SealedMinute,
     ShardCheckpoint,
     ShardLog,
     StoredGroup,
@@ -44,15 +46,21 @@ from coordinator_core.state_store.schema_revision import SchemaRevision
 
 
 class StoreError(Exception):
-    """A call of the store failed."""
+    """A call of the store failed; the text is the database's, for the log. Clients get the `summary`."""
+
+    summary: ClassVar[str] = "the database refused it"
 
 
 class StoreUnavailable(StoreError):
     """Nothing was stored; the same call may succeed later."""
 
+    summary = "the database cannot be reached, or did not answer in time"
+
 
 class OutcomeUnknown(StoreError):
     """The connection was lost during COMMIT. Do not repeat the write: load the shard again under a new epoch."""
+
+    summary = "the connection to the database was lost"
 
 
 class RunNotFound(StoreError):
@@ -94,8 +102,12 @@ class Store(Protocol):
 
     # -- mirrored clusters ----------------------------------------------------------------------------
 
-    def mirror_of(self, cluster_id: str) -> str | None:
+    def mirror_of(self, cluster_id: str, source: str = "topic") -> str | None:
         """Make the database a mirror of a cluster, if it has neither groups nor members nor offsets yet.
+
+        Args:
+            cluster_id: the id of the cluster.
+            source: `topic` or `poll`; it is kept, as positions in the log are not comparable with counted ones.
 
         Returns:
             The id of the cluster that it mirrors; None: nodes coordinate its groups.
@@ -104,6 +116,10 @@ class Store(Protocol):
 
     def mirrored_cluster(self) -> str | None:
         """Return the id of the Kafka cluster that the database mirrors; None: nodes coordinate its groups."""
+        ...
+
+    def mirror_source(self) -> str | None:
+        """Return the source that the database was made with; None: nodes coordinate its groups."""
         ...
 
     def observe_topics(self, partitions: Mapping[str, int]) -> None:
@@ -118,6 +134,16 @@ class Store(Protocol):
 
     def committed_topics(self, shard_id: int) -> list[str]:
         """Return the topics in which the groups of a shard have committed offsets, sorted."""
+        ...
+
+    def store_other_groups(self, shard_id: int, epoch: int, groups: Sequence[OtherGroup]) -> None:
+        """Replace a shard's share and streams groups; do nothing if its lease has another epoch.
+
+        Args:
+            shard_id: the shard.
+            epoch: the epoch of its lease under which the groups were read.
+            groups: all of them.
+        """
         ...
 
     def mirror_position(self, shard_id: int) -> MirrorPosition | None:
@@ -210,8 +236,21 @@ class Store(Protocol):
         """Return one group with its members, or None if it has no rows."""
         ...
 
-    def fetch_offsets(self, group_id: str, topics: Sequence[str] | None = None) -> list[FetchedOffset]:
-        """Return committed offsets by topic and partition; None: of all topics."""
+    def fetch_offsets(
+        self,
+        group_id: str,
+        topics: Sequence[str] | None = None,
+        after: tuple[str, int] | None = None,
+        limit: int | None = None,
+    ) -> list[FetchedOffset]:
+        """Return committed offsets by topic and partition.
+
+        Args:
+            group_id: the group.
+            topics: only those of these topics; None: of all.
+            after: only those after this topic and partition; None: from the first.
+            limit: at most so many; None: all.
+        """
         ...
 
     def stored_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]] | None = None) -> list[StoredOffset]:
@@ -385,6 +424,10 @@ class Store(Protocol):
 
     def expire_proposals(self, ttl_hours: int, actor: str) -> list[str]:
         """Reject runs that were proposed longer ago than this, and record the changes; return their ids, sorted."""
+        ...
+
+    def seal_changes(self) -> SealedMinute | None:
+        """Seal the changes that are not sealed; None if there are none, or this minute has its seal."""
         ...
 
     def finish_runs(self) -> list[str]:

@@ -230,6 +230,17 @@ class ChangeRow:
     before: Json
     after: Json
     reason: str | None
+    token_id: str | None = None
+    """The token that made it; None: a node did, or a command on the database, or there are no tokens."""
+    client_address: str | None = None
+
+
+class SealedMinute(NamedTuple):
+    """A row of `change_seals`."""
+
+    minute_ms: int
+    change_count: int
+    seal: str
 
 
 class UndoneChange(NamedTuple):
@@ -264,6 +275,21 @@ class MirrorPosition(NamedTuple):
     offsets_seq: int
     """All commits before this position are in the table `offsets`; a checkpoint may have gone further."""
     read_at_ms: int
+
+
+class OtherGroup(NamedTuple):
+    """A share or streams group of a mirrored cluster; a row of `other_groups`."""
+
+    group_id: str
+    shard_id: int
+    protocol_type: str
+    """`share` or `streams`."""
+    state: str
+    """Kafka's name of it."""
+    state_since_ms: int
+    epoch: int | None
+    """None, as the number of members: groups are polled, and not read from the log."""
+    member_count: int | None
 
 
 class ArchivedOffset(NamedTuple):
@@ -330,6 +356,15 @@ class GroupWrite(NamedTuple):
         history += len(self.rebalance_members) + len(self.sessions)
         notes = len(self.outcomes) + len(self.changes) + len(self.undone)
         return 1 + len(self.members) + self.committed_count + 2 * len(self.removed) + notes + history
+
+    @property
+    def metadata_bytes(self) -> int:
+        """Return the size of what has no fixed size: metadata of offsets (in characters), metadata and assignments."""
+        size = sum([len(offset.metadata) for record in self.committed for offset in record.offsets])
+        for member in self.members.values():
+            if member is not None:
+                size += len(member.assignment) + sum([len(protocol.metadata) for protocol in member.protocols])
+        return size
 
     @property
     def committed_offsets(self) -> Iterator[CommittedOffset]:

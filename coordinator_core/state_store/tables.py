@@ -574,20 +574,3 @@ archived_offsets = Table(
     PrimaryKeyConstraint("change_id", "group_id", "topic", "partition"),
     Index("archived_offsets_group_id", "group_id", "archived_at"),
 )
-
-changes = Table(
-    "changes",
-    metadata,
-    Column("change_id", UUID(as_uuid=False), primary_key=True),
-    Column("at", At, nullable=False),
-    Column("actor", Text, nullable=False),
-    Column("action", Text, nullable=False),
-    Column("group_id", Name, nullable=True),
-    Column("before", JSONB, nullable=True),
-    Column("after", JSONB, nullable=True),
-    Column("reason", Text, nullable=True),
-    Column("undone_at", At, nullable=True),
-    Column("undone_by_change_id", UUID(as_uuid=False), nullable=True),
-    times_check("changes", "at", "undone_at"),
-    Index("changes_group_id_at", "group_id", "at"),
-)

@@ -20,6 +20,7 @@ from muster_airflow.client import RequestRefused
 from spark_jobs import submit
 
 RUN_ID = "{{ submit.maintenance_run_id(dag.dag_id, run_id) }}"
+ARCHIVE = "{{ submit.archive_of(params.cluster) }}"
 
 
 class Instants(NamedTuple):
@@ -53,20 +54,21 @@ FAIL_ON_REFUSAL = ExceptionRetryPolicy(
 REPORTS_SINCE = submit.start_date("MUSTER_REPORTS_SINCE", datetime.fromisoformat("2026-11-21T00:00:00+00:00"))
 
 
-def asset(job: submit.JobSpec) -> Asset:
-    """Return the Asset that a job's runs update."""
-    return Asset(job.asset, uri=job.asset_uri)
+def asset(job: submit.JobSpec, cluster: str) -> Asset:
+    """Return the Asset that the runs of a job's DAG for a cluster update."""
+    return Asset(submit.with_cluster(job.asset, cluster), uri=submit.with_cluster(job.asset_uri, cluster))
 
 
-def dag_arguments(job: submit.JobSpec) -> dict[str, Any]:
-    """Return the arguments of a job's DAG, without its schedule."""
+def dag_arguments(job: submit.JobSpec, cluster: str) -> dict[str, Any]:
+    """Return the arguments of a job's DAG for a cluster, without its schedule."""
     # Neither reports nor the archive concern days before the first one.
     is_of_days = job.is_report or job.needs_archive
+    dag_id = submit.with_cluster(job.name, cluster)
     return {
-        "dag_id": job.name,
+        "dag_id": dag_id,
         "description": job.description,
         "catchup": job.catches_up,
-        "params": {"dry_run": _dry_run(job), **_option_params(job), **_limit_params(job)},
+        "params": {"cluster": _cluster(cluster), "dry_run": _dry_run(job), **_option_params(job), **_limit_params(job)},
         "start_date": REPORTS_SINCE if is_of_days else datetime(2026, 1, 1, tzinfo=UTC),
         "max_active_runs": 1,
         # Longer than the sum of all waits of a run.
@@ -75,7 +77,7 @@ def dag_arguments(job: submit.JobSpec) -> dict[str, Any]:
             reference=DeadlineReference.DAGRUN_QUEUED_AT,
             # In seconds: Airflow 3.3 stores a timedelta in a form that it cannot read when a task is cleared.
             interval=DEADLINE.total_seconds(),  # type: ignore[arg-type]  # read as seconds, as older Airflows stored it
-            callback=AsyncCallback("spark_jobs.submit.deadline_missed", kwargs={"dag_id": job.name}),
+            callback=AsyncCallback("spark_jobs.submit.deadline_missed", kwargs={"dag_id": dag_id}),
         ),
         "default_args": {
             "owner": "muster",
@@ -93,16 +95,24 @@ def dag_arguments(job: submit.JobSpec) -> dict[str, Any]:
     }
 
 
-def schedule_of(job: submit.JobSpec) -> CronDataIntervalTimetable | list[Asset] | None:
+def schedule_of(job: submit.JobSpec, cluster: str) -> CronDataIntervalTimetable | list[Asset] | None:
     """Return when a job's DAG runs: by a cron expression, after another job, or only when triggered."""
     if job.starts_after is not None:
-        return [asset(submit.JOBS[job.starts_after])]
+        return [asset(submit.JOBS[job.starts_after], cluster)]
     if job.schedule is None or (job.needs_archive and not submit.archive_uri()):
         return None
     return CronDataIntervalTimetable(submit.cron_of(job.schedule), timezone="UTC")
 
 
 # -- params ---------------------------------------------------------------------------------------------------
+
+
+def _cluster(cluster: str) -> Param:
+    """Return the param of the cluster: a DAG of the own one can be triggered for any, and the others for theirs."""
+    choice = submit.clusters() if cluster == submit.OWN_CLUSTER else (cluster,)
+    return Param(
+        default=cluster, type="string", enum=list(choice), title="Cluster", description="One of MUSTER_CLUSTERS"
+    )
 
 
 def _dry_run(job: submit.JobSpec) -> Param:

@@ -15,6 +15,7 @@ from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.sdk import Context, PokeReturnValue, TriggerRule, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException
 
+from dags.parts.cluster import console_url, nodes
 from dags.parts.defaults import APPLY_TIMEOUT, APPROVAL_TIMEOUT, asset
 from dags.parts.spark import spark_task
 from muster_airflow.client import NodesUnavailable
@@ -31,11 +32,12 @@ ACTOR_MAX_CHARS = 200
 POKE_INTERVAL_S = 5.0
 
 
-def tasks(job: submit.JobSpec, **arguments: str) -> None:
+def tasks(job: submit.JobSpec, cluster: str, **arguments: str) -> None:
     """Add the tasks of a proposal, in their order.
 
     Args:
         job: the job's entry.
+        cluster: the cluster that the DAG is for.
         arguments: further arguments of the job by flag; values may be templates.
     """
     propose = spark_task("propose", job, {"share_from": "{{ params.share_from }}", **arguments})
@@ -44,7 +46,7 @@ def tasks(job: submit.JobSpec, **arguments: str) -> None:
 
     propose >> passed >> [applying, approval, rejected]
     approval >> decided >> [applying, rejected]
-    applying >> wait_until_applied.override(outlets=[asset(job)])()
+    applying >> wait_until_applied.override(outlets=[asset(job, cluster)])()
 
 
 @task.branch
@@ -58,7 +60,7 @@ def gate() -> str | list[str]:
     params = context["params"]
     if params["dry_run"]:
         return []
-    run = _read_run(context, MusterHook())
+    run = _read_run(context, nodes(context))
     if run.status in APPLYING_OR_APPLIED:
         context["ti"].xcom_push(DECIDED, f"it is {run.status} already")
         return "apply"
@@ -69,7 +71,7 @@ def gate() -> str | list[str]:
         context["ti"].xcom_push(HELD, held)
         _log_result(run, f"It is to be rejected: {held}")
         return "reject"
-    job = submit.JOBS[context["dag"].dag_id]
+    job = submit.job_of(context["dag"].dag_id)
     limits = submit.Limits(**{name: params[name] for name in job.limits})
     exceeded = limits.exceeded_by(run.counts, job.name)
     # Apply only the proposal that was checked here and reviewed, not one that another attempt wrote since.
@@ -79,7 +81,8 @@ def gate() -> str | list[str]:
         return "apply"
     context["ti"].xcom_push(EXCEEDED, " ".join(exceeded))
     largest_groups = (context["ti"].xcom_pull(task_ids="propose") or {}).get("largest_groups", [])
-    context["ti"].xcom_push(QUESTION, submit.approval_text(job, run, exceeded, largest_groups))
+    url = console_url(context, run.run_id)
+    context["ti"].xcom_push(QUESTION, submit.approval_text(job, run, exceeded, largest_groups, url))
     dag_run = context["dag_run"]
     text = f"{dag_run.dag_id} waits for approval: {' '.join(exceeded)}"
     submit.alert(
@@ -88,7 +91,7 @@ def gate() -> str | list[str]:
         dag_id=dag_run.dag_id,
         run_id=dag_run.run_id,
         maintenance_run_id=run.run_id,
-        console_url=submit.console_url(run.run_id),
+        console_url=url,
     )
     _log_result(run, "It waits for approval.")
     return "request_approval"
@@ -148,8 +151,9 @@ def reject() -> dict[str, Any]:
 @task.sensor(poke_interval=POKE_INTERVAL_S, timeout=APPLY_TIMEOUT.total_seconds(), mode="reschedule")
 def wait_until_applied() -> PokeReturnValue:
     """Wait until every candidate has its outcome; between two polls the task takes no slot."""
+    context = get_current_context()
     try:
-        run = _read_run(get_current_context(), MusterHook(retry_timeout_s=0))
+        run = _read_run(context, nodes(context, retry_timeout_s=0))
     except NodesUnavailable as failure:
         log.warning("%s; retrying.", failure)
         return PokeReturnValue(is_done=False)
@@ -164,7 +168,7 @@ def _read_run(context: Context, hook: MusterHook) -> submit.MaintenanceRun:
 
 def _decide(context: Context, action: str, actor: str, body: dict[str, Any]) -> submit.MaintenanceRun:
     """Ask a node to apply or reject the run; idempotent."""
-    return submit.MaintenanceRun.from_json(MusterHook().post(f"{_path(context)}/{action}", body, actor=actor))
+    return submit.MaintenanceRun.from_json(nodes(context).post(f"{_path(context)}/{action}", body, actor=actor))
 
 
 def _path(context: Context) -> str:
@@ -174,7 +178,7 @@ def _path(context: Context) -> str:
 
 def _log_result(run: submit.MaintenanceRun, comment: str = "") -> dict[str, Any]:
     """Log a run's status, counts and link as the task's last line, and return them for its XCom."""
-    result = submit.result_of_run(run)
+    result = submit.result_of_run(run, console_url(get_current_context(), run.run_id))
     log.info(" ".join(filter(None, (f"Run {run.run_id} is {run.status}.", comment, submit.describe_result(result)))))
     return result
 

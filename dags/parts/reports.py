@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from airflow.sdk import PokeReturnValue, WeightRule, get_current_context, task
 
-from dags.parts.defaults import TASK_TIMEOUT, asset
+from dags.parts.defaults import ARCHIVE, TASK_TIMEOUT, asset
 from dags.parts.spark import SparkJobOperator, spark_task
 from spark_jobs import submit
 
@@ -18,22 +18,22 @@ MAX_SETTLE_WAIT = max(SETTLE_TIME, timedelta(hours=1))
 POKE_INTERVAL_S = 30.0
 
 
-def tasks(job: submit.JobSpec) -> None:
-    """Add the tasks of a report; a report on the current state does not wait."""
-    report = _report(job)
+def tasks(job: submit.JobSpec, cluster: str) -> None:
+    """Add the tasks of a report to its DAG for a cluster; a report on the current state does not wait."""
+    report = _report(job, cluster)
     if not job.is_of_now:
         wait_until_settled() >> report
 
 
-def _report(job: submit.JobSpec) -> SparkJobOperator:
+def _report(job: submit.JobSpec, cluster: str) -> SparkJobOperator:
     """Return the task that runs a report; in a pool for both, proposals have priority."""
     return spark_task(
         "report",
         job,
-        {"archive": "{{ submit.archive_uri() }}"},
+        {"archive": ARCHIVE},
         priority_weight=1,
         weight_rule=WeightRule.ABSOLUTE,
-        outlets=[asset(job)],
+        outlets=[asset(job, cluster)],
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Context
 
+from dags.parts.cluster import console_url, provide_database, skip_in_mirror
 from dags.parts.defaults import INSTANTS, REPORT_POOL, RUN_ID, SPARK_POOL
 from spark_jobs import submit
 
@@ -33,6 +34,7 @@ def spark_task(
             run_id=RUN_ID,
             **INSTANTS._asdict(),
             is_dry_run="{{ params.dry_run }}",
+            cluster="{{ params.cluster }}",
             **options,
             **{option.name: f"{{{{ params.{option.name} }}}}" for option in job.options},
         ),
@@ -48,12 +50,15 @@ class SparkJobOperator(SparkSubmitOperator):
     """Submits a job. Its log ends with the job's counts and a link to the console, and its XCom has them."""
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # Airflow stores what is returned
-        """Submit the job, wait for its end, and return its result."""
-        job = submit.JOBS[context["dag"].dag_id]
+        """Submit the job, wait for its end, and return its result; skip what a mirror does not propose."""
+        job = submit.job_of(context["dag"].dag_id)
+        if job.changes_groups:
+            skip_in_mirror(context)
+        provide_database(context)
         super().execute(context)
         # The last lines that spark-submit printed; without them there is a link only.
         lines = getattr(self._hook, "_last_submit_log_lines", ())
-        run_id = None if job.is_report else submit.maintenance_run_id(job.name, context["dag_run"].run_id)
-        result = {**submit.read_result(job.name, lines), "console": submit.console_url(run_id)}
+        run_id = None if job.is_report else submit.maintenance_run_id(context["dag"].dag_id, context["dag_run"].run_id)
+        result = {**submit.read_result(job.name, lines), "console": console_url(context, run_id)}
         self.log.info(submit.describe_result(result))
         return result

@@ -6,7 +6,7 @@ Revision 0032. Nodes of the release before keep using the schema: they do not re
 from migrations.statements import run_file
 
 revision = "0032"
-down_revision = "0026"
+down_revision = "0031"
 branch_labels = None
 depends_on = None
 

@@ -1,8 +1,11 @@
 """`muster changes`: the audit log, and undo."""
 
+# ruff: noqa: PLC0415 - the database is loaded by the one command that reads it
+
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from typing import Annotated, Final
 
 import typer
@@ -13,6 +16,7 @@ from muster.cli.group_selection import optional_group, split
 from muster.cli.options import (
     REASON,
     ActorOption,
+    DataDirOption,
     GroupArgument,
     GroupOption,
     JsonOption,
@@ -24,10 +28,16 @@ from muster.display import counted, moment
 from muster.node_client import Json, NodeClient, segment
 from muster.output import Table, print_json
 
-app = command_group("Show the audit log; undo changes.")
+app = command_group("Show and export the audit log; undo changes.")
 
 ChangeArgument = Annotated[str, typer.Argument(metavar="CHANGE", help="The change's id.", show_default=False)]
 
+
+EXPORT: Final = """
+SELECT (to_jsonb(changes) || jsonb_build_object('seal', change_seals.seal))::text
+FROM changes LEFT JOIN change_seals ON change_seals.minute = changes.sealed_minute
+ORDER BY changes.sealed_minute NULLS LAST, changes.at, changes.change_id
+"""
 
 DONE: Final = frozenset({"restored", "removed"})
 
@@ -80,6 +90,27 @@ def show(change_id: ChangeArgument, url: UrlOption = None, as_json: JsonOption =
             continue
         text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
         print(f"{name}: {chr(10).join(display.printable(line) for line in text.splitlines())}")
+
+
+@app.command()
+def export(data_dir: DataDirOption = None) -> None:
+    """Print the audit log as JSON lines, with its seals.
+
+    Reads the database as the reader's role. Changes that are not sealed yet have no seal.
+    """
+    import psycopg2
+
+    from muster.cli.crash import command_settings
+    from muster.local.database import urls_in_use
+    from muster.settings import psql_url
+
+    url = psql_url(urls_in_use(command_settings(data_dir=data_dir)).reader)
+    with closing(psycopg2.connect(url, application_name="muster-export")) as connection:
+        connection.set_session(readonly=True)
+        with connection.cursor("export") as cursor:
+            cursor.execute(EXPORT)
+            for (line,) in cursor:
+                print(line)
 
 
 @app.command()

@@ -218,7 +218,8 @@ class Committed(NamedTuple):
 def committed_of(node: NodeClient, groups: list[str], topics: list[str]) -> list[Committed]:
     """Read what each group has committed, in the topics that are named or in all."""
     return [
-        Committed(group_id, node.get(group_path(group_id, "/offsets"), topic=topics)["offsets"]) for group_id in groups
+        Committed(group_id, node.pages(group_path(group_id, "/offsets"), "offsets", topic=topics))
+        for group_id in groups
     ]
 
 
@@ -340,7 +341,7 @@ def delete_offsets(
         UserError: a partition was refused, or would be.
     """
     named = [topic_and_partitions(each) for each in topics]
-    committed = node.get(group_path(group_id, "/offsets"), topic=[each["topic"] for each in named])["offsets"]
+    committed = node.pages(group_path(group_id, "/offsets"), "offsets", topic=[each["topic"] for each in named])
     offsets = {(each["topic"], each["partition"]): each["offset"] for each in committed}
     codes: dict[tuple[str, int], str] = {}
     change_ids = []

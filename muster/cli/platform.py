@@ -37,16 +37,24 @@ def up(
         int, typer.Option("--nodes", min=1, max=NODES_MAX, help="Number of nodes, on consecutive ports.")
     ] = 1,
     airflow: Annotated[bool, typer.Option(help="Run Airflow with the maintenance DAGs.")] = True,
-    demo: Annotated[bool, typer.Option(help="Run demo consumers.")] = True,
+    demo: Annotated[bool, typer.Option(help="Run demo consumers; none in a mirror.")] = True,
+    mirror: Annotated[
+        str | None,
+        typer.Option(
+            help="Mirror a Kafka cluster instead: its brokers, host:port.",
+            show_default="MUSTER_MIRROR_BOOTSTRAP_SERVERS",
+        ),
+    ] = None,
 ) -> None:
-    """Run the local platform with demo consumers.
+    """Run the local platform, with demo consumers or a mirror.
 
-    Starts Postgres, a node, Airflow and some consumers, and shows each step, then the groups as they change.
-    Ctrl-C stops everything; the data is kept.
+    Starts Postgres, a node, Airflow and some consumers, and shows each step, then the groups as they change. With
+    --mirror the node mirrors a Kafka cluster, and shows its groups. Ctrl-C stops everything; the data is kept.
     """
     from muster.local.up import run_up
 
-    settings = command_settings(http_port=port, airflow_port=airflow_port, data_dir=data_dir)
+    given = {"http_port": port, "airflow_port": airflow_port, "data_dir": data_dir}
+    settings = command_settings(**given, mirror_bootstrap_servers=mirror)
     run_up(settings, node_count=nodes, with_airflow=airflow, with_demo=demo)
 
 

@@ -62,10 +62,7 @@ def new(
 
     The file contains a digest of the token, not the token itself; nodes reload it within a second of a change.
     """
-    if not 0 < len(actor) <= ACTOR_MAX_CHARS:
-        raise UserError(f"--actor: a name has 1 to {ACTOR_MAX_CHARS} characters.", USAGE_EXIT_CODE)
-    checked_actor(actor)
-    token = TOKEN_BEGINS + secrets.token_urlsafe(TOKEN_BYTES)
+    token = new_token(actor)
     expires_at = None if days is None else dt.datetime.now(dt.UTC) + dt.timedelta(days=days)
     entry = token_entry(token, actor, role, tuple(prefix or ALL_GROUPS), tuple(topic or ()), expires_at)
     if add_to is not None:
@@ -81,6 +78,18 @@ def new(
         print(f'Its entry, for "tokens" in the tokens file:\n\n  {msgspec.json.encode(shown).decode()}')
     else:
         print(f"{add_to} has its entry; nodes that read that file know it within a second.")
+
+
+def new_token(actor: str) -> str:
+    """Return a new random token.
+
+    Raises:
+        UserError: the actor is no name that a change can be kept under.
+    """
+    if not 0 < len(actor) <= ACTOR_MAX_CHARS:
+        raise UserError(f"--actor: a name has 1 to {ACTOR_MAX_CHARS} characters.", USAGE_EXIT_CODE)
+    checked_actor(actor)
+    return TOKEN_BEGINS + secrets.token_urlsafe(TOKEN_BYTES)
 
 
 def _body_of(path: Path) -> TokensFileBody:

@@ -17,6 +17,7 @@ from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import psycopg2
 import urllib3
@@ -266,6 +267,10 @@ class AirflowServices:
         """Start a DAG run now and return its id; `conf` sets the DAG's params."""
         run = self._call("POST", f"/api/v2/dags/{dag_id}/dagRuns", {"logical_date": None, "conf": dict(conf)})
         return str(run["dag_run_id"])
+
+    def state_of(self, dag_id: str, dag_run_id: str) -> str:
+        """Return the state of a DAG run."""
+        return str(self._call("GET", f"/api/v2/dags/{dag_id}/dagRuns/{quote(dag_run_id)}")["state"])
 
     def _call(
         self, method: str, path: str, body: Mapping[str, object] | None = None, *, is_signed_in: bool = True

@@ -26,10 +26,10 @@ class LocalNode:
 
     def spec(self, data_dir: DataDir, database_url: str) -> ChildSpec:
         """Return the process of this node, which is started again whenever it ends."""
-        secret = self.settings.cluster_secret
+        secret, bootstrap = self.settings.cluster_secret, self.settings.mirror_bootstrap_servers
         return ChildSpec(
             name=self.name,
-            argv=(sys.executable, "-m", "muster", "serve"),
+            argv=(sys.executable, "-m", "muster", "serve" if bootstrap is None else "mirror"),
             env={
                 **os.environ,
                 "MUSTER_DATABASE_URL": database_url,
@@ -37,6 +37,7 @@ class LocalNode:
                 "MUSTER_HTTP_HOST": self.settings.http_host,
                 "MUSTER_HTTP_PORT": str(self.port),
                 "MUSTER_ADVERTISED_URL": self.settings.advertised_url or "",
+                "MUSTER_MIRROR_BOOTSTRAP_SERVERS": bootstrap or "",
                 "MUSTER_CLUSTER_SECRET": secret.get_secret_value() if secret else keep_secret(data_dir.cluster_secret),
             },
             log_file=data_dir.log_file(self.name),

@@ -1,9 +1,9 @@
 """`muster up`: starts everything in order, supervises it, and stops all of it within ten seconds.
 
 Order: what can be refused is refused first (Java, disk, another run, left-overs, ports), then Postgres, its schema, the
-node, the demonstration fleet, Airflow, and one maintenance run. From then on until a signal comes, a child that ends is
-started again, and the screen shows how things stand. Stopping goes the other way round: agents and Airflow first, so
-that agents can still leave their groups, then the node, then Postgres.
+node, the demonstration fleet, Airflow, and one maintenance run; in a mirror no fleet, and a report. From then on until
+a signal comes, a child that ends is started again, and the screen shows how things stand. Stopping goes the other way
+round: agents and Airflow first, so that agents can still leave their groups, then the node, then Postgres.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from coordinator_core.state_store.postgres import PostgresStore
 from coordinator_core.state_store.runs import FINISHED
 from muster.data_dir import DataDir, RunLock
 from muster.errors import UserError
@@ -30,7 +31,8 @@ from muster.local.orphans import adopt_orphans, kill_strays, reap_orphans
 from muster.local.ports import require_free_port
 from muster.local.processes import ChildProcesses, shorten_log
 from muster.local.stop_request import StopRequest, StopRequested
-from muster.node.schema import newest, upgrade
+from muster.node.mirror import describe_mirror, prepare_database, require_own_kind
+from muster.node.schema import is_empty, newest, upgrade
 from muster.node_client import Json, NodeClient, client_token
 from muster.settings import Settings, psql_url
 from muster.snapshots import SnapshotReader
@@ -53,25 +55,29 @@ STOP_TIMEOUT_S = 9.5
 SNAPSHOT_TIMEOUT_S = 2.0
 """How long a node may take to answer the view, which is read by the loop that looks after everything."""
 FIRST_DAG = "offset_retention"
+FIRST_REPORT = "assignment_balance_audit"
+"""The first DAG of a mirror, which proposes nothing."""
+AIRFLOW_FINISHED = frozenset({"success", "failed"})
 
 
 def run_up(settings: Settings, *, node_count: int, with_airflow: bool, with_demo: bool) -> None:
     """Run the local platform until it is stopped.
 
     Args:
-        settings: where everything is, and the first node's own.
+        settings: where everything is, and the first node's own; with `mirror_bootstrap_servers` the nodes are a mirror.
         node_count: how many nodes there are to be.
         with_airflow: whether Airflow runs, with the maintenance DAGs on.
-        with_demo: whether there are groups to look at.
+        with_demo: whether there are groups to look at; a mirror has those of its cluster.
 
     Raises:
         UserError: it cannot be started; the sentence says why, and nothing is left running.
     """
     if settings.database_url is not None:
         raise UserError("muster up brings its own Postgres: unset MUSTER_DATABASE_URL, or use muster serve.")
-    if client_token() is None and settings.tokens_file is not None:
+    if client_token() is None and settings.has_tokens:
         raise UserError(
-            "MUSTER_TOKENS_FILE is set, so muster up needs an operator's token in MUSTER_TOKEN for its DAGs and fleet."
+            "Requests need tokens (MUSTER_TOKENS_FILE, MUSTER_REQUIRE_TOKENS), so muster up needs an operator's token"
+            " in MUSTER_TOKEN for its DAGs and fleet."
         )
     data_dir = DataDir(settings.data_dir)
     data_dir.create(settings.min_free_disk_mb)
@@ -123,17 +129,28 @@ class LocalPlatform:
         self._fleet: DemoFleet | None = None
         self._addresses: list[Address] = []
         self._tidy_at_s = 0.0
+        self._is_mirror = settings.mirror_bootstrap_servers is not None
 
     def start(self, *, with_airflow: bool, with_demo: bool) -> None:
         """Start one thing after the other, each when the one before it is ready."""
         self._start_postgres()
-        if with_demo:
+        if self._is_mirror:
+            self._prepare_mirror()
+        else:
+            self._migrate()
+        self._lock.publish_database_urls(database_urls(self._postgres))
+        has_fleet = with_demo and not self._is_mirror
+        if has_fleet:
             self._insert_demo_data()
         reader = self._start_nodes()
-        if with_demo:
+        if has_fleet:
             self._start_fleet()
         if with_airflow:
-            self._run_first_maintenance(self._start_airflow(), reader)
+            airflow = self._start_airflow()
+            if self._is_mirror:
+                self._run_first_report(airflow)
+            else:
+                self._run_first_maintenance(airflow, reader)
         self._addresses.append(Address("Stop", f"Ctrl-C (logs are in {self._data_dir.logs})"))
 
     def watch(self) -> None:
@@ -160,13 +177,32 @@ class LocalPlatform:
         with self._view.step("Postgres") as step:
             self._postgres.start(self._stop.raise_if_requested)
             step.note = f"on 127.0.0.1:{self._postgres.port}"
+
+    def _migrate(self) -> None:
         url = self._postgres.database_url()
         with self._view.step("Schema") as step:
             before = upgrade(url, self._settings.shards)
             step.note = (
                 "created" if before is None else "up to date" if before == newest() else f"upgraded from {before}"
             )
-        self._lock.publish_database_urls(database_urls(self._postgres))
+        with contextlib.closing(PostgresStore(url)) as store:
+            require_own_kind(self._settings, store)
+
+    def _prepare_mirror(self) -> None:
+        """Migrate the database too: an empty one gets as many shards as the log of the cluster has partitions."""
+        url = self._postgres.database_url()
+        notes: list[str] = []
+
+        def prepare() -> None:
+            if not is_empty(url):
+                upgrade(url)
+            prepare_database(self._settings, url)
+            notes.append(describe_mirror(self._settings, url))
+
+        with self._view.step("Kafka cluster") as step:
+            self._run_in_thread(prepare)
+            (step.note,) = notes
+        self._addresses.append(Address("Mirror", f"read-only, of Kafka cluster {step.note}"))
 
     def _insert_demo_data(self) -> None:
         if self._data_dir.demo_data_file.exists():
@@ -245,12 +281,35 @@ class LocalPlatform:
             return [run for run in new if run["kind"] == FIRST_DAG and run["status"] in FINISHED]
 
         with self._view.step("A maintenance run") as step:
-            if not self._poll(lambda: _is_triggered(airflow), DAG_READ_TIMEOUT_S):
+            if not self._poll(lambda: _trigger(airflow, FIRST_DAG) is not None, DAG_READ_TIMEOUT_S):
                 step.note = f"Airflow has not parsed the DAG {FIRST_DAG} yet; see its UI"
             elif not self._poll(lambda: bool(over()), FIRST_RUN_TIMEOUT_S):
                 step.note = f"not over after {FIRST_RUN_TIMEOUT_S:.0f} s; see Airflow's UI"
             else:
                 step.note = run_line(over()[0])
+
+    def _run_first_report(self, airflow: AirflowServices) -> None:
+        """Have a report, so that there is one to see; the platform goes on without it."""
+        run_id: str | None = None
+        state: str | None = None
+
+        def is_triggered() -> bool:
+            nonlocal run_id
+            run_id = _trigger(airflow, FIRST_REPORT)
+            return run_id is not None
+
+        def is_over() -> bool:
+            nonlocal state
+            state = _state_of(airflow, FIRST_REPORT, str(run_id))
+            return state in AIRFLOW_FINISHED
+
+        with self._view.step("A report") as step:
+            if not self._poll(is_triggered, DAG_READ_TIMEOUT_S):
+                step.note = f"Airflow has not parsed the DAG {FIRST_REPORT} yet; see its UI"
+            elif not self._poll(is_over, FIRST_RUN_TIMEOUT_S):
+                step.note = f"not over after {FIRST_RUN_TIMEOUT_S:.0f} s; see Airflow's UI"
+            else:
+                step.note = f"{FIRST_REPORT}: {state}; see {self._settings.node_url}/#/reports"
 
     def _run_in_thread(self, work: Callable[[], None]) -> None:
         """Do blocking work on a thread while the loop goes on; what it raises is raised here."""
@@ -304,9 +363,16 @@ def _collect(work: Callable[[], None], failures: list[BaseException]) -> None:
         failures.append(failure)
 
 
-def _is_triggered(airflow: AirflowServices) -> bool:
-    """Ask for a run of the first DAG; a busy machine may need several tries, and a run too many does no harm."""
+def _trigger(airflow: AirflowServices, dag_id: str) -> str | None:
+    """Ask for a run and return its id; a busy machine may need several tries, and a run too many does no harm."""
     try:
-        return airflow.has_dag(FIRST_DAG) and bool(airflow.trigger(FIRST_DAG, {}))
+        return airflow.trigger(dag_id, {}) if airflow.has_dag(dag_id) else None
     except UserError:
-        return False
+        return None
+
+
+def _state_of(airflow: AirflowServices, dag_id: str, dag_run_id: str) -> str | None:
+    try:
+        return airflow.state_of(dag_id, dag_run_id)
+    except UserError:
+        return None

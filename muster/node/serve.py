@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 import structlog
 import uvloop
+from pydantic import SecretStr
 
 from api.http import LISTENER
 from api.http.app import make_app
@@ -26,8 +27,11 @@ from api.http.asgi import AsgiApp
 from api.http.hosts import AllowedHosts
 from api.http.limits import HttpLimits
 from api.http.server import BACKLOG, HttpServer
+from api.http.trusted_proxies import TrustedProxies
 from api.shared.node_context import NodeContext
+from api.shared.quotas import QuotaLimits
 from api.shared.tokens import Tokens, TokensFileError
+from coordinator_core.protocol.errors import CoordinatorNotAvailable
 from coordinator_core.queries.limits import QueryLimits
 from coordinator_core.queries.runner import Queries, QueryRunner
 from coordinator_core.runtime.config import NodeConfig
@@ -36,8 +40,10 @@ from coordinator_core.state_store.interface import Store, StoreError
 from coordinator_core.state_store.postgres import PostgresStore
 from muster.errors import DATABASE_ADVICE, UserError
 from muster.node import kafka, mirror
+from muster.node.change_sealing import seal_changes
 from muster.node.file_descriptors import connection_limit, raise_descriptor_limit
 from muster.node.schema import newest
+from muster.node.stored_tokens import StoredTokens
 from muster.settings import Settings
 
 SHARD_RELEASE_TIMEOUT_S: Final = 2.5
@@ -119,6 +125,8 @@ async def serve_node(
         return await _release_shards(coordinator)
     if cluster_id is not None:
         mirror.follow(coordinator, settings, cluster_id)
+    stored_tokens = None if tokens is None else await _follow_stored_tokens(tokens, queries)
+    sealing = asyncio.create_task(seal_changes(store), name="muster-sealing")
     context = NodeContext(coordinator, queries, limits, tokens)
     app = _make_app(context, settings, limits, version)
     server = HttpServer(app, listener, limits, app.connections)
@@ -130,6 +138,9 @@ async def serve_node(
     on_serving()
     await stopping.wait()
     log.info("node_stopping", node=coordinator.node_id)
+    for task in (sealing, stored_tokens):
+        if task is not None:
+            task.cancel()
     server.reject_requests()
     is_handed_over = await _release_shards(coordinator)
     if kafka_server is not None:
@@ -197,15 +208,30 @@ def read_tokens(settings: Settings) -> Tokens | None:
     Raises:
         UserError: the file will not do, or the nodes have no secret to vouch for callers with.
     """
-    if settings.tokens_file is None:
+    if not settings.has_tokens:
         return None
     secret = settings.cluster_secret
     if secret is None or not secret.get_secret_value():
-        raise UserError("MUSTER_TOKENS_FILE needs MUSTER_CLUSTER_SECRET too, by which nodes vouch for callers.")
+        name = "MUSTER_REQUIRE_TOKENS" if settings.tokens_file is None else "MUSTER_TOKENS_FILE"
+        raise UserError(f"{name} needs MUSTER_CLUSTER_SECRET too, by which nodes vouch for callers.")
     try:
         return Tokens(settings.tokens_file)
     except TokensFileError as refusal:
         raise UserError(f"MUSTER_TOKENS_FILE: {refusal}.") from None
+
+
+async def _follow_stored_tokens(tokens: Tokens, queries: QueryRunner) -> asyncio.Task[None]:
+    """Read the tokens in the database, and return the task that keeps them up to date.
+
+    Raises:
+        UserError: the database cannot be reached.
+    """
+    stored = StoredTokens(tokens, queries)
+    try:
+        await stored.refresh()
+    except CoordinatorNotAvailable as error:
+        raise UserError(f"The tokens in the database cannot be read ({error.detail}); {DATABASE_ADVICE}.") from error
+    return asyncio.create_task(stored.keep_fresh(), name="muster-tokens")
 
 
 def write_log() -> None:
@@ -328,6 +354,7 @@ def _node_config(settings: Settings, version: str) -> NodeConfig:
         defaults=settings.group_settings(),
         environment_keys=settings.group_settings_from_environment(),
         max_queued_rows=settings.max_queued_rows,
+        max_queued_bytes=settings.max_queued_bytes,
         max_waiting_requests=settings.max_waiting_requests,
         max_batch_rows=settings.max_batch_rows,
         offsets_checkpoint_interval_ms=settings.offsets_checkpoint_interval_ms,
@@ -347,13 +374,14 @@ def _node_config(settings: Settings, version: str) -> NodeConfig:
 
 
 def _make_app(context: NodeContext, settings: Settings, limits: HttpLimits, version: str) -> AsgiApp:
-    secret = settings.cluster_secret
     return make_app(
         context,
         limits,
         version,
         forward=settings.forward,
-        cluster_secret="" if secret is None else secret.get_secret_value(),
+        cluster_secret=_text(settings.cluster_secret),
+        accepted_cluster_secret=_text(settings.cluster_secret_accepted),
+        trusted_proxies=TrustedProxies(settings.trusted_proxies),
         hosts=AllowedHosts(settings.http_host, settings.node_url, settings.allowed_hosts),
     )
 
@@ -372,7 +400,19 @@ def _limits(settings: Settings) -> HttpLimits:
         max_connections_per_ip=settings.max_connections_per_ip,
         max_forward_connections=settings.max_forward_connections,
         forward_max_age_ms=settings.forward_max_age_ms,
+        quotas=QuotaLimits(
+            settings.client_quota_requests_per_s,
+            settings.client_quota_bytes_per_s,
+            settings.group_quota_requests_per_s,
+            settings.group_quota_bytes_per_s,
+            settings.quota_window_s,
+            settings.max_waiting_requests_per_client or max(1, settings.max_waiting_requests * 3 // 4),
+        ),
     )
+
+
+def _text(secret: SecretStr | None) -> str:
+    return "" if secret is None else secret.get_secret_value()
 
 
 def _first_line(failure: Exception) -> str:

@@ -26,7 +26,7 @@ def main(command_line: Sequence[str] | None = None) -> int:
         values = {"run_id": arguments.run_id, "status": archived.status, "counts": archived.counts}
         return Result("\n".join(describe(arguments, archived)), values)
 
-    return run_job(KIND, work)
+    return run_job(KIND, work, arguments.cluster)
 
 
 def describe(arguments: JobArguments, archived: Archived) -> list[str]:

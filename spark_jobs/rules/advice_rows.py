@@ -34,7 +34,6 @@ ADVICE_SCHEMA: Final = (
 
 SESSION_EXPIRED: Final = "session_expired"
 REBALANCE_TIMEOUT: Final = "rebalance_timeout"
-LEFT: Final = "left"
 
 Counted = Mapping[str, int]
 """Counts by step; a step may be missing, or occur several times."""

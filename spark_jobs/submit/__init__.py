@@ -6,6 +6,14 @@ the entries of `coordinator_core.jobs`.
 
 from coordinator_core.jobs import JOBS, JobSpec
 from spark_jobs.submit.alerts import alert, deadline_missed, run_failed, task_failed
+from spark_jobs.submit.clusters import (
+    OWN_CLUSTER,
+    archive_of,
+    clusters,
+    database_variable,
+    mirror_notice,
+    with_cluster,
+)
 from spark_jobs.submit.jdbc_jar import find_jdbc_jar
 from spark_jobs.submit.job import (
     DEFAULT_RETENTION_MINUTES,
@@ -22,6 +30,7 @@ from spark_jobs.submit.job import (
     interval_of,
     is_past,
     job_arguments,
+    job_of,
     maintenance_run_id,
     minutes,
     py_files,
@@ -47,6 +56,7 @@ __all__ = [
     "HISTORY_RESTORE",
     "JOBS",
     "MEASURES",
+    "OWN_CLUSTER",
     "PROPOSALS",
     "REPORTS",
     "SPARK_CONF",
@@ -57,10 +67,13 @@ __all__ = [
     "application",
     "apply_timeout",
     "approval_text",
+    "archive_of",
     "archive_uri",
+    "clusters",
     "command",
     "console_url",
     "cron_of",
+    "database_variable",
     "deadline_missed",
     "default_limits",
     "default_options",
@@ -69,8 +82,10 @@ __all__ = [
     "interval_of",
     "is_past",
     "job_arguments",
+    "job_of",
     "maintenance_run_id",
     "minutes",
+    "mirror_notice",
     "py_files",
     "read_result",
     "rejection_text",
@@ -82,4 +97,5 @@ __all__ = [
     "spark_master",
     "start_date",
     "task_failed",
+    "with_cluster",
 ]

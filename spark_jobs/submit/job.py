@@ -54,6 +54,11 @@ def maintenance_run_id(*names: str) -> str:
     return str(uuid5(RUN_NAMESPACE, "/".join(names)))
 
 
+def job_of(dag_id: str) -> JobSpec:
+    """Return the job that a DAG runs; after a dot, the id names a cluster."""
+    return JOBS[dag_id.partition(".")[0]]
+
+
 def job_arguments(
     *,
     run_id: str,
@@ -186,13 +191,13 @@ def cron_of(schedule: Schedule) -> str:
     return os.environ.get(schedule.variable) or schedule.cron
 
 
-def interval_of(job: str, dag_run: Any) -> tuple[datetime, datetime] | None:  # noqa: ANN401 - a model of Airflow's
+def interval_of(dag_id: str, dag_run: Any) -> tuple[datetime, datetime] | None:  # noqa: ANN401 - a model of Airflow's
     """Return start and end of the interval that a DAG run is about; None for a run about the time of its request.
 
     A run by hand has no interval, unless Airflow's form gave it one. A report of an interval then takes the last one of
     its schedule that was complete; a job about the current state ignores the form's, which is in the past.
     """
-    spec = JOBS[job]
+    spec = job_of(dag_id)
     if dag_run.run_type == "manual" and (spec.is_of_now or not spec.is_report):
         return None
     if dag_run.data_interval_end:

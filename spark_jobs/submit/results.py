@@ -26,18 +26,21 @@ def read_result(kind: str, lines: Iterable[str]) -> dict[str, Any]:
     return dict(json.loads(found[-1])) if found else {}
 
 
-def console_url(run_id: str | None = None) -> str:
+def console_url(run_id: str | None = None, console: str | None = None) -> str:
     """Return the console's address of a maintenance run, or of the reports.
 
-    `MUSTER_CONSOLE_URL` is the address for browsers; without it `MUSTER_URL`, the one for tasks.
+    Args:
+        run_id: the maintenance run.
+        console: the console's address; None: that of the own cluster. `MUSTER_CONSOLE_URL` is the one for browsers;
+            without it `MUSTER_URL`, the one for tasks.
     """
-    named = os.environ.get("MUSTER_CONSOLE_URL") or os.environ.get("MUSTER_URL") or DEFAULT_URL
+    named = console or os.environ.get("MUSTER_CONSOLE_URL") or os.environ.get("MUSTER_URL") or DEFAULT_URL
     return f"{named.strip().rstrip('/')}/#/{'reports' if run_id is None else f'maintenance/{run_id}'}"
 
 
-def result_of_run(run: MaintenanceRun) -> dict[str, Any]:
+def result_of_run(run: MaintenanceRun, url: str) -> dict[str, Any]:
     """Return a run's status and counts, with a link to it."""
-    return {"run_id": run.run_id, "status": run.status, "counts": run.counts, "console": console_url(run.run_id)}
+    return {"run_id": run.run_id, "status": run.status, "counts": run.counts, "console": url}
 
 
 def describe_result(result: Mapping[str, Any]) -> str:
@@ -54,7 +57,7 @@ def rejection_text(rejection: Mapping[str, str | None]) -> str:
 
 
 def approval_text(
-    job: JobSpec, run: MaintenanceRun, exceeded: Sequence[str], largest_groups: Sequence[tuple[str, int]]
+    job: JobSpec, run: MaintenanceRun, exceeded: Sequence[str], largest_groups: Sequence[tuple[str, int]], url: str
 ) -> str:
     """Return what a person is to approve, in Markdown: what would be removed, from which groups, and why it waits."""
     counts = {"candidates": "an unknown number", "of": "all", "groups": "an unknown number of", **run.counts}
@@ -63,7 +66,7 @@ def approval_text(
         named = ", ".join(f"{_code(group_id)} ({count})" for group_id, count in largest_groups)
         parts.append(f"Groups with most of them: {named}.")
     parts.append(f"It waits for approval because: {' '.join(exceeded)}")
-    parts.append(f"[Run {run.run_id} in the console]({console_url(run.run_id)}) lists every candidate.")
+    parts.append(f"[Run {run.run_id} in the console]({url}) lists every candidate.")
     return "\n\n".join(parts)
 
 

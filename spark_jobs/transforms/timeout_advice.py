@@ -15,14 +15,13 @@ from collections.abc import Mapping
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
-from coordinator_core.analytics.advice.evidence import BY_MEMBERS, COMPLETED
+from coordinator_core.analytics.advice.evidence import BY_MEMBERS, COMPLETED, EXIT_REASONS
 from coordinator_core.analytics.advice.policy import LATE_GRACE_MS, SIGNS_PER_SESSION, Policy
 from coordinator_core.analytics.advice.startup import STARTUP_MS
 from coordinator_core.analytics.advice.steps import BEYOND
 from spark_jobs.rules.advice import day_of, identity_of, place_of, summed_gaps
 from spark_jobs.rules.advice_rows import (
     ADVICE_SCHEMA,
-    LEFT,
     REBALANCE_TIMEOUT,
     SESSION_EXPIRED,
     advised_row,
@@ -209,7 +208,7 @@ def _first_reconnects(gone: DataFrame, reconnects: DataFrame, grace_ms: int) -> 
         & (came_ms <= at_ms + sf.col("grace_ms"))
     )
     after_ms = sf.when(is_next, came_ms - at_ms)
-    is_exit = sf.col("end_reason") == LEFT
+    is_exit = sf.col("end_reason").isin(*EXIT_REASONS)
     has_successor = ~is_exit & sf.coalesce(sf.min(after_ms) < 0, sf.lit(False))
     late_ms = sf.when(~has_successor, sf.min(sf.when(after_ms >= 0, after_ms)))
     is_soon = sf.coalesce(late_ms <= sf.col("session_timeout_ms"), sf.lit(False))
@@ -238,7 +237,7 @@ def days(sessions: DataFrame, *, end_ms: int) -> DataFrame:
     return (
         sessions.groupBy("group_id", "shard_id", "session_timeout_ms", day_of(sf.col("ended_at"), end_ms).alias("day"))
         .agg(
-            sf.sum("heartbeat_count").alias("heartbeats"),
+            sf.coalesce(sf.sum("heartbeat_count"), sf.lit(0)).alias("heartbeats"),
             summed_gaps(sf.col("heartbeat_gap_histogram")).alias("gaps"),
             sf.coalesce(sf.max("heartbeat_gap_ms_max"), sf.lit(0)).alias("longest_gap_ms"),
             sf.max("ended_at").alias("last_at"),

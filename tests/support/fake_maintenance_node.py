@@ -1,4 +1,4 @@
-"""A fake node with maintenance runs only: records requests, and answers as configured."""
+"""A fake node with maintenance runs, and what it mirrors: records requests, and answers as configured."""
 
 import json
 import ssl
@@ -30,10 +30,14 @@ class FakeNode:
     refusals: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=lambda: {"candidates": 1, "of": 2})
     held_by: dict[str, str] | None = None
+    mirrored_cluster: str | None = None
     seen: list[Seen] = field(default_factory=list)
+    """Requests about runs."""
     url: str = ""
 
     def answer(self, request: Seen) -> tuple[int, dict[str, Any]]:
+        if request.path == "/v1/config":
+            return HTTPStatus.OK, {"values": {}, "unconfirmed_nodes": [], "mirrored_cluster": self.mirrored_cluster}
         self.seen.append(request)
         if request.method == "POST" and self.refusals:
             return self.refusals.pop(0)

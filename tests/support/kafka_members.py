@@ -125,6 +125,14 @@ class KafkaMember:
         os.kill(self._process.pid, signal.SIGKILL)
         self._process.wait(PATIENCE_S)
 
+    def pause(self) -> None:
+        """Stop its process, so that it neither joins nor sends heartbeats."""
+        os.kill(self._process.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let its process go on."""
+        os.kill(self._process.pid, signal.SIGCONT)
+
     def stop(self) -> None:
         """Kill its process if it runs, and close its pipe."""
         if self._process.poll() is None:

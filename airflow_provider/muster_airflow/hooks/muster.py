@@ -6,7 +6,8 @@ A connection of type `muster` names them:
     port      the port of nodes that name none; default 8080
     schema    http (default) or https
     password  a token; empty sends none
-    extra     `verify` (default true), `ca_file` (a path on workers and triggerers), `timeout_s` (default 30)
+    extra     `verify` (default true), `ca_file` (a path on workers and triggerers), `timeout_s` (default 30),
+              `console_url` (the console's address for browsers; default the first node)
 
 If there is no connection `muster_default`, the hook uses MUSTER_URL and MUSTER_TOKEN, as Muster's own commands do.
 """
@@ -115,6 +116,11 @@ class MusterHook(BaseHook):
                 return None
             raise
 
+    def console_url(self) -> str:
+        """Return the console's address for browsers; raises as `get_conn` does."""
+        connection = self.get_connection(self.muster_conn_id)
+        return str(json.loads(connection.extra or "{}").get("console_url") or self._urls(connection)[0])
+
     def test_connection(self) -> tuple[bool, str]:
         """Return whether a node answers this connection, and its answer, for Airflow's button of this name."""
         try:
@@ -127,19 +133,23 @@ class MusterHook(BaseHook):
 
     def _client(self, connection: Connection) -> MusterClient:
         extra = json.loads(connection.extra or "{}")
+        return MusterClient(
+            self._urls(connection),
+            token=connection.password,
+            verify=_verify(extra),
+            timeout_s=float(extra.get("timeout_s") or DEFAULT_TIMEOUT_S),
+            retry_timeout_s=self._retry_timeout_s,
+        )
+
+    def _urls(self, connection: Connection) -> list[str]:
+        """Return the URLs of the nodes, at least one."""
         scheme = connection.schema or "http"
         hosts = [host.strip() for host in (connection.host or "").split(",") if host.strip()]
         if not hosts or scheme not in {"http", "https"}:
             raise ValueError(
                 f"The connection {self.muster_conn_id} needs a host, and a schema that is http or https, not {scheme}."
             )
-        return MusterClient(
-            [_url(scheme, host, connection.port or DEFAULT_PORT) for host in hosts],
-            token=connection.password,
-            verify=_verify(extra),
-            timeout_s=float(extra.get("timeout_s") or DEFAULT_TIMEOUT_S),
-            retry_timeout_s=self._retry_timeout_s,
-        )
+        return [_url(scheme, host, connection.port or DEFAULT_PORT) for host in hosts]
 
     def _client_of_environment(self) -> MusterClient:
         url, token = os.environ.get("MUSTER_URL") or DEFAULT_URL, os.environ.get("MUSTER_TOKEN")

@@ -26,6 +26,7 @@ const TRIGGERS = {
   static_member_replaced: "a static member was replaced with another subscription",
   partitions_changed: "the partition count of a topic changed",
   over_capacity: "the group exceeded its maximum size",
+  unknown: "not known yet",
   database_restored: "the database was restored or failed over",
   admin: "requested by an operator",
 };
@@ -54,6 +55,7 @@ const ACTION_NAMES = {
   delete_topic: "topic deleted", delete_log_ends: "log ends deleted", apply_run: "run applied", reject_run: "run rejected",
   expire_run: "run expired", drop_history_partition: "history archived", restore_history_partition: "history restored",
   start_incarnation: "database restored", undo: "undo",
+  issue_token: "token issued", expire_token: "token's expiry set", revoke_token: "token revoked",
 };
 /** The actions of changes. */
 export const ACTIONS = Object.keys(ACTION_NAMES);

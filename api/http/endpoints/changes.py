@@ -18,6 +18,7 @@ from api.http.fields import PageLimit, RequiredReason
 from api.http.request_context import CurrentRequest, RequestContext
 from api.http.rows import response_of
 from api.http.times import instant_or_none
+from api.shared.access_control import Operation
 from api.shared.errors import GroupAuthorizationFailed
 from api.shared.limits import ACTOR_MAX_CHARS
 from coordinator_core.admin import undo as admin_undo
@@ -46,6 +47,9 @@ class ChangeResponse(Struct):
     undone_at: datetime | None
     undone_by_change_id: str | None
     """The change that undid it."""
+    token_id: str | None
+    """The id of the token that made it; null: a node did, or a command on the database, or there are no tokens."""
+    client_address: str | None
 
 
 class ChangesResponse(Struct):
@@ -106,10 +110,12 @@ async def describe_change(context: CurrentRequest, change_id: FromPath[str]) -> 
     return _to_response(await _own_change(context, _uuid(change_id)))
 
 
-async def _own_change(context: RequestContext, change_id: str) -> RecordedChange:
-    """Return a change, if the token covers its group."""
+async def _own_change(
+    context: RequestContext, change_id: str, operation: Operation = Operation.DESCRIBE
+) -> RecordedChange:
+    """Return a change, if the token allows the operation on its group."""
     found = await find_change(context.coordinator, change_id)
-    if not context.can_access(found.change.group_id):
+    if not context.can_access(found.change.group_id, operation):
         raise GroupAuthorizationFailed("the token does not cover this change")
     return found
 
@@ -175,8 +181,8 @@ class UndoResponse(Struct, kw_only=True):
 @post("/v1/changes/{change_id:str}/undo", status_code=200, tags=TAGS, opt={REQUEST: "UndoChange"})
 async def undo_change(context: CurrentRequest, change_id: FromPath[str], data: JSONBody[UndoBody]) -> UndoResponse:
     """Undo a change, except where there are newer changes; the undo is recorded as a change itself."""
-    if not context.can_access(None):
-        await _own_change(context, _uuid(change_id))
+    if not context.can_access(None, Operation.ALL):
+        await _own_change(context, _uuid(change_id), Operation.ALL)
     undo = await admin_undo.undo_change(context.coordinator, _uuid(change_id), context.begin_change(data.reason))
     after = undo.after
     is_of_cluster = after["action"] == ChangeAction.PUT_SETTINGS and undo.group_id is None

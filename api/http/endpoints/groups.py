@@ -94,7 +94,8 @@ async def _own_groups(context: RequestContext, group_filter: GroupFilter) -> lis
     found: list[ListedGroup] = []
     for prefix in context.identity.prefixes_within(group_filter.prefix):
         if len(found) < group_filter.limit:
-            found += await context.query(read_groups, replace(group_filter, prefix=prefix))
+            narrowed = replace(group_filter, prefix=prefix, patterns=context.covered_groups)
+            found += await context.query(read_groups, narrowed)
     return found[: group_filter.limit]
 
 

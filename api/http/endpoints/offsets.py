@@ -9,9 +9,10 @@ from typing import Final
 from litestar import delete, get, post
 from litestar.params import FromQuery, JSONBody
 from msgspec import UNSET, Struct, UnsetType
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from api.http.consumer_json import PartitionsOfTopic
+from api.http.cursors import Int32, Name, read_cursor, write_cursor
 from api.http.fast_path import REQUEST
 from api.http.fields import (
     Generation,
@@ -20,6 +21,7 @@ from api.http.fields import (
     LeaderEpoch,
     MemberId,
     Offset,
+    PageLimit,
     Partition,
     PartitionParam,
     ReasonParam,
@@ -28,9 +30,11 @@ from api.http.fields import (
     TopicParam,
     TopicsParam,
 )
+from api.http.limits import PAGE_MAX
 from api.http.request_context import CurrentRequest, RequestContext
 from api.http.times import instant
-from api.shared.errors import NO_ERROR
+from api.shared.access_control import Operation
+from api.shared.errors import NO_ERROR, TopicAuthorizationFailed
 from coordinator_core.admin import offsets as admin_offsets
 from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.protocol.requests import CommitOffsets, OffsetToCommit
@@ -84,6 +88,13 @@ class CommitBody(Struct, forbid_unknown_fields=True):
 async def commit(context: CurrentRequest, group_id: GroupId, data: JSONBody[CommitBody]) -> PartitionResultsResponse:
     """Commit offsets. Every partition with code NONE is stored in Postgres before the response is sent."""
     _check_count(context, len(data.offsets), "offsets")
+    denied = context.denied_topics((each.topic for each in data.offsets), Operation.COMMIT)
+    if denied:
+        return await _commit_allowed(context, group_id, data, denied)
+    return await _commit(context, group_id, data)
+
+
+async def _commit(context: RequestContext, group_id: str, data: CommitBody) -> PartitionResultsResponse:
     request = CommitOffsets(
         token=context.coordinator.new_token(),
         generation=data.generation,
@@ -98,6 +109,22 @@ async def commit(context: CurrentRequest, group_id: GroupId, data: JSONBody[Comm
         return _results(answer.offsets)
     return PartitionResultsResponse(
         [PartitionResultResponse(one.topic, one.partition, NO_ERROR) for one in answer.requested]
+    )
+
+
+async def _commit_allowed(
+    context: RequestContext, group_id: str, data: CommitBody, denied: frozenset[str]
+) -> PartitionResultsResponse:
+    """Commit the offsets of the allowed topics, if there are any. Source: KafkaApis.handleOffsetCommitRequest."""
+    allowed = [each for each in data.offsets if each.topic not in denied]
+    response = await _commit(context, group_id, replace(data, offsets=allowed)) if allowed else None
+    committed = iter(response.offsets if response else ())
+    refused = TopicAuthorizationFailed.code
+    return PartitionResultsResponse(
+        [
+            PartitionResultResponse(each.topic, each.partition, refused) if each.topic in denied else next(committed)
+            for each in data.offsets
+        ]
     )
 
 
@@ -119,9 +146,16 @@ class OffsetResponse(Struct):
 
 
 class OffsetsResponse(Struct):
-    """Committed offsets by topic and partition, or in the order of the query."""
+    """Committed offsets in the order of the query."""
 
     offsets: list[OffsetResponse]
+
+
+class OffsetsPageResponse(Struct):
+    """A page of committed offsets by topic and partition; `next_cursor` is null on the last page."""
+
+    offsets: list[OffsetResponse]
+    next_cursor: str | None
 
 
 class QueryBody(Struct, forbid_unknown_fields=True):
@@ -131,10 +165,21 @@ class QueryBody(Struct, forbid_unknown_fields=True):
 
 
 @get("/v1/groups/{group_id:str}/offsets", tags=TAGS, opt={REQUEST: "OffsetFetch"})
-async def fetch(context: CurrentRequest, group_id: GroupId, topic: TopicsParam = None) -> OffsetsResponse:
-    """Fetch the committed offsets of the given topics, or of all."""
-    fetched = await context.coordinator.fetch_offsets(group_id, topic or None)
-    return OffsetsResponse([_to_response(each) for each in fetched])
+async def fetch(
+    context: CurrentRequest,
+    group_id: GroupId,
+    topic: TopicsParam = None,
+    limit: PageLimit = PAGE_MAX,
+    cursor: FromQuery[str] = "",
+) -> OffsetsPageResponse:
+    """Fetch the committed offsets of the given topics, or of all that the token may read."""
+    context.check_topics(topic or (), Operation.READ)
+    after = read_cursor(cursor, tuple[Name, Int32])
+    fetched = await context.coordinator.fetch_offsets(group_id, topic or None, after, limit + 1)
+    page = fetched[:limit]
+    denied = context.denied_topics({each.topic for each in page}, Operation.READ)
+    next_cursor = write_cursor(page[-1].topic, page[-1].partition) if len(fetched) > limit else None
+    return OffsetsPageResponse([_to_response(each) for each in page if each.topic not in denied], next_cursor)
 
 
 @post("/v1/groups/{group_id:str}/offsets/query", status_code=200, tags=TAGS, opt={REQUEST: "OffsetQuery"})
@@ -143,6 +188,7 @@ async def query(context: CurrentRequest, group_id: GroupId, data: JSONBody[Query
     requested = [(each.topic, partition) for each in data.partitions for partition in each.partitions]
     _check_count(context, len(requested), "partitions")
     topics = sorted({each.topic for each in data.partitions})
+    context.check_topics(topics, Operation.READ)
     fetched = await context.with_deadline(context.coordinator.fetch_offsets(group_id, topics)) if topics else []
     found = {(each.topic, each.partition): each for each in fetched}
     return OffsetsResponse([_to_response(found[key]) if key in found else _no_offset(*key) for key in requested])
@@ -181,7 +227,9 @@ async def delete_offsets(
 
     With `dry_run` the response has the same codes, and nothing is deleted.
     """
+    context.check_topics([topic], Operation.DELETE_OFFSETS)
     if dry_run:
+        context.read_change(reason, default_actor=ANONYMOUS_ACTOR)
         return _results(
             (await admin_offsets.dry_run_delete_offsets(context.coordinator, group_id, topic, partition)).offsets
         )

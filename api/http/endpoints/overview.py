@@ -84,7 +84,7 @@ async def list_group_overview(
     overview_filter = OverviewFilter(
         text=q,
         states=frozenset(STATE_NAMES.get(name.lower(), name) for name in states or () if name),
-        prefixes=context.own_prefixes,
+        patterns=context.covered_groups,
         order=_order(sort),
         after=after and OverviewCursor(*after),
         limit=limit + 1,
@@ -128,7 +128,7 @@ async def list_topic_overview(
     """List topics with the number of groups that read them and their lag; a token for some groups counts its groups."""
     overview_filter = TopicOverviewFilter(
         text=q,
-        prefixes=context.own_prefixes,
+        patterns=context.covered_groups,
         after=read_cursor(cursor, tuple[Int64, Name]),
         limit=limit + 1,
         fresh_since_ms=context.coordinator.wall_ms() - context.coordinator.log_end_max_age_ms(),
@@ -167,7 +167,7 @@ class ActivityResponse(Struct):
 @get("/v1/overview/activity", tags=TAGS, opt={REQUEST: "DescribeActivity"})
 async def describe_activity(context: CurrentRequest) -> ActivityResponse:
     """Count rebalances and evictions of all groups by hour, and the offsets that expire next."""
-    found = await context.query(read_activity, context.own_prefixes)
+    found = await context.query(read_activity, context.covered_groups)
     return ActivityResponse(
         [response_of(HourlyActivityResponse, each) for each in found.hours],
         None if found.forecast is None else response_of(ExpiryForecastResponse, found.forecast),

@@ -13,8 +13,10 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from api.http.fast_path import REQUEST
 from api.http.fields import INT64_MAX, GroupId, Offset, Partition, RequiredReason, Topic
-from api.http.request_context import CurrentRequest
+from api.http.request_context import CurrentRequest, RequestContext
 from api.http.times import epoch_ms, in_utc
+from api.shared.access_control import Operation
+from api.shared.errors import TopicAuthorizationFailed
 from coordinator_core.admin import offset_reset
 from coordinator_core.admin.offset_reset import Reset
 from coordinator_core.protocol.errors import InvalidRequest
@@ -88,6 +90,7 @@ class ResetResponse(Struct):
 async def reset_offsets(context: CurrentRequest, group_id: GroupId, data: JSONBody[ResetBody]) -> ResetResponse:
     """Reset the offsets of an Empty group, and archive the old ones; by default a dry run."""
     reset = _read(data, context.server.limits.max_partitions_per_request)
+    _check_topics(context, reset)
     coordinator, queries = context.coordinator, context.node.queries
     if data.dry_run:
         return _respond(group_id, await offset_reset.dry_run_reset_offsets(coordinator, queries, group_id, reset), None)
@@ -97,6 +100,14 @@ async def reset_offsets(context: CurrentRequest, group_id: GroupId, data: JSONBo
     return _respond(
         group_id, await offset_reset.reset_offsets(coordinator, queries, group_id, reset, change), change.change_id
     )
+
+
+def _check_topics(context: RequestContext, reset: Reset) -> None:
+    """Check that the token allows to reset the topics; a reset that names none is of all topics."""
+    named = {topic for topic, _ in reset.topics} | {topic for topic, _, _ in reset.given}
+    context.check_topics(named, Operation.RESET)
+    if not named and not context.can_access_all_topics(Operation.RESET):
+        raise TopicAuthorizationFailed("the token does not allow RESET on every topic: name the topics to reset")
 
 
 def _read(data: ResetBody, max_partitions: int) -> Reset:

@@ -45,6 +45,8 @@ class ClusterSettingsResponse(SettingsResponse):
     """All effective settings of the cluster, and the nodes that have not confirmed the newest, sorted."""
 
     unconfirmed_nodes: list[str]
+    mirrored_cluster: str | None
+    """The id of the Kafka cluster that the nodes mirror; null: they coordinate their groups."""
 
 
 @get("/v1/config", tags=TAGS, opt={REQUEST: "DescribeClusterConfig"})
@@ -52,7 +54,7 @@ async def cluster_settings(context: CurrentRequest) -> ClusterSettingsResponse:
     """Describe the effective settings of groups without settings of their own."""
     await context.coordinator.refresh_settings()
     unconfirmed_nodes = await context.coordinator.confirmations.unconfirmed_nodes()
-    return ClusterSettingsResponse(_effective(context, None), unconfirmed_nodes)
+    return ClusterSettingsResponse(_effective(context, None), unconfirmed_nodes, context.coordinator.mirrored_cluster)
 
 
 @put("/v1/config", tags=TAGS, opt={REQUEST: "AlterClusterConfig"})
@@ -60,7 +62,7 @@ async def put_cluster_settings(context: CurrentRequest, data: JSONBody[SettingsB
     """Change settings of the cluster; effective on each node that is not listed when the response is sent."""
     await put_settings(context.coordinator, None, data.values, context.begin_change(data.reason))
     unconfirmed_nodes = await context.wait_for_confirmations()
-    return ClusterSettingsResponse(_effective(context, None), unconfirmed_nodes)
+    return ClusterSettingsResponse(_effective(context, None), unconfirmed_nodes, context.coordinator.mirrored_cluster)
 
 
 @get("/v1/groups/{group_id:str}/config", tags=TAGS, opt={REQUEST: "DescribeGroupConfig"})

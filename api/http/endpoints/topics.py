@@ -99,7 +99,7 @@ async def describe_topic(context: CurrentRequest, topic: FromPath[str]) -> Topic
     """Describe a topic: its log ends, and the groups that read it; a token for some groups gets those of its groups."""
     coordinator = context.coordinator
     fresh_since_ms = coordinator.wall_ms() - coordinator.log_end_max_age_ms()
-    use = await context.query(read_topic_use, topic, prefixes=context.own_prefixes, fresh_since_ms=fresh_since_ms)
+    use = await context.query(read_topic_use, topic, patterns=context.covered_groups, fresh_since_ms=fresh_since_ms)
     if use.partition_count is None and not use.partitions and not use.groups:
         raise UnknownTopicOrPartition(f"there is no metadata and no offset of the topic {topic}, and no group reads it")
     return TopicUseResponse(
@@ -175,6 +175,7 @@ async def delete_log_ends(
     With `dry_run` they are listed, and nothing is deleted.
     """
     if dry_run:
+        context.read_change(reason)
         ends = sorted((await context.query(read_log_ends, [topic])).items())
         wanted = [(number, end) for (_, number), end in ends if partition in {None, number}]
         found = [LogEndResponse(number, end.offset, instant(end.at_ms)) for number, end in wanted]

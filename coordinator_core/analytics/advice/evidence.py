@@ -17,6 +17,9 @@ COMPLETED: Final = "completed"
 BY_MEMBERS: Final = ("member_joined", "member_left", "session_expired", "member_left_or_expired")
 """Triggers of rebalances that a member's absence and return cause."""
 
+EXIT_REASONS: Final = ("left", "left_or_expired")
+"""End reasons of members that left; in a mirror perhaps by a timeout, which its log does not say."""
+
 NO_GAPS: Final = (0,) * (len(GAP_BOUNDS_MS) + 1)
 NO_STEPS: Final = (0,) * (BEYOND + 1)
 

@@ -1,11 +1,13 @@
 """The audit log: records changes once per id, reads them, and locks those that are undone."""
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import select, tuple_
 
+from coordinator_core.state_store.audit_tables import changes
 from coordinator_core.state_store.interface import NotUndoable
 from coordinator_core.state_store.postgres.connections import Transaction
 from coordinator_core.state_store.postgres.reads import named_partitions
@@ -13,9 +15,8 @@ from coordinator_core.state_store.postgres.statements import insert_changes
 from coordinator_core.state_store.postgres.timestamps import columns_of
 from coordinator_core.state_store.rows import ArchivedOffset, ChangeRow, RecordedChange
 from coordinator_core.state_store.tables import archived_offsets as archive
-from coordinator_core.state_store.tables import changes
 
-_CHANGE = ("change_id", "at_ms", "actor", "action", "group_id", "before", "after", "reason")
+_CHANGE = tuple(field.name for field in fields(ChangeRow))
 CHANGES = select(*columns_of(changes, (*_CHANGE, "undone_at_ms", "undone_by_change_id")))
 """Selects every change; `recorded` reads its rows."""
 _ARCHIVED = (

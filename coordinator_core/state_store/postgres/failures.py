@@ -29,17 +29,25 @@ IDLE_IN_TRANSACTION = "25P03"
 class DataRefused(StoreError):
     """The database rejects this data; repeating the write does not help."""
 
+    summary = "the database refused a value"
+
 
 class TransactionConflict(StoreUnavailable):
     """The transaction was rolled back because of another one; it may succeed when repeated."""
+
+    summary = "another transaction was in the way"
 
 
 class LockTimeout(StoreUnavailable):
     """A lock was not available within the lock timeout."""
 
+    summary = "the database is changing a table that the request needs"
+
 
 class ConnectionLost(StoreUnavailable):
     """The connection was lost; its open transaction is not stored."""
+
+    summary = "the connection to the database was lost"
 
 
 def translate(failure: Error) -> StoreError:

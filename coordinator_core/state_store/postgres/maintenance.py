@@ -12,6 +12,7 @@ from sqlalchemy import func, insert, select, update
 
 from coordinator_core.protocol.requests import GroupSnapshot
 from coordinator_core.state_store.archive_tables import archive_candidates
+from coordinator_core.state_store.audit_tables import changes
 from coordinator_core.state_store.dirty_offsets import logged_of_topic
 from coordinator_core.state_store.interface import NotUndoable, RunNotFound
 from coordinator_core.state_store.partition_drop import HISTORY_ARCHIVE
@@ -33,7 +34,7 @@ from coordinator_core.state_store.runs import (
     decided,
     has_candidate_count,
 )
-from coordinator_core.state_store.tables import changes, cleanup_candidates, expiry_candidates, maintenance_runs
+from coordinator_core.state_store.tables import cleanup_candidates, expiry_candidates, maintenance_runs
 
 RUNS = select(
     maintenance_runs.c.run_id,

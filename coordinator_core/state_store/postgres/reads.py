@@ -25,11 +25,19 @@ _READ = select(*columns_of(offsets, (*_STORED, "expires_at_ms", "commit_version"
 )
 
 
-def fetch_offsets(transaction: Transaction, group_id: str, topics: Sequence[str] | None) -> list[FetchedOffset]:
+def fetch_offsets(
+    transaction: Transaction,
+    group_id: str,
+    topics: Sequence[str] | None,
+    after: tuple[str, int] | None = None,
+    limit: int | None = None,
+) -> list[FetchedOffset]:
     """Return committed offsets by topic and partition."""
-    wanted = _FETCH.where(offsets.c.group_id == group_id)
+    wanted = _FETCH.where(offsets.c.group_id == group_id).limit(limit)
     if topics is not None:
         wanted = wanted.where(offsets.c.topic.in_(topics))
+    if after is not None:
+        wanted = wanted.where(tuple_(*_BY_PARTITION) > after)
     return [FetchedOffset(*row) for row in transaction.execute(wanted)]
 
 

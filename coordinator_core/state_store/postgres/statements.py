@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Column, Table
 
-from coordinator_core.state_store import tables
+from coordinator_core.state_store import audit_tables, tables
 from coordinator_core.state_store.mirror_tables import mirror_positions
 from coordinator_core.state_store.postgres.arrays import Arrays
 from coordinator_core.state_store.postgres.commits import store_commits
@@ -105,8 +105,8 @@ _REBALANCES = _all_but(tables.rebalances)
 _OWNERSHIPS = _all_but(tables.partition_ownership)
 _REBALANCE_MEMBERS = _all_but(tables.rebalance_members)
 _SESSIONS = _all_but(tables.member_sessions)
-_CHANGES = _all_but(tables.changes, "undone_at", "undone_by_change_id")
-_UNDONE = Arrays(*(tables.changes.c[name] for name in ("change_id", "undone_at", "undone_by_change_id")))
+_CHANGES = _all_but(audit_tables.changes, "undone_at", "undone_by_change_id", "sealed_minute")
+_UNDONE = Arrays(*(audit_tables.changes.c[name] for name in ("change_id", "undone_at", "undone_by_change_id")))
 _MEMBERS = _all_but(tables.members)
 _MIRROR_POSITIONS = _all_but(mirror_positions)
 _REMOVALS = Arrays(

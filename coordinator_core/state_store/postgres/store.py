@@ -22,6 +22,7 @@ from coordinator_core.state_store.postgres import (
     reads,
     rejections,
     revision,
+    seals,
     settings_and_topics,
     writes,
 )
@@ -39,8 +40,10 @@ from coordinator_core.state_store.rows import (
     FetchedOffset,
     Incarnation,
     MirrorPosition,
+    OtherGroup,
     RecordedChange,
     Renewal,
+    SealedMinute,
     ShardCheckpoint,
     ShardLog,
     StoredGroup,
@@ -145,9 +148,13 @@ class PostgresStore:
         renew = partial(leases.renew, server=self._server, node=node, epochs=epochs, ttl_ms=ttl_ms)
         return self._leases.transact(renew)
 
-    def mirror_of(self, cluster_id: str) -> str | None:
+    def mirror_of(self, cluster_id: str, source: str = "topic") -> str | None:
         """Make an empty database a mirror of a cluster; return the cluster that it mirrors."""
-        return self._leases.transact(partial(mirrors.mirror_of, cluster_id=cluster_id))
+        return self._leases.transact(partial(mirrors.mirror_of, cluster_id=cluster_id, source=source))
+
+    def mirror_source(self) -> str | None:
+        """Return the source that the database was made with."""
+        return self._readers.read(mirrors.read_source)
 
     def mirrored_cluster(self) -> str | None:
         """Return the id of the Kafka cluster that the database mirrors."""
@@ -160,6 +167,10 @@ class PostgresStore:
     def committed_topics(self, shard_id: int) -> list[str]:
         """Return the topics in which the groups of a shard have committed offsets, sorted."""
         return self._readers.read(partial(mirrors.read_committed_topics, shard_id=shard_id))
+
+    def store_other_groups(self, shard_id: int, epoch: int, groups: Sequence[OtherGroup]) -> None:
+        """Replace a shard's share and streams groups."""
+        self._changes.transact(partial(mirrors.store_other_groups, shard_id=shard_id, epoch=epoch, groups=groups))
 
     def mirror_position(self, shard_id: int) -> MirrorPosition | None:
         """Return how far a shard has read its log, with its last checkpoint."""
@@ -206,9 +217,24 @@ class PostgresStore:
         """Return one group with its members, or None if it has no rows."""
         return self._readers.read(partial(loading.load_group, group_id=group_id))
 
-    def fetch_offsets(self, group_id: str, topics: Sequence[str] | None = None) -> list[FetchedOffset]:
-        """Return committed offsets by topic and partition; None: of all topics."""
-        return self._readers.read(partial(reads.fetch_offsets, group_id=group_id, topics=topics))
+    def fetch_offsets(
+        self,
+        group_id: str,
+        topics: Sequence[str] | None = None,
+        after: tuple[str, int] | None = None,
+        limit: int | None = None,
+    ) -> list[FetchedOffset]:
+        """Return committed offsets by topic and partition.
+
+        Args:
+            group_id: the group.
+            topics: only those of these topics; None: of all.
+            after: only those after this topic and partition; None: from the first.
+            limit: at most so many; None: all.
+        """
+        return self._readers.read(
+            partial(reads.fetch_offsets, group_id=group_id, topics=topics, after=after, limit=limit)
+        )
 
     def stored_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]] | None = None) -> list[StoredOffset]:
         """Return offsets in the form that a decision needs; None: of all partitions."""
@@ -337,6 +363,10 @@ class PostgresStore:
     def expire_proposals(self, ttl_hours: int, actor: str) -> list[str]:
         """Reject runs that were proposed longer ago than this, and record the changes; return their ids."""
         return self._changes.transact(partial(rejections.expire_proposals, ttl_hours=ttl_hours, actor=actor))
+
+    def seal_changes(self) -> SealedMinute | None:
+        """Seal the changes that are not sealed; None if there are none, or this minute has its seal."""
+        return self._changes.transact(seals.seal_changes)
 
     def finish_runs(self) -> list[str]:
         """Mark every applying run without undecided candidates as applied; return their ids."""

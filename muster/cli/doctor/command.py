@@ -22,6 +22,7 @@ import urllib3
 
 from api.shared.tokens import TokensFileError, read_tokens_file
 from muster.cli.command_tree import command_group
+from muster.cli.doctor.audit import check_audit_log
 from muster.cli.doctor.database import (
     check_clocks,
     check_incarnation,
@@ -56,8 +57,8 @@ def doctor(url: UrlOption = None, data_dir: DataDirOption = None, as_json: JsonO
     """Check the installation and report problems.
 
     Checks the settings, the disk, the ports, Postgres, the schema, the database's roles, the incarnation, the
-    leases, the constraints, the offsets, the clocks, the stored groups, a node, the tokens, Java, the JDBC driver and
-    Airflow, and changes nothing. The exit code is 1 if a check fails.
+    leases, the constraints, the offsets, the clocks, the audit log, the stored groups, a node, the tokens, Java, the
+    JDBC driver and Airflow, and changes nothing. The exit code is 1 if a check fails.
     """
     found = list(run_checks(url, data_dir))
     if as_json:
@@ -147,6 +148,7 @@ DATABASE_CHECKS = (
     check_constraints,
     check_offsets,
     check_clocks,
+    check_audit_log,
 )
 
 
@@ -229,6 +231,8 @@ def _nodes_clock(date: str | None) -> CheckResult:
 
 def _tokens(settings: Settings) -> CheckResult:
     if settings.tokens_file is None:
+        if settings.require_tokens:
+            return ok("tokens", "nodes read them from the database; muster tokens list shows them")
         return ok("tokens", "none: nodes are open, on this machine only")
     try:
         tokens = read_tokens_file(settings.tokens_file)

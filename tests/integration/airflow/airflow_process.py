@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tests.integration.airflow.answering import PASSWORD, USER, Answering
@@ -33,9 +34,9 @@ class AirflowProcess:
         self._process = process
         self._log = log
 
-    def describe(self) -> dict[str, Any]:
-        """Return {"import_errors", "warnings", "dags": [{"dag_id", "tasks", …}]}."""
-        return self._ask({"do": "describe"})
+    def describe(self, env: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
+        """Return {"import_errors", "warnings", "dags": [{"dag_id", "tasks", …}]}, with these variables added."""
+        return self._ask({"do": "describe", "env": dict(env)})
 
     def run(
         self,
@@ -119,6 +120,7 @@ def started(home: Path, env: Mapping[str, str]) -> Iterator[AirflowProcess]:
         "MUSTER_RETENTION_SCHEDULE": "",
         "MUSTER_REPORTS_SINCE": "2026-11-20",
         "MUSTER_TOKEN": "",
+        "MUSTER_CLUSTERS": "",
         "MUSTER_SPARK_POOL": PROPOSAL_POOL,
         "MUSTER_SPARK_REPORT_POOL": REPORT_POOL,
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
@@ -165,7 +167,8 @@ def main() -> None:
                 continue
             # Parsed again each time: a test run leaves its configuration in the DAG.
             folder = Path(command.get("folder", DAGS))
-            bag = DagBag(folder, bundle_path=folder)
+            with _environment(command.get("env", {})):
+                bag = DagBag(folder, bundle_path=folder)
             match command["do"]:
                 case "describe":
                     answer = _describe(bag)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import bloat, commits, groups, heartbeats, rebalance, recovery, scale
+from bench import bloat, commits, groups, heartbeats, rebalance, recovery, scale, tenants
 from bench.__main__ import LONG, NAMES
 from bench.bench_servers import Place
 from bench.figures import Figure, report, table
@@ -27,6 +27,10 @@ MEASURES: dict[str, Callable[[Place], Sequence[Figure]]] = {
     "recovery": partial(recovery.measure, size=recovery.Size(groups=6, offsets=(100,), lease_ttl_ms=1_000)),
     "bloat": partial(
         bloat.measure, size=bloat.Size(connections=4, partitions=3, step_s=0.2, steps=3, snapshot_steps=1)
+    ),
+    "tenants": partial(
+        tenants.measure,
+        size=tenants.Size(members=2, connections=2, partitions=300, large_body_bytes=100_000, rounds=1, round_s=0.5),
     ),
     "scale": partial(scale.measure, size=scale.Size(connections=4, rounds=1, round_s=0.2)),
 }

@@ -371,7 +371,7 @@ def test_agent_operator_and_viewer_tokens_are_accepted(
         ConsumerAgent(url, fresh_id("other"), ["orders"], **options).poll(timeout_s=5.0)
 
     reset = ["groups", "reset-offsets", group_id, "--all-topics", "--to-offset", "0", "--execute"]
-    assert "this needs the role operator, and the token has the role viewer" in bare_muster.refused(1, *reset)
+    assert "the token does not allow RESET on this group" in bare_muster.refused(1, *reset)
     monkeypatch.setenv("MUSTER_TOKEN", tokens["operator"])
     bare_muster.ok(*reset)
     assert bare_muster.ok("changes", "list", group_id).rows[0][2:4] == ["the", "operator"]
@@ -386,7 +386,9 @@ def test_muster_up_requires_a_token_if_tokens_are_configured(
 
     said = bare_muster.refused(1, "up", "--no-airflow", "--data-dir", str(tmp_path / "data"))
 
-    assert said.startswith("MUSTER_TOKENS_FILE is set, so muster up needs an operator's token in MUSTER_TOKEN")
+    assert said.startswith(
+        "Requests need tokens (MUSTER_TOKENS_FILE, MUSTER_REQUIRE_TOKENS), so muster up needs an operator's"
+    )
     assert not (tmp_path / "data").exists()
 
 

@@ -401,7 +401,7 @@ def test_offsets_are_shown_with_the_end_that_another_group_reported(
 
 def test_a_token_that_may_read_offsets_only_is_shown_no_log_ends(bare_muster: Muster, fake: FakeNode) -> None:
     offset = {"topic": "orders", "partition": 0, "offset": 5, "committed_at": "2026-11-21T02:13:04Z", "metadata": ""}
-    fake.says(200, {"offsets": [offset]})
+    fake.says(200, {"offsets": [offset], "next_cursor": None})
     fake.says(403, {"code": "GROUP_AUTHORIZATION_FAILED", "detail": "not for agents", "action": "fix"})
 
     assert [row[:5] for row in bare_muster.ok("offsets", "show", "g", "--url", fake.url).rows] == [

@@ -181,6 +181,8 @@ def test_invalid_field_is_named(group: Group, action: str, body: Json, named: st
         ("DELETE", "/v1/groups/g/offsets?topic=", None, "topic"),
         ("DELETE", "/v1/groups/g/offsets?topic=a&partition=-1", None, "partition"),
         ("DELETE", "/v1/groups/g/offsets?topic=a&partition=x", None, "partition"),
+        ("DELETE", "/v1/groups/g/offsets?topic=a&partition=null", None, "partition: null"),
+        ("DELETE", "/v1/groups/g/offsets?topic=a&partition=NULL&dry_run=true", None, "partition: null"),
         ("DELETE", "/v1/groups/g/offsets?topics=a", None, "topic"),
         ("DELETE", "/v1/groups/g/offsets?topic=a&partition=0&partition=1", None, "partition more than once"),
         ("DELETE", "/v1/groups/g/offsets?topic=a&topic=b", None, "topic more than once"),
@@ -207,6 +209,17 @@ def test_invalid_header_is_named(client: Client, headers: dict[str, str], named:
     sent = {name: value.encode(errors="surrogateescape") for name, value in {**OPERATOR, **AS_JSON, **headers}.items()}
 
     refuse(client.send("PUT", "/v1/topics/t", json.dumps(PUT_TOPIC).encode(), sent), named)  # type: ignore[arg-type]  # bytes are sent as they are
+
+
+@pytest.mark.parametrize("path", ["groups/g/offsets?topic=a&dry_run=true", "topics/t/log-ends?reason=x&dry_run=true"])
+@pytest.mark.parametrize("headers", [{"X-Muster-Actor": "x" * 201}, {**OPERATOR, "Idempotency-Key": "7"}])
+def test_dry_run_checks_the_headers_of_the_change(client: Client, path: str, headers: dict[str, str]) -> None:
+    refuse(client.send("DELETE", f"/v1/{path}", headers=headers), list(headers)[-1])
+
+
+@pytest.mark.parametrize("path", ["changes?group_id=null", "reports/timeouts?group_id=null", "groups?prefix=null"])
+def test_null_is_an_ordinary_name(client: Client, path: str) -> None:
+    client.ok("GET", f"/v1/{path}")
 
 
 def test_session_timeout_out_of_bounds_has_its_own_error(group: Group) -> None:
@@ -260,6 +273,29 @@ def test_escaped_backslash_before_u0000_is_text(group: Group) -> None:
     answer = group.post("offsets", with_(COMMIT, offsets=[position(2, metadata="\\u0000")]))
 
     assert answer.json["offsets"][0]["code"] == "NONE"
+
+
+@pytest.mark.parametrize("text", ["%ED%A0%80", "%00", "%F4%90%80%80", "x" * 10_000])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "groups?prefix={}",
+        "groups?cursor={}",
+        "groups/{}",
+        "groups/{}/offsets",
+        "groups/g/offsets?topic={}",
+        "groups/g/rebalances/{}/members",
+        "topics/{}",
+        "overview/groups?q={}",
+        "changes?actor={}",
+        "changes/{}",
+        "maintenance/runs/{}",
+        "reports/timeouts?group_id={}",
+    ],
+)
+def test_text_that_postgres_cannot_hold_is_no_error_of_the_node(client: Client, path: str, text: str) -> None:
+    answer = client.call("GET", f"/v1/{path.format(text)}")
+    assert answer.status < 500, answer
 
 
 # -- kind and size ----------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ LISTS = [
     "/v1/reports/assignments",
     "/v1/reports/rebalances",
     "/v1/reports/timeouts",
+    "/v1/groups/g/offsets",
     "/v1/groups/g/rebalances",
     "/v1/groups/g/transitions",
     "/v1/groups/g/member-sessions",

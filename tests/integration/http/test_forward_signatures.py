@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 import structlog
 
-from api.http.forward_signature import ForwardSigner
+from api.http.forward_signature import ForwardSigner, signature_of
 from api.http.limits import REPLAY_WINDOW
 from api.http.problems import InvalidForwardSignature
 from api.shared.limits import ACTOR_MAX_CHARS
@@ -107,7 +107,7 @@ def test_every_forward_header_is_signed(here: ForwardSigner, clock: Clock, chang
 )
 def test_signed_identity_that_cannot_be_read_is_refused(here: ForwardSigner, clock: Clock, identity: bytes) -> None:
     headers = signed(clock) | {b"x-muster-forwarded-identity": identity}
-    headers[b"x-muster-forward-signature"] = here._signature(TARGET, headers)
+    headers[b"x-muster-forward-signature"] = signature_of(here._secret, TARGET, headers)
 
     assert fault(here, headers) == "identity"
 
@@ -134,7 +134,7 @@ def test_incomplete_signature_is_rejected(clock: Clock, header: bytes) -> None:
     headers = {
         name: value for name, value in signed(clock, signer=ForwardSigner("", "", 1, clock)).items() if name != header
     }
-    headers[b"x-muster-forward-signature"] = open_node._signature(TARGET, headers)
+    headers[b"x-muster-forward-signature"] = signature_of(open_node._secret, TARGET, headers)
 
     assert fault(open_node, headers) == "signature"
 

@@ -65,7 +65,7 @@ def test_a_stale_member_commits_nothing(group: Group) -> None:
     answer = group.post("offsets", {"generation": 99, "member_id": member.member_id, "offsets": [position(7)]})
 
     assert (answer.status, answer.code, answer.json["action"]) == (409, "ILLEGAL_GENERATION", "rejoin")
-    assert group.client.ok("GET", f"{group.path}/offsets") == {"offsets": []}
+    assert group.client.ok("GET", f"{group.path}/offsets") == {"offsets": [], "next_cursor": None}
 
 
 def test_a_fetch_can_be_narrowed_to_topics(group: Group) -> None:
@@ -109,7 +109,7 @@ def test_one_partition_or_a_whole_topic_can_be_deleted(group: Group) -> None:
 
     assert one == {"offsets": [{"topic": "orders", "partition": 1, "code": "NONE"}]}
     assert [each["partition"] for each in rest["offsets"]] == [0, 2]
-    assert group.client.ok("GET", f"{group.path}/offsets") == {"offsets": []}
+    assert group.client.ok("GET", f"{group.path}/offsets") == {"offsets": [], "next_cursor": None}
 
 
 def test_deleted_offsets_are_archived_under_the_change_that_is_answered(group: Group, rows: PsycopgConnection) -> None:
@@ -172,3 +172,22 @@ def test_empty_group_id_stores_offsets(client: Client) -> None:
     assert client.ok("POST", "/v1/groups/~/offsets/query", query)["offsets"][0]["offset"] == 6
     assert client.ok("GET", "/v1/groups/~")["group_id"] == ""
     assert client.call("DELETE", "/v1/groups/~?reason=tidy").status == 204
+
+
+def test_committed_offsets_are_paged_by_topic_and_partition(client: Client) -> None:
+    group = client.group(fresh_id())
+    partitions = [(topic, number) for topic in ("a", "b") for number in range(4)]
+    offsets = [{"topic": topic, "partition": number, "offset": number} for topic, number in partitions]
+    group.client.ok("POST", f"{group.path}/offsets", {**SIMPLE_CONSUMER, "offsets": offsets})
+
+    def pages(query: str) -> list[list[tuple[str, int]]]:
+        found: list[list[tuple[str, int]]] = []
+        cursor: str | None = ""
+        while cursor is not None:
+            page = client.ok("GET", f"{group.path}/offsets?limit=3{query}&cursor={cursor}")
+            found.append([(each["topic"], each["partition"]) for each in page["offsets"]])
+            cursor = page["next_cursor"]
+        return found
+
+    assert pages("") == [partitions[:3], partitions[3:6], partitions[6:]]
+    assert pages("&topic=b") == [partitions[4:7], partitions[7:]]

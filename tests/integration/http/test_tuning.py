@@ -76,6 +76,17 @@ def test_outdated_report_is_not_returned(past: Past, age: timedelta, present_ms:
     assert past.tuning()["source"] == "live"
 
 
+def test_incomplete_recommendation_of_a_report_is_left_out(past: Past) -> None:
+    complete = {"name": "static_membership", "because": "it restarts", "effect": {"rebalances_avoided": 2}}
+    past.flap(6, timedelta(seconds=6))
+    past.report(past.now - timedelta(hours=3), present_ms=10_000)
+    past.execute(
+        "UPDATE timeout_advice SET recommendations = %s WHERE group_id = %s",
+        (json.dumps([{"name": "static_membership"}, {**complete, "since": 3}]), past.group.group_id),
+    )
+    assert past.tuning()["recommendations"] == [complete]
+
+
 def test_new_group_reports_too_little_data(group: Group) -> None:
     group.stable()
     advice = group.client.ok("GET", f"{group.path}/tuning")

@@ -191,7 +191,7 @@ def test_role_and_prefixes_hold_over_the_wire(guarded: Node) -> None:
 
 def test_clients_find_the_owner_of_a_group_at_every_node(databases: Databases) -> None:
     url = databases.create()
-    options = {"group_initial_rebalance_delay_ms": 0, "lease_ttl_ms": 600}
+    options = {"group_initial_rebalance_delay_ms": 0}
     with running_kafka_node(url, **options) as first, running_kafka_node(url, **options) as second:
         put_topic(first)
         wait_until_ready(first)

@@ -80,14 +80,14 @@ def test_member_joins_in_every_version(wire: KafkaWire, group_id: str, version: 
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.HEARTBEAT))
-def test_heartbeat_of_a_member_and_of_a_stranger(wire: KafkaWire, group_id: str, version: int) -> None:
+def test_heartbeat_of_known_and_unknown_members(wire: KafkaWire, group_id: str, version: int) -> None:
     member_id = join_alone(wire, group_id)
 
     def beat(member_id: str, generation: int) -> int:
         answer = wire.call(ApiKey.HEARTBEAT, version, group_id=group_id, generation_id=generation, member_id=member_id)
         return int(answer.error_code)
 
-    assert (beat(member_id, 1), beat("nobody", 1), beat(member_id, 7)) == (0, UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION)
+    assert (beat(member_id, 1), beat("unknown", 1), beat(member_id, 7)) == (0, UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION)
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.SYNC_GROUP))
@@ -109,7 +109,7 @@ def test_sync_in_every_version(wire: KafkaWire, group_id: str, version: int) -> 
 @pytest.mark.parametrize("version", versions(ApiKey.LEAVE_GROUP))
 def test_leave_in_every_version(wire: KafkaWire, group_id: str, version: int) -> None:
     member_id = join_alone(wire, group_id)
-    leaving = [{"member_id": each, "group_instance_id": None, "reason": None} for each in (member_id, "nobody")]
+    leaving = [{"member_id": each, "group_instance_id": None, "reason": None} for each in (member_id, "unknown")]
 
     first = wire.call(ApiKey.LEAVE_GROUP, version, group_id=group_id, member_id=member_id, members=leaving)
     second = wire.call(ApiKey.LEAVE_GROUP, version, group_id=group_id, member_id=member_id, members=leaving[:1])
@@ -189,7 +189,7 @@ def test_fetch_in_every_version_has_partitions_without_offset(wire: KafkaWire, g
 
 
 def commit(wire: KafkaWire, group_id: str, partition: int, offset: int, **who: Any) -> int:  # noqa: ANN401
-    """Commit one offset, by default as nobody; return the error code."""
+    """Commit one offset, by default without a member; return the error code."""
     fields = {"generation_id_or_member_epoch": -1, "member_id": "", **who}
     partitions = [{"partition_index": partition, "committed_offset": offset, "committed_metadata": ""}]
     topics = [{"name": TOPIC, "partitions": partitions}]
@@ -197,9 +197,9 @@ def commit(wire: KafkaWire, group_id: str, partition: int, offset: int, **who: A
     return int(answer.topics[0].partitions[0].error_code)
 
 
-def test_commit_of_a_stranger_has_an_error_for_each_partition(wire: KafkaWire, group_id: str) -> None:
+def test_commit_of_an_unknown_member_has_an_error_for_each_partition(wire: KafkaWire, group_id: str) -> None:
     join_alone(wire, group_id)
-    assert commit(wire, group_id, 0, 7, member_id="nobody", generation_id_or_member_epoch=1) == UNKNOWN_MEMBER_ID
+    assert commit(wire, group_id, 0, 7, member_id="unknown", generation_id_or_member_epoch=1) == UNKNOWN_MEMBER_ID
 
 
 def test_several_groups_are_fetched_at_once(wire: KafkaWire, group_id: str) -> None:
@@ -281,7 +281,7 @@ def log_end(wire: KafkaWire, timestamp: int, partition: int = 0, version: int = 
     return int(found.error_code), int(found.offset)
 
 
-def test_log_that_nobody_reports_ends_at_the_highest_commit(wire: KafkaWire, group_id: str) -> None:
+def test_log_without_reports_ends_at_the_highest_commit(wire: KafkaWire, group_id: str) -> None:
     commit(wire, group_id, 3, 1_000)
     commit(wire, fresh_id(), 3, 40)
     poll_until(lambda: log_end(wire, -1, 3) == (0, 1_000))

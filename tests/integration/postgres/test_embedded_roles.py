@@ -8,6 +8,7 @@ from typing import Any
 import psycopg2
 import pytest
 
+from coordinator_core.state_store.postgres import PostgresStore
 from muster.local.embedded_postgres import EmbeddedPostgres
 from muster.node.schema import upgrade
 from muster.settings import psql_url
@@ -67,3 +68,26 @@ def test_later_tables_of_the_owner_are_readable(postgres: EmbeddedPostgres) -> N
     run_sql(postgres.database_url(), "CREATE TABLE made_later AS SELECT 1 AS answer")
     for url in (postgres.jobs_url(), postgres.reader_url()):
         assert run_sql(url, "SELECT answer FROM made_later") == [(1,)]
+
+
+def test_the_owner_adds_seals_and_undoes_changes_and_rewrites_none(postgres: EmbeddedPostgres) -> None:
+    url = postgres.database_url()
+    run_sql(url, "INSERT INTO changes (change_id, at, actor, action) VALUES (gen_random_uuid(), now(), 'ada', 'undo')")
+    with closing(PostgresStore(url)) as store:
+        sealed = store.seal_changes()
+    run_sql(url, "BEGIN; SELECT FROM changes FOR UPDATE; UPDATE changes SET undone_at = now(); COMMIT")
+
+    assert sealed is not None
+    assert run_sql(url, "SELECT actor, undone_at IS NOT NULL, sealed_minute IS NOT NULL FROM changes") == [
+        ("ada", True, True)
+    ]
+    for statement in (
+        "UPDATE changes SET actor = 'x'",
+        "DELETE FROM changes",
+        "TRUNCATE changes",
+        "UPDATE change_seals SET seal = 'x'",
+        "DELETE FROM change_seals",
+        "TRUNCATE change_seals",
+    ):
+        with pytest.raises(psycopg2.errors.InsufficientPrivilege, match="permission denied"):
+            run_sql(url, statement)

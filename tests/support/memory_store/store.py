@@ -28,8 +28,10 @@ from coordinator_core.state_store.rows import (
     Incarnation,
     LeaseRow,
     MirrorPosition,
+    OtherGroup,
     RecordedChange,
     Renewal,
+    SealedMinute,
     ShardCheckpoint,
     ShardLog,
     StoredGroup,
@@ -84,7 +86,9 @@ class MemoryStore:
         self._log_ends = LogEnds()
         self._offset_log = OffsetLog(shards)
         self._mirrored_cluster: str | None = None
+        self._mirror_source: str | None = None
         self._mirror_positions: dict[int, MirrorPosition] = {}
+        self._other_groups: dict[int, list[OtherGroup]] = {}
         self._settings_and_topics = SettingsAndTopics(self._groups, self._maintenance, self._log_ends, self._offset_log)
 
     def close(self) -> None:
@@ -167,13 +171,17 @@ class MemoryStore:
 
     # -- mirrored clusters --------------------------------------------------------------------------------
 
-    def mirror_of(self, cluster_id: str) -> str | None:
+    def mirror_of(self, cluster_id: str, source: str = "topic") -> str | None:
         """Make the database a mirror of a cluster, if it is empty."""
         with self._lock:
             has_groups = bool(self._groups.load(frozenset(range(self.shard_count()))))
             if self._mirrored_cluster is None and not has_groups and not len(self._offset_log):
-                self._mirrored_cluster = cluster_id
+                self._mirrored_cluster, self._mirror_source = cluster_id, source
             return self._mirrored_cluster
+
+    def mirror_source(self) -> str | None:
+        """Return the source of the mirror."""
+        return self._mirror_source
 
     def mirrored_cluster(self) -> str | None:
         """Return the id of the mirrored cluster."""
@@ -188,6 +196,17 @@ class MemoryStore:
         """Return the topics of a shard's committed offsets."""
         with self._lock:
             return sorted({one.topic for _, shard, one in self._groups.all_stored() if shard == shard_id})
+
+    def store_other_groups(self, shard_id: int, epoch: int, groups: Sequence[OtherGroup]) -> None:
+        """Replace a shard's share and streams groups."""
+        with self._lock:
+            if self._leases.shards[shard_id].epoch == epoch:
+                self._other_groups[shard_id] = sorted(groups)
+
+    def other_groups(self) -> list[OtherGroup]:
+        """Return all share and streams groups."""
+        with self._lock:
+            return sorted(each for groups in self._other_groups.values() for each in groups)
 
     def mirror_position(self, shard_id: int) -> MirrorPosition | None:
         """Return the stored position of a shard, with its checkpoint."""
@@ -286,10 +305,24 @@ class MemoryStore:
         with self._lock:
             return self._groups.load_one(group_id)
 
-    def fetch_offsets(self, group_id: str, topics: Sequence[str] | None = None) -> list[FetchedOffset]:
-        """Return committed offsets by topic and partition; None: of all topics."""
+    def fetch_offsets(
+        self,
+        group_id: str,
+        topics: Sequence[str] | None = None,
+        after: tuple[str, int] | None = None,
+        limit: int | None = None,
+    ) -> list[FetchedOffset]:
+        """Return committed offsets by topic and partition.
+
+        Args:
+            group_id: the group.
+            topics: only those of these topics; None: of all.
+            after: only those after this topic and partition; None: from the first.
+            limit: at most so many; None: all.
+        """
         with self._lock:
-            return self._groups.fetch(group_id, None if topics is None else frozenset(topics))
+            found = self._groups.fetch(group_id, None if topics is None else frozenset(topics))
+        return [one for one in found if after is None or (one.topic, one.partition) > after][:limit]
 
     def stored_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]] | None = None) -> list[StoredOffset]:
         """Return offsets in the form that a decision needs; None: of all partitions."""
@@ -447,6 +480,10 @@ class MemoryStore:
                 change_row = ChangeRow(change_id, now_ms, actor, ChangeAction.EXPIRE_RUN, None, None, None, reason)
                 self._decide(run_id, change_row, RunStatus.REJECTED)
             return expired
+
+    def seal_changes(self) -> SealedMinute | None:
+        """Return None: this store seals no changes."""
+        return None
 
     def finish_runs(self) -> list[str]:
         """Mark every applying run without undecided candidates as applied; return their ids."""

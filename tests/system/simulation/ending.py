@@ -138,7 +138,7 @@ class Ending:
     def _process(self, process: Process) -> None:
         """Nothing is left over, and what stands around groups is known."""
         node, name = process.coordinator, process.node.name
-        queued = sum(entry.rows for entry in node._writer._queue)
+        queued = sum(entry.rows for queue in node._writer._queues.values() for entry in queue.entries)
         if node._writer.queued_rows != queued:
             detail = f"{name} counts {node._writer.queued_rows} queued rows, and there are {queued}"
             self._world.fail("NothingLeaks", detail)

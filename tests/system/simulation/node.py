@@ -174,8 +174,9 @@ class Process:
             return await self._asked(message.group_id, request)
 
     def _asked(self, group_id: str, request: Ask) -> Awaitable[Answer]:
-        """Ask the coordinator, which takes in no more than its queue holds."""
-        is_full = self.coordinator._writer.queued_rows > MAX_QUEUED_ROWS and not isinstance(request, Heartbeat)
+        """Ask the coordinator, which takes in no more than three quarters of its queue: everyone is one client."""
+        queued_rows = self.coordinator._writer.queued_rows
+        is_full = 4 * queued_rows > 3 * MAX_QUEUED_ROWS and not isinstance(request, Heartbeat)
         if is_full:
             self._world.strike("queue_full", self.node.name)
         answer = self.coordinator.submit(group_id, request)

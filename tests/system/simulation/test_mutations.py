@@ -31,6 +31,7 @@ from coordinator_core.runtime.shard_offsets import ShardOffsets
 from coordinator_core.runtime.shard_ownership import ShardOwnership
 from coordinator_core.runtime.timer_loop import TimerLoop
 from coordinator_core.runtime.timers import Timers
+from coordinator_core.runtime.writer import Writer
 from coordinator_core.state_store.rows import (
     NO_EXTRA_ROWS,
     Batch,
@@ -279,7 +280,7 @@ MUTATIONS: Mapping[str, Mutation] = {
         join, "_join_new_member", join_without_pending_timer, frozenset({"EveryWaitHasATimer"})
     ),
     "write queue without a limit": Mutation(
-        Coordinator, "_is_write_queue_full", lambda _: False, frozenset({"QueuesAreBounded"}), first_seed=2
+        Writer, "is_full", lambda _: False, frozenset({"QueuesAreBounded"}), first_seed=2
     ),
     "wrong owner in NotCoordinator": Mutation(
         Coordinator, "_shard_of", shard_with_wrong_owner, frozenset({"CalmRefusesNoRequest"})

@@ -228,7 +228,7 @@ def test_grafana_finds_its_dashboards_where_they_are_mounted() -> None:
 
 def test_jobs_reach_the_database_that_postgres_makes(secrets: dict[str, str]) -> None:
     database = parse_url(filled(environment("airflow-scheduler"), secrets)["MUSTER_JOBS_DATABASE_URL"])
-    assert {database.port} == listening_ports("postgres")
+    assert {int(port) for _, port in database.hosts} == listening_ports("postgres")
     assert database.name == environment("postgres")["POSTGRES_DB"]
     assert database.password == secrets["JOBS_DATABASE_PASSWORD"]
     assert f"CREATE ROLE {database.user} LOGIN" in (DOCKER / "first-start.sh").read_text()

@@ -3,9 +3,10 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from psycopg2.extensions import parse_dsn
 
 from spark_jobs.arguments import read_arguments
-from spark_jobs.database import database_from_environment, parse_url
+from spark_jobs.database import SERVER_TYPES, database_from_environment, parse_url
 from spark_jobs.errors import JobError
 from spark_jobs.jdbc import shard_predicates
 from spark_jobs.jobs.offset_retention import JOB
@@ -72,11 +73,37 @@ def test_a_database_is_named_for_jdbc_without_its_password() -> None:
 
 
 @pytest.mark.parametrize(
+    ("address", "jdbc_url"),
+    [
+        ("db-1,db-2/muster?target_session_attrs=read-write", "db-1:5432,db-2:5432/muster?targetServerType=primary"),
+        (
+            "a:1,[::1]:2/muster?target_session_attrs=prefer-standby",
+            "a:1,[::1]:2/muster?targetServerType=preferSecondary",
+        ),
+        ("/muster?host=db-1,db-2&port=5432,5433&sslmode=verify-full", "db-1:5432,db-2:5433/muster?sslmode=verify-full"),
+        ("/muster?host=db-1,db-2&port=6543&target_session_attrs=any", "db-1:6543,db-2:6543/muster"),
+    ],
+)
+def test_several_hosts_are_named_for_jdbc(address: str, jdbc_url: str) -> None:
+    assert parse_url(f"postgresql://me:secret@{address}").jdbc_url == f"jdbc:postgresql://{jdbc_url}"
+
+
+@pytest.mark.parametrize("attributes", SERVER_TYPES)
+def test_libpq_gets_the_address_as_it_was_given(attributes: str) -> None:
+    given = parse_dsn(parse_url(f"postgresql://me:secret@a:1,b/db?target_session_attrs={attributes}")._dsn())
+    assert (given["host"], given["port"], given["target_session_attrs"]) == ("a,b", "1,5432", attributes)
+
+
+@pytest.mark.parametrize(
     ("url", "complaint"),
     [
         ("mysql://me:secret@host/db", "must have the form"),
         ("postgresql://me:secret@host", "must have the form"),
-        ("postgresql://me:secret@/db?host=socket", "names no host"),
+        ("postgresql://me:secret@/db", "names no host"),
+        ("postgresql://me:secret@/db?host=/run/postgresql", "names no host"),
+        ("postgresql://me:secret@a,b,c/db?port=1,2", "is not a valid URL"),
+        ("postgresql://me:secret@host/db?no_option=1", "is not a valid URL"),
+        ("postgresql://me:secret@host/db?target_session_attrs=master", "target_session_attrs"),
         ("postgresql://me:secret@host:port/db", "is not a valid URL"),
     ],
 )

@@ -17,20 +17,21 @@ def test_result_of_a_job_is_read_from_its_output() -> None:
 
 def test_result_of_a_run_has_its_counts_and_a_link(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUSTER_URL", "http://node:8080/")
-    result = submit.result_of_run(RUN)
+    result = submit.result_of_run(RUN, submit.console_url("r-1"))
     assert (result["status"], result["counts"]) == ("proposed", RUN.counts)
     line = "Counts: candidates 7, of 100, groups 3. See http://node:8080/#/maintenance/r-1"
     assert submit.describe_result(result) == line
     monkeypatch.setenv("MUSTER_CONSOLE_URL", "https://muster.example.org")
     assert submit.console_url() == "https://muster.example.org/#/reports"
+    assert submit.console_url("r-1", "http://prod:8080/") == "http://prod:8080/#/maintenance/r-1"
 
 
-def test_approval_says_what_would_be_removed_from_whom_and_beyond_which_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MUSTER_CONSOLE_URL", "https://muster.example.org")
+def test_approval_says_what_would_be_removed_from_whom_and_beyond_which_limit() -> None:
+    url = "https://muster.example.org/#/maintenance/r-1"
     job = submit.JOBS["offset_retention"]
     exceeded = submit.Limits(max_candidates=5).exceeded_by(RUN.counts, job.name)
     assert "more than 5 (max_candidates, MUSTER_OFFSET_RETENTION_MAX_CANDIDATES)" in exceeded[0]
-    assert submit.approval_text(job, RUN, exceeded, [("nightly", 5), ("a`[b](c)\n# d", 2)]).split("\n\n") == [
+    assert submit.approval_text(job, RUN, exceeded, [("nightly", 5), ("a`[b](c)\n# d", 2)], url).split("\n\n") == [
         "This run would expire 7 of 100 committed offsets, of 3 groups.",
         "Groups with most of them: `nightly` (5), `a'[b](c) # d` (2).",
         f"It waits for approval because: {exceeded[0]}",
@@ -48,7 +49,7 @@ def test_text_of_a_rejection_fits_the_reason_of_a_change() -> None:
 @pytest.mark.parametrize("job", submit.PROPOSALS)
 def test_approval_without_counts_says_so(job: str) -> None:
     run = submit.MaintenanceRun("r-1", "proposed", {})
-    text = submit.approval_text(submit.JOBS[job], run, ["The proposal has no counts."], [])
+    text = submit.approval_text(submit.JOBS[job], run, ["The proposal has no counts."], [], "http://node:8080")
     assert "an unknown number of all" in text
     assert "Groups with most" not in text
 

@@ -1,8 +1,10 @@
 """Tests of run ids, command lines and the JDBC driver's jar."""
 
+import hashlib
 import json
 import subprocess
 import sys
+import zipfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -100,13 +102,78 @@ def test_a_named_jar_that_is_missing_is_refused(monkeypatch: pytest.MonkeyPatch,
 
 @pytest.fixture
 def without_system_jar(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Have no driver of the system, none that was fetched, and no Java that fetches one."""
     monkeypatch.delenv("MUSTER_JDBC_JAR", raising=False)
     monkeypatch.setattr(jdbc_jar, "SYSTEM_JAR", tmp_path / "none.jar")
+    monkeypatch.setattr(jdbc_jar, "FETCHED_JAR", tmp_path / "share" / "driver.jar")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+
+def driver(path: Path, version: str) -> Path:
+    """Write a jar with a version, and return it."""
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("META-INF/MANIFEST.MF", f"Manifest-Version: 1.0\r\nBundle-Version: {version}\r\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("version", "vulnerable"),
+    [("42.7.3", False), ("42.7.4", True), ("42.7.6", True), ("42.7.7", False), ("42.7.13", False), ("42.5.5", False)],
+)
+def test_versions_of_the_vulnerability_are_known(tmp_path: Path, version: str, *, vulnerable: bool) -> None:
+    assert jdbc_jar.is_vulnerable(driver(tmp_path / "driver.jar", version)) == vulnerable
+
+
+def test_fetched_driver_is_not_vulnerable(tmp_path: Path) -> None:
+    assert not jdbc_jar.is_vulnerable(driver(tmp_path / "driver.jar", jdbc_jar.VERSION))
 
 
 @pytest.mark.usefixtures("without_system_jar")
-def test_default_jar_is_the_published_one() -> None:
+def test_driver_of_the_system_is_used_unless_it_is_vulnerable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    system = driver(tmp_path / "system.jar", "42.7.7")
+    monkeypatch.setattr(jdbc_jar, "SYSTEM_JAR", system)
+    assert submit.find_jdbc_jar() == system
+    driver(system, "42.7.6")
+    assert submit.find_jdbc_jar() != system
+
+
+JAVA_THAT_FETCHES = """\
+#!/bin/sh
+for argument do target=$argument; done
+printf 'a driver' > "$(dirname "$target")/postgresql.jar"
+"""
+
+
+@pytest.mark.usefixtures("without_system_jar")
+def test_driver_is_fetched_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(JAVA_THAT_FETCHES)
+    java.chmod(0o755)
+    monkeypatch.setattr(jdbc_jar, "FETCHED_JAR_SHA256", hashlib.sha256(b"a driver").hexdigest())
+    assert submit.find_jdbc_jar() == jdbc_jar.FETCHED_JAR
+    java.unlink()
+    assert submit.find_jdbc_jar().read_bytes() == b"a driver"
+    assert list(jdbc_jar.FETCHED_JAR.parent.iterdir()) == [jdbc_jar.FETCHED_JAR]
+
+
+@pytest.mark.usefixtures("without_system_jar")
+def test_fetched_file_with_another_hash_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(JAVA_THAT_FETCHES)
+    java.chmod(0o755)
     assert submit.find_jdbc_jar().name == "postgresql-42.7.4.jar"
+    assert not jdbc_jar.FETCHED_JAR.exists()
+    assert "another file than the published driver" in caplog.text
+
+
+@pytest.mark.usefixtures("without_system_jar")
+def test_driver_of_the_wheel_is_used_where_none_can_be_fetched(caplog: pytest.LogCaptureFixture) -> None:
+    assert submit.find_jdbc_jar().name == "postgresql-42.7.4.jar"
+    assert "cannot be fetched" in caplog.text
 
 
 @pytest.mark.usefixtures("without_system_jar")

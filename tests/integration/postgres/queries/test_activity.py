@@ -3,6 +3,7 @@
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
 from coordinator_core.queries.activity import HOURS, read_activity
+from coordinator_core.queries.group_patterns import GroupPatterns
 from tests.support.store_rows import NOW_MS, rebalance_row, session_row, write
 from tests.support.store_worlds import Owner, Query
 
@@ -44,17 +45,20 @@ def test_a_day_is_counted_by_hour(owner: Owner, query: Query, sql_connection: Ps
     assert rebalances == {end_ms - end_ms % HOUR_MS: number for end_ms, number in ((at_ms, 1), (ends["late"], 2))}
     assert sum(hour.evictions for hour in found.hours) == 3
     assert found.forecast is None
-    assert sum(hour.evictions for hour in query(read_activity, ["vi"]).hours) == 1
-    assert sum(hour.rebalances for hour in query(read_activity, []).hours) == 0
+    assert sum(hour.evictions for hour in query(read_activity, GroupPatterns(("vi%",))).hours) == 1
+    assert sum(hour.rebalances for hour in query(read_activity, GroupPatterns(())).hours) == 0
 
 
 def test_forecasts_of_a_tokens_groups_are_summed_up(query: Query, sql_connection: PsycopgConnection) -> None:
     with sql_connection.cursor() as cursor:
         cursor.execute(FORECASTS)
-    whole, own = query(read_activity, None).forecast, query(read_activity, ["views"]).forecast
+    whole, own = query(read_activity, None).forecast, query(read_activity, GroupPatterns(("views",))).forecast
     assert whole is not None
     assert (whole.within_a_day, whole.within_a_week) == (4, 10)
     assert own is not None
     assert (own.within_a_day, own.within_a_week) == (2, 5)
     assert own.next_expiry_at_ms - whole.next_expiry_at_ms == 24 * HOUR_MS
-    assert query(read_activity, ["nobody"]).forecast is None
+    others = query(read_activity, GroupPatterns(("%",), ("views%",))).forecast
+    assert others is not None
+    assert (others.within_a_day, others.within_a_week) == (2, 5)
+    assert query(read_activity, GroupPatterns(("nobody",))).forecast is None

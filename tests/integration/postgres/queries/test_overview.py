@@ -2,6 +2,7 @@
 
 import pytest
 
+from coordinator_core.queries.group_patterns import GroupPatterns
 from coordinator_core.queries.overview import (
     GroupOrder,
     GroupSummary,
@@ -164,11 +165,11 @@ def test_counts_stand_even_if_the_page_is_empty(five: None, query: Query) -> Non
     assert look(query, text="nothing of the kind") == Overview({}, [])
 
 
-def test_prefixes_narrow_everything(five: None, query: Query) -> None:
-    found = look(query, prefixes=("fl", "he"))
+def test_patterns_narrow_everything(five: None, query: Query) -> None:
+    found = look(query, patterns=GroupPatterns(("fl%", "he%")))
     assert [one.group_id for one in found.groups] == ["flapping", "healthy"]
     assert found.counts == {"Stable": 2}
-    assert ids(query, prefixes=()) == []
+    assert ids(query, patterns=GroupPatterns(())) == []
 
 
 # -- candidates -------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
+from coordinator_core.queries.group_patterns import GroupPatterns
 from coordinator_core.queries.topics import (
     TopicGroup,
     TopicOverviewFilter,
@@ -17,8 +18,8 @@ from tests.support.store_rows import NOW_MS, committed, group_row, write
 from tests.support.store_worlds import Owner, Query
 
 
-def look(query: Query, topic: str, *, prefixes: list[str] | None = None, fresh_since_ms: int = 0) -> TopicUse:
-    return query(read_topic_use, topic, prefixes=prefixes, fresh_since_ms=fresh_since_ms)
+def look(query: Query, topic: str, *, patterns: GroupPatterns | None = None, fresh_since_ms: int = 0) -> TopicUse:
+    return query(read_topic_use, topic, patterns=patterns, fresh_since_ms=fresh_since_ms)
 
 
 @pytest.fixture
@@ -58,8 +59,8 @@ def test_a_stale_log_end_is_a_lower_bound(read_by_three: None, query: Query) -> 
     assert (behind.group_id, behind.lag, behind.is_lag_lower_bound) == ("behind", 15, True)
 
 
-def test_prefixes_select_groups_and_what_they_reported(read_by_three: None, query: Query) -> None:
-    use = look(query, "clicks", prefixes=["sim"])
+def test_patterns_select_groups_and_what_they_reported(read_by_three: None, query: Query) -> None:
+    use = look(query, "clicks", patterns=GroupPatterns(("sim%",)))
     assert [group.group_id for group in use.groups] == ["simple"]
     assert use.partitions == [TopicPartition(0, None, None, 1)]
 
@@ -108,7 +109,7 @@ def test_topics_are_filtered_and_paged(with_metadata: None, query: Query) -> Non
 
 
 def test_topics_of_some_groups_count_these_groups_only(with_metadata: None, query: Query) -> None:
-    topics = query(read_topic_overview, TopicOverviewFilter(prefixes=["sim", "id"])).topics
+    topics = query(read_topic_overview, TopicOverviewFilter(patterns=GroupPatterns(("sim%", "id%")))).topics
     assert [(each.topic, each.group_count, each.lag) for each in topics] == [
         ("Unread", 0, None),
         ("clicks", 2, None),

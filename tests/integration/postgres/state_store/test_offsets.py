@@ -31,6 +31,7 @@ def test_a_fetch_may_name_topics(owner: Owner, store: Store) -> None:
     assert [row.topic for row in store.fetch_offsets("orders", ["c", "a", "unheard"])] == ["a", "c"]
     assert store.fetch_offsets("orders", []) == []
     assert store.fetch_offsets("strangers") == []
+    assert [row.topic for row in store.fetch_offsets("orders", after=("a", 2**31 - 1), limit=1)] == ["b"]
 
 
 def test_a_decision_reads_the_partitions_it_names(owner: Owner, store: Store) -> None:

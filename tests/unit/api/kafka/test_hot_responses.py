@@ -88,7 +88,8 @@ def test_offset_commit(version: int, topics: list[tuple[str, list[tuple[int, int
 
 
 FETCHED = st.lists(
-    st.tuples(TEXTS, st.lists(st.tuples(INT32, st.integers(-1, 2**63 - 1), INT32, TEXTS), max_size=3)), max_size=3
+    st.tuples(TEXTS, st.lists(st.tuples(INT32, st.integers(-1, 2**63 - 1), INT32, TEXTS, CODES), max_size=3)),
+    max_size=3,
 )
 
 
@@ -99,8 +100,14 @@ def test_offset_fetch(version: int, group_id: str, code: int, topics: list[Any])
         {
             "name": topic,
             "partitions": [
-                {"partition_index": one, "committed_offset": offset, "committed_leader_epoch": epoch, "metadata": text}
-                for one, offset, epoch, text in partitions
+                {
+                    "partition_index": one,
+                    "committed_offset": offset,
+                    "committed_leader_epoch": epoch,
+                    "metadata": text,
+                    "error_code": error,
+                }
+                for one, offset, epoch, text, error in partitions
             ],
         }
         for topic, partitions in topics

@@ -2,7 +2,7 @@
 
 import pytest
 
-from api.shared.authorization import OPERATION_RULES, authorize
+from api.shared.authorization import REQUEST_RULES, authorize
 from api.shared.errors import GroupAuthorizationFailed, Unauthenticated
 from api.shared.identity import ANONYMOUS_IDENTITY, Identity, Role
 
@@ -13,7 +13,7 @@ OPERATOR = Identity("olga", Role.OPERATOR, ("billing-",))
 
 def may(identity: Identity | None, operation: str, group_id: str | None = "billing-1") -> bool:
     try:
-        authorize(identity, OPERATION_RULES[operation], group_id)
+        authorize(identity, REQUEST_RULES[operation], group_id)
     except GroupAuthorizationFailed:
         return False
     return True
@@ -43,7 +43,7 @@ def test_groups_of_a_list_are_filtered_by_the_token() -> None:
     assert may(VIEWER, "ListGroups", None)
 
 
-@pytest.mark.parametrize("operation", OPERATION_RULES)
+@pytest.mark.parametrize("operation", REQUEST_RULES)
 def test_a_client_without_a_known_token_may_do_nothing_and_without_tokens_everything(operation: str) -> None:
     with pytest.raises(Unauthenticated):
         may(ANONYMOUS_IDENTITY, operation)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from api.shared.authorization import OPERATION_RULES, authorize
+from api.shared.authorization import REQUEST_RULES, authorize
 from api.shared.client_request import ClientRequest
 from api.shared.errors import NO_ERROR, GroupAuthorizationFailed
 from api.shared.identity import Identity, Role
@@ -52,7 +52,7 @@ async def test_a_heartbeat_has_an_identity_a_quota_a_deadline_and_a_metric(token
         request.request, request.group_id = "Heartbeat", "g"
         request.identity = tokens.find(b"password")
 
-        authorize(request.identity, OPERATION_RULES["Heartbeat"], request.group_id)
+        authorize(request.identity, REQUEST_RULES["Heartbeat"], request.group_id)
         request.reserve_body_bytes(100)
         heartbeat = Heartbeat(coordinator.new_token(), member.generation, member.member_id, None)
         answer = await request.coordinate("g", heartbeat, HeartbeatResponse)
@@ -61,7 +61,7 @@ async def test_a_heartbeat_has_an_identity_a_quota_a_deadline_and_a_metric(token
         assert answer.session_timeout_ms == member.session_timeout_ms
         assert sum(node.metrics.times_s["Heartbeat"].counts) == 1
         with pytest.raises(GroupAuthorizationFailed):
-            authorize(request.identity, OPERATION_RULES["Heartbeat"], "another")
+            authorize(request.identity, REQUEST_RULES["Heartbeat"], "another")
 
 
 async def test_a_request_that_waits_too_long_fails_at_its_deadline() -> None:

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from api.shared.access_control import AccessControlEntry, Operation, PatternType, PermissionType, ResourceType
 from api.shared.identity import Identity, Role, identity_bytes, read_identity
 from api.shared.tokens import Tokens, TokensFileError, token_entry
+from tests.support.http_client import Json
 from tests.support.tokens_file import ADA, BOB, Clock, TokensFile
 
 DAY_S = 86_400
@@ -22,12 +24,16 @@ def file(tmp_path: Path) -> TokensFile:
     return TokensFile(tmp_path / "tokens.json")
 
 
+def id_of(entry: Json) -> str:
+    return str(entry["sha256"])[:16]
+
+
 def test_token_determines_the_actor(file: TokensFile) -> None:
     file.write(ADA, BOB)
     tokens = file.read()
 
-    assert tokens.find(b"ada's") == Identity("ada", Role.OPERATOR, ("",))
-    assert tokens.find(b"bob's") == Identity("bob", Role.VIEWER, ("billing-", "x"))
+    assert tokens.find(b"ada's") == Identity("ada", Role.OPERATOR, ("",), token_id=id_of(ADA))
+    assert tokens.find(b"bob's") == Identity("bob", Role.VIEWER, ("billing-", "x"), token_id=id_of(BOB))
     assert tokens.find(b"carl's") is None
     assert tokens.find(b"") is None
 
@@ -47,6 +53,17 @@ def test_a_token_is_trusted_for_the_topics_it_names(identity: Identity, trusted:
     assert read_identity(identity_bytes(identity)) == identity
 
 
+def test_an_actor_may_have_quotas_of_its_own(file: TokensFile) -> None:
+    own = {"client_quota_requests_per_s": 500}
+    file.write(ADA, {**BOB, "quotas": own})
+    tokens = file.read()
+    assert (tokens.quotas_of("bob"), tokens.quotas_of("ada")) == (own, {})
+
+    file.write({**BOB, "quotas": {"client_quota_requests_per_s": 0}})
+    with pytest.raises(TokensFileError, match=r"tokens\[0\]\.quotas"):
+        file.read()
+
+
 def test_digest_is_not_accepted_as_a_token(file: TokensFile) -> None:
     file.write(ADA)
 
@@ -58,7 +75,7 @@ def test_created_token_entry_is_accepted_by_the_token_file(file: TokensFile) -> 
     entry = token_entry("ada's", "ada", Role.AGENT, ("a", "b"))
     file.write({"sha256": entry.sha256, "actor": entry.actor, "role": entry.role, "prefixes": entry.prefixes})
 
-    assert file.read().find(b"ada's") == Identity("ada", Role.AGENT, ("a", "b"))
+    assert file.read().find(b"ada's") == Identity("ada", Role.AGENT, ("a", "b"), token_id=entry.sha256[:16])
 
 
 @pytest.mark.parametrize(
@@ -90,7 +107,7 @@ def test_created_token_entry_is_accepted_by_the_token_file(file: TokensFile) -> 
         (json.dumps({"tokens": [ADA, {**BOB, "sha256": ADA["sha256"]}]}), "tokens[1] has the sha256 of another token"),
         (
             json.dumps({"tokens": [{**ADA, "prefixes": ["a" * 255] * 100}]}),
-            "tokens[0] has more prefixes and topics than",
+            "tokens[0] has more prefixes, topics and acls than",
         ),
     ],
 )
@@ -117,7 +134,7 @@ def test_token_is_rejected_from_its_expiry_on(file: TokensFile) -> None:
     over_s = datetime(2027, 3, 1, tzinfo=UTC).timestamp()
 
     wall.now_s = over_s - 1
-    assert tokens.find(b"ada's") == Identity("ada", Role.OPERATOR)
+    assert tokens.find(b"ada's") == Identity("ada", Role.OPERATOR, token_id=id_of(ADA))
     assert tokens.expired_at(b"ada's") is None
     wall.now_s = over_s
     assert tokens.find(b"ada's") is None
@@ -197,6 +214,19 @@ def test_changed_link_target_is_a_changed_file(file: TokensFile, tmp_path: Path)
 )
 def test_requested_prefix_is_intersected_with_own_prefixes(own: tuple[str, ...], asked: str, within: list[str]) -> None:
     assert Identity("ada", Role.VIEWER, own).prefixes_within(asked) == within
+
+
+def test_an_identity_with_access_control_entries_is_encoded_for_another_node(file: TokensFile) -> None:
+    acl = {"permission": "DENY", "operations": ["RESET"], "resource": "TOPIC", "pattern": "LITERAL", "name": "größe"}
+    file.write({**ADA, "role": None, "acls": [acl]})
+    entry = AccessControlEntry(
+        PermissionType.DENY, (Operation.RESET,), ResourceType.TOPIC, PatternType.LITERAL, "größe"
+    )
+    found = file.read().find(b"ada's")
+
+    assert found == Identity("ada", None, acls=(entry,), token_id=id_of(ADA))
+    assert read_identity(identity_bytes(found)) == Identity("ada", None, acls=(entry,))
+    assert len(json.loads(identity_bytes(Identity("ada", Role.AGENT, token_id="t")))) == 4, "the form of 0.1.0"
 
 
 def test_identity_is_encoded_into_an_ascii_header() -> None:

@@ -1,10 +1,16 @@
-"""Long polls begin a few at a time, in the order in which they came."""
+"""Long polls begin a few at a time, in the order in which they came; large requests in fair order."""
 
 import asyncio
 
 import pytest
 
-from api.shared.turns import LONG_POLLS_AT_ONCE, LongPollTurns
+from api.shared.turns import (
+    LARGE_REQUESTS_AT_ONCE_BYTES,
+    LARGE_REQUESTS_IN_PROGRESS_BYTES,
+    LONG_POLLS_AT_ONCE,
+    LargeRequestTurns,
+    LongPollTurns,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -31,3 +37,56 @@ async def test_long_polls_begin_in_order_and_never_too_many_in_one_turn() -> Non
         in_turns.append(len(begun) - before)
     assert begun == list(range(count))
     assert max(in_turns) == LONG_POLLS_AT_ONCE
+
+
+async def ends_of(turns: LargeRequestTurns, requests: list[tuple[str, int]]) -> list[str]:
+    """Begin requests in order, each of which ends in the turn after it began; return the clients as they began."""
+    begun: list[str] = []
+
+    async def send(client: str, size: int) -> None:
+        await turns.begin(client, size)
+        begun.append(client)
+        await asyncio.sleep(0)
+        turns.end(size)
+
+    await asyncio.gather(*(send(*request) for request in requests))
+    return begun
+
+
+async def test_large_requests_of_clients_begin_in_turn() -> None:
+    busy = [("busy", LARGE_REQUESTS_IN_PROGRESS_BYTES)] * 5
+    assert await ends_of(LargeRequestTurns(), [*busy, ("calm", 5_000), ("calm", 5_000)]) == [
+        "busy",
+        "busy",
+        "calm",
+        "calm",
+        "busy",
+        "busy",
+        "busy",
+    ]
+
+
+async def test_large_requests_in_progress_are_limited() -> None:
+    turns = LargeRequestTurns()
+    half = LARGE_REQUESTS_IN_PROGRESS_BYTES // 2
+    begun = [asyncio.create_task(turns.begin("a", half)) for _ in range(4)]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert [task.done() for task in begun] == [True, True, False, False]
+    turns.end(half)
+    await begun[2]
+    begun[3].cancel()
+    for _ in range(2):
+        turns.end(half)
+    await turns.begin("b", 2 * half)
+
+
+async def test_one_large_request_begins_in_a_turn_of_the_event_loop() -> None:
+    turns = LargeRequestTurns()
+    begun = [asyncio.create_task(turns.begin("a", LARGE_REQUESTS_AT_ONCE_BYTES)) for _ in range(3)]
+    in_turns = []
+    while not all(task.done() for task in begun):
+        before = sum(task.done() for task in begun)
+        await asyncio.sleep(0)
+        in_turns.append(sum(task.done() for task in begun) - before)
+    assert max(in_turns) == 1

@@ -181,7 +181,7 @@ async def test_age_and_number_of_dirty_offsets_are_counted(store: CheckpointStor
         assert node.counts().dirty_offsets == 2
         fetch = asyncio.create_task(fetched(node))
         store.failure = StoreUnavailable("the disk is full")
-        with pytest.raises(CoordinatorNotAvailable, match="the disk is full"):
+        with pytest.raises(CoordinatorNotAvailable, match=StoreUnavailable.summary):
             await fetch
         assert node.counts().oldest_dirty_offset_s > 0
         assert node.counts().dirty_offsets == 2
@@ -196,7 +196,7 @@ async def test_checkpoint_that_stored_nothing_is_repeated(store: CheckpointStore
     async with running(store, on_demand()) as node:
         await commit(node, 7)
         store.failure = StoreUnavailable("the disk is full")
-        with pytest.raises(CoordinatorNotAvailable, match="the disk is full"):
+        with pytest.raises(CoordinatorNotAvailable, match=StoreUnavailable.summary):
             await fetched(node)
         assert node.counts().sums.checkpoints_failed == 1
         assert await fetched(node) == [7]
@@ -222,7 +222,7 @@ async def test_shards_are_loaded_again_after_a_checkpoint_of_unknown_outcome(
         fetch = await committed_while_a_checkpoint_is_held(node, store)
         store.failure, store.is_stored_before_failure = failure, is_stored
         store.go.set()
-        with pytest.raises(CoordinatorNotAvailable, match=str(failure)):
+        with pytest.raises(CoordinatorNotAvailable, match="checkpoint"):
             await fetch
         async with asyncio.timeout(PATIENCE_S):
             while True:

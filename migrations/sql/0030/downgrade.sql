@@ -1,0 +1,2 @@
+ALTER TABLE changes DROP COLUMN token_id, DROP COLUMN client_address;
+DROP TABLE tokens;

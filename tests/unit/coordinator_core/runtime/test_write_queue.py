@@ -1,0 +1,122 @@
+"""The write queue is fair between clients and limited in rows and bytes, in all and for each client."""
+
+from collections.abc import Sequence
+
+from coordinator_core.protocol.errors import CoordinatorError
+from coordinator_core.protocol.records import OffsetsCommitted
+from coordinator_core.protocol.requests import OffsetToCommit
+from coordinator_core.runtime.clock import SystemClock, SystemThreads
+from coordinator_core.runtime.config import NodeConfig
+from coordinator_core.runtime.counters import Counters
+from coordinator_core.runtime.writer import Entry, Writer, current_client
+from coordinator_core.state_store.rows import GroupWrite
+from tests.support.memory_store import MemoryStore
+
+
+class Lease:
+    """A valid lease."""
+
+    shard_id = 0
+    epoch = 1
+    is_unloaded = False
+
+
+def writer(**limits: int) -> Writer:
+    config = NodeConfig("a", {}, **limits)  # type: ignore[arg-type]  # the limits are numbers
+    return Writer(MemoryStore(), config, SystemClock(), SystemThreads(1), Counters())
+
+
+def enqueue(queue: Writer, client: str, group_id: str, rows: int, metadata: str = "") -> None:
+    commit = OffsetsCommitted(0, "m", None, (OffsetToCommit("t", 0, rows, metadata=metadata),))
+    token = current_client.set(client)
+    queue.enqueue(Entry(Lease(), GroupWrite(group_id, 0, committed=(commit,)), rows, lambda _: None, _failed))
+    current_client.reset(token)
+
+
+def _failed(error: CoordinatorError) -> None:
+    raise AssertionError(error)
+
+
+def batches(queue: Writer) -> list[list[str]]:
+    """Return the groups of each batch, in order."""
+    taken: list[list[str]] = []
+    while queue.queued_rows:
+        taken.append(_groups(queue._take_entries()))
+    return taken
+
+
+def _groups(entries: Sequence[Entry]) -> list[str]:
+    return [entry.write.group_id for entry in entries]
+
+
+def is_full(queue: Writer, client: str) -> bool:
+    token = current_client.set(client)
+    try:
+        return queue.is_full()
+    finally:
+        current_client.reset(token)
+
+
+def test_many_rows_of_one_client_do_not_delay_the_rows_of_another() -> None:
+    queue = writer(max_batch_rows=1_000)
+    for number in range(10):
+        enqueue(queue, "busy", f"busy-{number}", 500)
+    enqueue(queue, "calm", "calm", 1)
+    assert batches(queue)[0] == ["calm", "busy-0"]
+
+
+def test_a_write_larger_than_a_batch_waits_for_the_credit_of_its_client() -> None:
+    queue = writer(max_batch_rows=1_000)
+    enqueue(queue, "busy", "large", 10_000)
+    enqueue(queue, "calm", "calm", 1)
+    assert batches(queue) == [["calm"], ["large"]]
+
+
+def test_clients_with_many_rows_share_a_batch() -> None:
+    queue = writer(max_batch_rows=1_000)
+    for client in ("a", "b"):
+        for _ in range(5):
+            enqueue(queue, client, client, 250)
+    assert [sorted(batch) for batch in batches(queue)][:2] == [["a", "a", "b", "b"]] * 2
+
+
+def test_a_client_that_was_alone_owes_nothing() -> None:
+    queue = writer(max_batch_rows=1_000)
+    for _ in range(20):
+        enqueue(queue, "a", "a", 500)
+    for _ in range(5):
+        queue._take_entries()
+    for _ in range(20):
+        enqueue(queue, "b", "b", 500)
+    first = [group for _ in range(4) for group in _groups(queue._take_entries())]
+    assert first.count("a") == first.count("b")
+
+
+def test_writes_of_one_group_keep_their_order_across_clients() -> None:
+    queue = writer(max_batch_rows=1_000)
+    for rows in (301, 302, 303):
+        enqueue(queue, "busy", "shared", rows)
+    enqueue(queue, "calm", "shared", 1)
+    enqueue(queue, "calm", "own", 2)
+    taken = [entry for _ in range(3) for entry in queue._take_entries()]
+    assert [entry.rows for entry in taken if entry.write.group_id == "shared"] == [301, 302, 303, 1]
+
+
+def test_a_client_may_fill_three_quarters_of_the_queue_and_others_the_rest() -> None:
+    queue = writer(max_queued_rows=1_000)
+    enqueue(queue, "busy", "a", 700)
+    assert not is_full(queue, "busy")
+    enqueue(queue, "busy", "a", 100)
+    assert is_full(queue, "busy")
+    assert not is_full(queue, "calm")
+    batches(queue)
+    assert not is_full(queue, "busy")
+
+
+def test_the_queue_is_limited_in_bytes() -> None:
+    queue = writer(max_queued_bytes=1_000)
+    enqueue(queue, "busy", "a", 1, metadata="m" * 800)
+    assert is_full(queue, "busy")
+    assert not is_full(queue, "calm")
+    enqueue(queue, "calm", "b", 1, metadata="m" * 300)
+    assert is_full(queue, "third")
