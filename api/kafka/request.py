@@ -118,8 +118,8 @@ class KafkaRequest(ClientRequest):
             InvalidGroupId: there can be no such group.
             GroupAuthorizationFailed: the client's token does not allow it.
         """
-        if not group_id or len(group_id) > GROUP_ID_MAX_CHARS or NUL in group_id:
-            raise InvalidGroupId(f"a group id has 1 to {GROUP_ID_MAX_CHARS} characters, none of them NUL")
+        if len(group_id) > GROUP_ID_MAX_CHARS or NUL in group_id:
+            raise InvalidGroupId(f"a group id has at most {GROUP_ID_MAX_CHARS} characters, none of them NUL")
         authorize(self.identity, REQUEST_RULES[request], group_id)
         self.group_id = group_id
 

@@ -39,7 +39,8 @@ def read_response(key: ApiKey, version: int, data: bytes) -> Any:  # noqa: ANN40
 class KafkaWire:
     """One connection to a node's Kafka listener."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, client_id: str = "wire") -> None:
+        self._client_id = client_id
         host, _, port = address.rpartition(":")
         self.socket: Final = socket.create_connection((host, int(port)), PATIENCE_S)
 
@@ -59,9 +60,13 @@ class KafkaWire:
         """Send bytes as they are."""
         self.socket.sendall(data)
 
+    def ask(self, key: ApiKey, version: int, /, **values: Any) -> None:  # noqa: ANN401  # fields of a request
+        """Send a request; `receive` returns its response."""
+        self.send(frame(key, version, self._client_id, **values))
+
     def call(self, key: ApiKey, version: int, /, **values: Any) -> Any:  # noqa: ANN401  # fields of a request
         """Send a request, and return its decoded response."""
-        self.send(frame(key, version, **values))
+        self.ask(key, version, **values)
         return read_response(key, version, self.receive())
 
     def receive(self) -> bytes:

@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Final, Self
 
 from tests.support.databases import Databases
-from tests.support.nodes import running_node
+from tests.support.nodes import running_kafka_node, running_node
 from tests.system.conformance.http_driver import NOTHING_TO_COMMIT, HttpDriver, Site
 from tests.system.conformance.interpreter import Interpreter
 from tests.system.conformance.outside import Plan
@@ -77,8 +77,9 @@ class Outcome:
 class Fleet:
     """Runs plans, from `start` on."""
 
-    def __init__(self, databases: Databases, plans: Iterable[Plan]) -> None:
+    def __init__(self, databases: Databases, plans: Iterable[Plan], driver: type[HttpDriver] = HttpDriver) -> None:
         self._databases = databases
+        self._driver = driver
         self._plans = sorted((each for each in plans if each.reason is None), key=lambda each: -each.real_s)
         self._outcomes: dict[str, Outcome] = {}
         self._is_there = {each.scenario.scenario_id: Event() for each in self._plans}
@@ -89,8 +90,8 @@ class Fleet:
 
     def __enter__(self) -> Self:
         url = self._stack.enter_context(_database(self._databases))
-        node = self._stack.enter_context(running_node(url, **NODE))
-        self._site = Site(node.url, url)
+        node = self._stack.enter_context(running_kafka_node(url, **NODE))
+        self._site = Site(node.url, url, node.settings.kafka_address)
         self._pulse = self._stack.enter_context(Pulse(node.url))
         self._director = Thread(target=self._direct, name="conformance")
         self._director.start()
@@ -151,7 +152,7 @@ class Fleet:
         slack_s = PATIENCE_MAX_S if plan.slack_ms is None else plan.real_slack_ms / 1000
         clock = ScaledClock(plan.scale)
         prefix = f"{plan.scenario.scenario_id}-{next(self._numbers)}"
-        driver = HttpDriver(plan.scenario, site, clock, prefix, min(slack_s, PATIENCE_MAX_S))
+        driver = self._driver(plan.scenario, site, clock, prefix, min(slack_s, PATIENCE_MAX_S))
         interpreter = Interpreter(plan.scenario, driver, plan.skipped_steps)
         complaint = None
         began_s = monotonic()
@@ -189,7 +190,7 @@ def _own_site(databases: Databases) -> Iterator[Site]:
             running.close()
             return running.enter_context(running_node(url, **NODE)).url
 
-        yield Site(node.url, url, restart)
+        yield Site(node.url, url, restart=restart)
 
 
 class Pulse:

@@ -41,6 +41,8 @@ class Site:
 
     url: str
     database_url: str
+    kafka_address: str | None = None
+    """Where the node listens for Kafka clients; None: it does not."""
     restart: Callable[[], str] | None = None
     """Ends the node and starts it again; returns its new address."""
 
