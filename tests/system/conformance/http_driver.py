@@ -4,7 +4,7 @@ Every run has its own group names, so that many scenarios share a node. A waitin
 shows whether one waits: a commit to another group that is sent after it. The node stores in the order in which it
 decides, and answers after storing; so when the fence is answered, every immediate answer has been sent before.
 
-Source: docs/http-api.md; docs/conformance.md "Two drivers, one interpreter".
+Source: docs/http-api.md; docs/conformance.md "Three drivers, one interpreter".
 """
 
 from base64 import b64decode, b64encode
