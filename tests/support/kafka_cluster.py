@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._metadata import PartitionMetadata
 
 from tests.support.kafka_broker import QUICK, SMALL, KafkaBroker, free_ports
 from tests.support.kafka_log import OFFSETS_TOPIC
@@ -59,14 +60,20 @@ class KafkaCluster:
 
     def leaders(self, topic: str = OFFSETS_TOPIC) -> list[int]:
         """Return the node ids of the leaders of a topic's partitions, in order; -1: there is none now."""
-        partitions = (
-            AdminClient({"bootstrap.servers": self.bootstrap}).list_topics(topic, timeout=10).topics[topic].partitions
-        )
-        return [partitions[number].leader for number in sorted(partitions)]
+        return [each.leader for each in self.partitions(topic)]
+
+    def partitions(self, topic: str = OFFSETS_TOPIC) -> list[PartitionMetadata]:
+        """Return the partitions of a topic in order, with their leader, replicas and those in sync."""
+        partitions = self.admin().list_topics(topic, timeout=10).topics[topic].partitions
+        return [partitions[number] for number in sorted(partitions)]
+
+    def admin(self) -> AdminClient:
+        """Return a client of this moment's brokers."""
+        return AdminClient({"bootstrap.servers": self.bootstrap})
 
     def wait_until_replicated(self) -> None:
         """Return when every replica of each partition is in sync, so that any broker may fail."""
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin = self.admin()
 
         def is_replicated() -> bool:
             topics = admin.list_topics(timeout=10).topics.values()

@@ -44,7 +44,12 @@ class MirrorProcess:
         """Kill it as if the machine had failed, and start it again."""
         os.kill(self.child.pid, signal.SIGKILL)
         poll_until(lambda: self.child.exit_code() is not None)
-        self.child = Child(self.spec)
+        self.restart()
+
+    def restart(self) -> None:
+        """Start it again, unless it runs."""
+        if not self.child.is_alive():
+            self.child = Child(self.spec)
 
     def stop(self) -> None:
         """Stop it, if it runs."""
@@ -52,7 +57,9 @@ class MirrorProcess:
 
 
 @contextmanager
-def running_mirror(bootstrap: str, database_url: str, directory: Path) -> Iterator[tuple[MirrorProcess, Connection]]:
+def running_mirror(
+    bootstrap: str, database_url: str, directory: Path, partitions: int = PARTITIONS
+) -> Iterator[tuple[MirrorProcess, Connection]]:
     """Run a mirror until the block ends; yield it, and a connection to its database, when its first read is over."""
     mirror = MirrorProcess(bootstrap, database_url, directory)
     try:
@@ -60,7 +67,7 @@ def running_mirror(bootstrap: str, database_url: str, directory: Path) -> Iterat
         assert mirror.child.is_alive(), mirror.log_text()[-2000:]
         with closing(psycopg2.connect(psql_url(database_url))) as rows:
             rows.autocommit = True
-            poll_until(lambda: partitions_read(rows) == PARTITIONS)
+            poll_until(lambda: partitions_read(rows) == partitions)
             yield mirror, rows
     finally:
         mirror.stop()
