@@ -13,6 +13,7 @@ from tests.support.kafka_log import OFFSETS_TOPIC
 from tests.support.waiting import poll_until
 
 BROKERS: Final = 3
+METADATA_TIMEOUT_S: Final = 120.0
 HEAP: Final = ("-Xmx384m",)
 REPLICATED: Final = {
     **QUICK,
@@ -64,7 +65,7 @@ class KafkaCluster:
 
     def partitions(self, topic: str = OFFSETS_TOPIC) -> list[PartitionMetadata]:
         """Return the partitions of a topic in order, with their leader, replicas and those in sync."""
-        partitions = self.admin().list_topics(topic, timeout=10).topics[topic].partitions
+        partitions = self.admin().list_topics(topic, timeout=METADATA_TIMEOUT_S).topics[topic].partitions
         return [partitions[number] for number in sorted(partitions)]
 
     def admin(self) -> AdminClient:
@@ -76,7 +77,7 @@ class KafkaCluster:
         admin = self.admin()
 
         def is_replicated() -> bool:
-            topics = admin.list_topics(timeout=10).topics.values()
+            topics = admin.list_topics(timeout=METADATA_TIMEOUT_S).topics.values()
             return all(len(each.isrs) == len(each.replicas) for topic in topics for each in topic.partitions.values())
 
         poll_until(is_replicated)

@@ -16,7 +16,7 @@ def client_ids(rows: Connection) -> dict[str, str]:
     """Return the client ids of members by member id."""
     with rows.cursor() as cursor:
         cursor.execute(
-            "SELECT member_id, client_id FROM rebalance_members UNION SELECT member_id, client_id FROM members"
+            "SELECT member_id, client_id FROM member_sessions UNION SELECT member_id, client_id FROM members"
         )
         return dict(cursor.fetchall())
 
@@ -58,15 +58,14 @@ def _has_rows(event: Event, history: History, clients: Mapping[str, str]) -> boo
 
     def is_of_event(member_id: str, since: int) -> bool:
         is_member = (
-            member_id == event["member_id"] if "member_id" in event else clients[member_id] == event["client_id"]
+            member_id == event["member_id"] if "member_id" in event else clients.get(member_id) == event["client_id"]
         )
         return is_member and (generation is None or since <= generation)
 
     owned = {(each.topic, each.partition) for each in group.owned if is_of_event(each.member_id, each.generation)}
     partitions = {(topic, partition) for topic, partition in event["partitions"]}
-    is_member = any(is_of_event(member_id, each.number) for each in group.generations for member_id in each.members)
-    # A static member that has a new id in the same generation is in no other row than those of its partitions.
-    return partitions <= owned and (is_member or bool(partitions))
+    # A static member that has a new id in the same generation has a session, and is in no row of a rebalance.
+    return partitions <= owned and any(is_of_event(member_id, 0) for member_id in clients)
 
 
 def _offsets(event: Event) -> list[int]:
