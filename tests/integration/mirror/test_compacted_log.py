@@ -20,7 +20,7 @@ from tests.support.mirrored_history import History, stored_history
 from tests.support.reported_history import client_ids
 from tests.support.waiting import poll_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.jvm]
+pytestmark = [pytest.mark.slow, pytest.mark.jvm, pytest.mark.timeout(1_800)]
 
 TOPIC = "compacted-orders"
 GROUPS = ("compacted-classic", "compacted-consumer")

@@ -17,7 +17,7 @@ from tests.support.mirror_process import running_mirror
 from tests.support.mirrored_history import Generation, stored_history
 from tests.support.waiting import poll_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.jvm]
+pytestmark = [pytest.mark.slow, pytest.mark.jvm, pytest.mark.timeout(1_800)]
 
 TOPIC = "truncated-orders"
 KEPT, LOST = "truncated-kept", "truncated-lost"

@@ -16,6 +16,7 @@ KINDS = ["confluent", "consumer-protocol", "franz-go"]
 @pytest.mark.postgres
 @pytest.mark.jvm
 @pytest.mark.slow
+@pytest.mark.timeout(2_700)
 def test_rows_are_those_of_the_log_under_every_fault(tmp_path: Path) -> None:
     try:
         found = run(tmp_path, KINDS, Random(1), 0, print)
