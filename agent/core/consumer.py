@@ -97,6 +97,9 @@ class Consumer:
         ssl_context: ssl.SSLContext | None = None,
         **timing: Unpack[TimingOptions],
     ) -> None:
+        if unknown := timing.keys() - TimingOptions.__annotations__.keys():
+            known = ", ".join(sorted(ConsumerOptions.__annotations__))
+            raise TypeError(f"an agent has no option {', '.join(sorted(unknown))}; its options are {known}")
         self._timing = Timing(**timing)
         self._runtime = runtime
         _check_reset(auto_offset_reset, end_offset_of)

@@ -57,6 +57,7 @@ class ConsumerAgent:
 
     Raises:
         ValueError: an argument is invalid; the message names it.
+        TypeError: an unknown option; the message lists the known ones.
     """
 
     def __init__(

@@ -118,7 +118,7 @@ def undo_change(node: NodeClient, change_id: str, reason: str, *, as_json: bool)
         return
     print_unconfirmed(answer)
     kept = sum(outcome not in DONE for _, outcome, _ in _parts(answer))
-    print(f"{answer['action']} is taken back{f', but for {kept} where something newer stands' if kept else ''}.")
+    print(f"{answer['action']} is undone{f', but for {kept} where something newer stands' if kept else ''}.")
 
 
 def print_unconfirmed(answer: Json) -> None:

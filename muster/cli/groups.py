@@ -43,6 +43,8 @@ from muster.errors import FAILURE_EXIT_CODE, UserError
 from muster.node_client import ApiError, Json, NodeClient, group_path
 from muster.output import Cell, Table, print_json
 
+SUGGESTED_REMOVALS: Final = 3
+"""Awaited members whose removal is suggested."""
 PARKED: Final = {"join": "joining", "sync": "syncing"}
 
 
@@ -261,6 +263,9 @@ def _print_state(described: Json, *, is_wide: bool) -> None:
     table.print(is_wide=is_wide)
     for line in display.awaited_lines(described):
         print(line)
+    for member_id in described["waiting_for"][:SUGGESTED_REMOVALS]:
+        options = f"{display.group_option(described['group_id'])} --member={display.shell_word(member_id)}"
+        print(f"  muster groups remove-member {options}")
 
 
 def _print_members(described: Json, *, is_verbose: bool, is_wide: bool) -> None:

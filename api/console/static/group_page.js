@@ -19,16 +19,17 @@ import { resetOffsets } from "./reset_offsets.js";
 import { changeSetting, settingsTable } from "./settings_section.js";
 import { ENDS, memberSessionsTable } from "./member_sessions_section.js";
 import { timeline } from "./timeline.js";
-import { badge, clientOf, groupName, member } from "./labels.js";
+import { badge, clientOf, groupName, member, stateNow } from "./labels.js";
 
 const CURRENT_MS = 2_000;
 const HISTORY_MS = 5_000;
 const SLOW_MS = 30_000;
+const HOUR_MS = 3_600_000;
 const TRANSITIONS = 500;
 const REBALANCES = 500;
 const CHANGES = 20;
 const MEMBER_SESSIONS = 100;
-const MEMBER_SESSIONS_MS = 24 * 3_600_000;
+const MEMBER_SESSIONS_MS = 24 * HOUR_MS;
 const SECTIONS = [
   ["timeline", "Timeline"], ["rebalances", "Rebalances"], ["members", "Members"], ["sessions", "Member sessions"], ["ownership", "Ownership"],
   ["offsets", "Offsets and lag"], ["advice", "Advice"], ["settings", "Settings"], ["changes", "Changes"],
@@ -45,7 +46,7 @@ export function groupPage(main, [groupId]) {
   replaceContent(main, h("p", { class: "breadcrumb" }, h("a", { href: "#/" }, "Groups")), head, notice, diagnosis, sections);
 
   const draw = {
-    head: redrawOnChange(head, (group, lag) => heading(group, lag, again)),
+    head: redrawOnChange(head, (group, lag, rebalances) => heading(group, lag, rebalances, again)),
     notice: redrawOnChange(notice, (...facts) => waiting(facts, removeAwaited, shortenTimeout)),
     quarantine: redrawOnChange(notice, (reason) => quarantineNotice(groupId, reason)),
     diagnosis: redrawOnChange(diagnosis, (found) => findings(groupId, found, again)),
@@ -60,6 +61,7 @@ export function groupPage(main, [groupId]) {
   const offsets = h("div", {});
   const chart = h("div", { class: "chart" });
   let current = null;
+  let rebalancesLastHour = 0;
   replaceContent(bodies.offsets, h("div", { class: "buttons" }, h("button", { type: "button", "data-key": "reset", onclick: () => resetOffsets(groupId, current?.members.length ?? 0, again) }, "Reset offsets…")), chart, offsets);
   const drawOffsets = redrawOnChange(offsets, (partitions) => offsetsTable(partitions));
   let range = null;
@@ -90,7 +92,7 @@ export function groupPage(main, [groupId]) {
     const [group, lag] = await Promise.all([read(groupPath(groupId)).catch(broken), optional(read(groupPath(groupId, "lag")))]);
     sections.hidden = false;
     current = group;
-    draw.head(group, lag);
+    draw.head(group, lag, rebalancesLastHour);
     const awaited = group.members.filter((each) => each.missing_request).map((each) => each.member_id);
     draw.notice(group.state, group.waiting_for, group.waiting_until, group.leader, group.members.length - awaited.length, awaited, Math.floor(Date.now() / 1000));
     draw.members(group, lag);
@@ -118,6 +120,7 @@ export function groupPage(main, [groupId]) {
       optional(read(path("member-sessions"), { limit: MEMBER_SESSIONS, end_reason: ENDS, ...ended })),
       optional(read(path("diagnosis"))), read(path("config")), read("/v1/changes", { group_id: groupId, limit: CHANGES }),
     ]);
+    rebalancesLastHour = (rebalances?.rebalances ?? []).filter((each) => Date.parse(each.started_at) > Date.now() - HOUR_MS).length;
     drawTimeline(transitions?.transitions ?? [], rebalances?.rebalances ?? [], { transitions: Boolean(transitions?.next_cursor), rebalances: Boolean(rebalances?.next_cursor) });
     draw.settings(config.values);
     draw.changes(changes.changes);
@@ -157,7 +160,7 @@ function contents() {
     SECTIONS.map(([name, title]) => h("button", { type: "button", class: "quiet", onclick: () => jump(name) }, title)));
 }
 
-function heading(group, lag, again) {
+function heading(group, lag, rebalances, again) {
   return [
     h("div", { class: "row spread" },
       h("h1", { class: "id" }, groupName(group.group_id)),
@@ -165,7 +168,7 @@ function heading(group, lag, again) {
         group.members.length > 0 && h("button", { type: "button", "data-key": "force", onclick: () => forceRebalance(group, again) }, "Force a rebalance…"),
         group.members.length === 0 && group.state !== "Dead" && h("button", { type: "button", "data-key": "delete", onclick: () => deleteGroup(group, again) }, "Delete the group…"))),
     h("dl", { class: "facts" },
-      fact("State", badge(group.state)),
+      fact("State", badge(stateNow(group.state, rebalances))),
       fact("Since", group.state_since ? h("span", { title: group.state_since }, `${clock(group.state_since)}, ${ago(group.state_since)}`) : NONE),
       fact("Members", [count(group.members.length), group.pending_members > 0 && `, ${group.pending_members} pending`]),
       fact("Lag", h("span", { title: count(lag?.lag) }, `${records(lag?.lag, lag?.is_log_end_stale, lag?.log_end_at)}${lag?.lag_seconds ? `, ${span(lag.lag_seconds * 1000)}` : ""}`)),

@@ -6,13 +6,12 @@ import { ago, clock, count, lag, left, NONE, plural, span } from "./format.js";
 import { pageKeys, rowKeys } from "./keys.js";
 import { paging, pagingKeys } from "./paging.js";
 import { poll } from "./poll.js";
-import { badge, groupAddress, groupLink, member, shortTrigger, STATES } from "./labels.js";
+import { badge, FLAPPING_MIN, groupAddress, groupLink, member, shortTrigger, stateNow, STATES } from "./labels.js";
 
 const EVERY_MS = 3_000;
 const TYPING_MS = 150;
 const ROWS = 50;
 const DESCRIBED_MAX = 20;
-const FLAPPING_MIN = 10;
 const REBALANCING = ["PreparingRebalance", "CompletingRebalance"];
 const SHOWN_STATES = [...REBALANCING, "Stable", "Empty"];
 const COLUMNS = [
@@ -184,7 +183,7 @@ function list(groups, waits, order, sort) {
 function row(group, wait) {
   const to = groupAddress(group.group_id);
   return h("tr", { tabindex: "-1", "data-row": to, "data-key": group.group_id, class: wait ? "rebalancing" : "", onclick: (event) => event.target.closest("a") || (location.hash = to) },
-    h("td", {}, badge(isFlapping(group) ? "Flapping" : group.state)),
+    h("td", {}, badge(stateNow(group.state, group.rebalances_last_hour))),
     h("td", { class: "id" }, groupLink(group.group_id)),
     h("td", { class: "number" }, count(group.member_count)),
     h("td", { class: "number", title: group.log_end_at ? `${count(group.lag)}; log ends last reported ${clock(group.log_end_at)} or later` : NONE }, lag(group.lag, group.is_lag_lower_bound, group.log_end_at)),
@@ -192,9 +191,6 @@ function row(group, wait) {
     h("td", { class: "number", title: clock(group.state_since) }, coarse(group.state_since)),
     h("td", { class: "wide" }, wait?.names.length ? waiting(wait) : last(group)));
 }
-
-/** Return whether a group is Stable for the moment only. */
-const isFlapping = (group) => group.state === "Stable" && group.rebalances_last_hour >= FLAPPING_MIN;
 
 /** Return the time since a moment in whole seconds, its largest unit only. */
 function coarse(moment) {

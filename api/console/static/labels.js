@@ -11,6 +11,9 @@ export const STATES = {
   Dead: { sign: "✕", name: "Dead", tone: "idle", hint: "deleted" },
 };
 
+/** So many rebalances within an hour make a Stable group a flapping one. */
+export const FLAPPING_MIN = 10;
+
 const TRIGGERS = {
   member_joined: "a member joined",
   member_left: "a member left",
@@ -54,6 +57,9 @@ const ACTION_NAMES = {
 };
 /** The actions of changes. */
 export const ACTIONS = Object.keys(ACTION_NAMES);
+
+/** Return the name in STATES of a group's state: one that is Stable for the moment only is flapping. */
+export const stateNow = (state, rebalancesLastHour) => (state === "Stable" && rebalancesLastHour >= FLAPPING_MIN ? "Flapping" : state);
 
 /** Return a rebalance's trigger as a sentence. */
 export const trigger = (name) => TRIGGERS[name] ?? name ?? "";

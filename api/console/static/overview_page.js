@@ -3,7 +3,7 @@
 import { read } from "./api.js";
 import { h, redrawOnChange, replaceContent } from "./dom.js";
 import { ago, clock, count, lag, plural } from "./format.js";
-import { groupLink, plain, STATES } from "./labels.js";
+import { FLAPPING_MIN, groupLink, plain, stateNow, STATES } from "./labels.js";
 import { poll } from "./poll.js";
 import { statusBadge } from "./runs_page.js";
 import { sparkline } from "./sparkline.js";
@@ -27,14 +27,14 @@ export function overviewPage(main) {
 }
 
 function cards(attention, behind, { hours, forecast }, { runs }) {
-  const unsettled = attention.groups.filter((group) => group.rebalances_last_hour || STATES[group.state].tone === "warn");
+  const unsettled = attention.groups.filter((group) => group.rebalances_last_hour >= FLAPPING_MIN || STATES[group.state].tone === "warn");
   const lagging = behind.groups.filter((group) => group.lag);
   return [
     card("Groups", "#/", h("ul", { class: "plain" }, SHOWN_STATES.map((state) => h("li", {},
       h("a", { href: `#/?state=${state}` }, h("strong", {}, count(attention.counts[state] ?? 0)), ` ${STATES[state].name}`))))),
     card("Rebalances, 24 h", "#/?sort=rebalances", bars("rebalances", hours, "rebalances")),
     card("Evictions, 24 h", "#/?sort=rebalances", bars("evictions", hours, "evictions")),
-    card("Need attention", "#/", list(unsettled, (group) => `${STATES[group.state].name}, ${plural(group.rebalances_last_hour, "rebalance")} in 1 h`, "No group rebalanced within the last hour.")),
+    card("Need attention", "#/", list(unsettled, (group) => `${STATES[stateOf(group)].name}, ${plural(group.rebalances_last_hour, "rebalance")} in 1 h`, "No group is rebalancing or flapping.")),
     card("Highest lag", "#/?sort=lag", list(lagging, (group) => `${lag(group.lag, group.is_lag_lower_bound, group.log_end_at)} records`, "No known lag.")),
     card("Offsets that expire", "#/maintenance", forecast
       ? h("p", {}, h("strong", {}, count(forecast.within_a_day)), " within a day, ", h("strong", {}, count(forecast.within_a_week)), ` within a week, the next ${clock(forecast.next_expiry_at)}; as of ${clock(forecast.as_of)}.`)
@@ -44,6 +44,8 @@ function cards(attention, behind, { hours, forecast }, { runs }) {
       : h("p", { class: "muted" }, "No runs yet.")),
   ];
 }
+
+const stateOf = (group) => stateNow(group.state, group.rebalances_last_hour);
 
 const card = (title, href, content) => h("section", { class: "card" }, h("h2", {}, h("a", { href }, title)), content);
 

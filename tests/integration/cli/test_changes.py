@@ -160,7 +160,7 @@ def test_values_kept_by_an_undo_are_reported(muster: Muster, group: Group) -> No
 
     said = muster.ok("changes", "undo", plan.json["groups"][0]["change_ids"][0]).out
 
-    assert said.splitlines()[-1] == "reset_offsets is taken back, but for 1 where something newer stands."
+    assert said.splitlines()[-1] == "reset_offsets is undone, but for 1 where something newer stands."
     assert offsets_of(group) == {("orders", 0): 5, ("orders", 1): 99}
 
 

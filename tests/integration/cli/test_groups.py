@@ -143,6 +143,7 @@ def test_awaited_members_are_named(muster: Muster, group: Group) -> None:
     said = muster.ok("groups", "describe", group.group_id, "--state").out
 
     assert f"waits for slow-one at 127.0.0.1 ({first.member_id}) to join until 20" in said
+    assert f"muster groups remove-member --group={group.group_id} --member={first.member_id}" in said
     group.client.call("POST", f"{group.path}/leave", {"members": [{"member_id": first.member_id}]})
 
 

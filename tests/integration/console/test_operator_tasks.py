@@ -70,6 +70,7 @@ def test_flapping_group_is_found_by_keyboard(shows: Callable[[str], Page], healt
     page.keyboard.press("Enter")
 
     expect(page.get_by_role("heading", level=1)).to_have_text(flapping.group_id)
+    expect(page.locator(".head .badge")).to_contain_text("Stable, flapping")
     expect(section(page, "Timeline")).to_contain_text("23 rebalances")
     expect(section(page, "Timeline")).to_contain_text("12× a member joined")
     expect(section(page, "Rebalances")).to_contain_text("consumer poll timeout has expired")

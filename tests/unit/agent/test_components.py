@@ -463,6 +463,12 @@ def test_a_function_of_the_caller_is_a_function_or_none(
         agent_class("http://127.0.0.1:1", "billing", **options)
 
 
+def test_an_unknown_option_is_refused_with_the_list_of_known_ones() -> None:
+    options: dict[str, Any] = {"rebalance_timeout_ms": 60_000}
+    with pytest.raises(TypeError, match=r"^an agent has no option rebalance_timeout_ms; .*max_poll_interval_ms,"):
+        ConsumerAgent("http://127.0.0.1:1", "billing", **options)
+
+
 def test_both_agents_have_the_same_methods_and_arguments() -> None:
     blocking, asynchronous = (
         {
