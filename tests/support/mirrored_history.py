@@ -14,7 +14,7 @@ from psycopg2.extensions import connection as Connection  # noqa: N812 - a class
 from coordinator_core.protocol.consumer_protocol import partitions_of
 from mirror.consumer_groups import ConsumerGroups, Result
 from mirror.group_records import GroupRecord
-from mirror.observed import GroupDeleted, ObservedCommit, ObservedGroup, ObservedMember, OffsetDeleted
+from mirror.observed import GroupDeleted, ObservedCommit, ObservedGroup, ObservedMember
 from mirror.offsets_topic import Decoded, UnknownRecord, decode
 from tests.support.kafka_log import OFFSETS_TOPIC, read_topic
 
@@ -88,10 +88,8 @@ def logged_history(seen: list[Decoded | Result], prefix: str) -> History:
     """Return the history of the groups whose ids have a prefix."""
     history: dict[str, _Fold] = defaultdict(_Fold)
     for each in seen:
-        if isinstance(each, ObservedGroup | ObservedCommit) and each.group_id.startswith(prefix):
-            fold = history[each.group_id]
-            fold.generation(each) if isinstance(each, ObservedGroup) else fold.commit(each)
-        assert not isinstance(each, GroupDeleted | OffsetDeleted), "groups with these prefixes are not deleted"
+        if isinstance(each, ObservedGroup | ObservedCommit | GroupDeleted) and each.group_id.startswith(prefix):
+            history[each.group_id].add(each)
     return {group_id: fold.result() for group_id, fold in history.items()}
 
 
@@ -103,7 +101,18 @@ class _Fold:
         self._known: tuple[int, dict[str, set[tuple[str, int]]]] = (0, {})
         self._owners: dict[tuple[str, int], Owned] = {}
 
-    def generation(self, seen: ObservedGroup) -> None:
+    def add(self, seen: ObservedGroup | ObservedCommit | GroupDeleted) -> None:
+        """Take a record; Kafka deletes an Empty group that has no offsets."""
+        match seen:
+            case ObservedGroup():
+                self._generation(seen)
+            case ObservedCommit():
+                self._commit(seen)
+            case GroupDeleted():
+                assert not self._found.offsets, "the group has no offsets"
+                self._known = (0, {})
+
+    def _generation(self, seen: ObservedGroup) -> None:
         """Take a generation, unless it is known; in the same one a static member has a new id."""
         number, before = self._known
         after = {member.member_id: _assigned(member) for member in seen.members}
@@ -122,7 +131,7 @@ class _Fold:
                 self._found.owned.append(self._owners[partition])
         self._owners = {partition: owned for partition, owned in self._owners.items() if partition in owners}
 
-    def commit(self, seen: ObservedCommit) -> None:
+    def _commit(self, seen: ObservedCommit) -> None:
         """Take a commit; what it replaces is kept if its minute is over."""
         key = seen.topic, seen.partition
         before = self._found.offsets.get(key)
