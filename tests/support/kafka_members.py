@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -177,7 +177,8 @@ class KafkaMember:
         if self._process.poll() is None:
             self.kill()
         assert self._process.stdin is not None, "its input is a pipe"
-        self._process.stdin.close()
+        with suppress(BrokenPipeError):  # It has ended before it read a command.
+            self._process.stdin.close()
 
     def _send(self, command: str) -> None:
         assert self._process.stdin is not None, "its input is a pipe"

@@ -48,7 +48,7 @@ class MirrorProcess:
 
     def restart(self) -> None:
         """Start it again, unless it runs."""
-        if not self.child.is_alive():
+        if self.child.exit_code() is not None:
             self.child = Child(self.spec)
 
     def stop(self) -> None:
