@@ -12,7 +12,8 @@ from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.records import OffsetRemoved
 from coordinator_core.protocol.requests import ExpireDeadline, Reevaluate, Request, Resume, StoredOffset
 from coordinator_core.protocol.settings import Context, Now
-from mirror.inference import create_simple, end, find, infer
+from coordinator_core.protocol.states import GroupState
+from mirror.inference import create_simple, end, enter, find, infer
 from mirror.observed import ObservedGroup
 
 OFFSET_CAUSE: Final = "deleted_upstream"
@@ -56,7 +57,17 @@ class GroupDeletedObserved:
     at_ms: int
 
 
-Observation = GroupObserved | SimpleGroupObserved | OffsetsDeletedObserved | GroupDeletedObserved
+@dataclass(frozen=True, slots=True)
+class StatePolled:
+    """A poll saw a group in a rebalance, or in none."""
+
+    state: GroupState | None
+    """PreparingRebalance or CompletingRebalance; None: neither."""
+    at_ms: int
+    """Wall time of this node when the answer had come."""
+
+
+Observation = GroupObserved | SimpleGroupObserved | OffsetsDeletedObserved | GroupDeletedObserved | StatePolled
 
 
 def decide(group: Group, request: Request | Observation, now: Now, context: Context) -> Decision:
@@ -69,7 +80,9 @@ def decide(group: Group, request: Request | Observation, now: Now, context: Cont
         context: the settings, which have no effect here, and the topic metadata.
     """
     match request:
-        case GroupObserved() | SimpleGroupObserved() | OffsetsDeletedObserved() | GroupDeletedObserved():
+        case (
+            GroupObserved() | SimpleGroupObserved() | OffsetsDeletedObserved() | GroupDeletedObserved() | StatePolled()
+        ):
             draft = Draft(group, now, context)
             _observe(draft, request)
             return draft.decision()
@@ -94,5 +107,7 @@ def _observe(draft: Draft, observation: Observation) -> None:
                 end(draft, observation.at_ms)
         case GroupDeletedObserved():
             end(draft, observation.at_ms)
+        case StatePolled():
+            enter(draft, observation.state, observation.at_ms)
         case _:
             assert_never(observation)

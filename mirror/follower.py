@@ -21,7 +21,7 @@ Source: docs/mirror.md "Exactly once".
 """
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 from typing import Final, NamedTuple, assert_never
@@ -34,7 +34,7 @@ from coordinator_core.protocol.requests import OffsetToCommit
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.runtime.shard import Shard
 from coordinator_core.state_store.dirty_offsets import LoggedCommits
-from coordinator_core.state_store.rows import ExtraRows, MirrorPosition
+from coordinator_core.state_store.rows import ExtraRows, MirrorPosition, OtherGroup
 from mirror.consumer_groups import ConsumerGroups, Result, is_conversion
 from mirror.decide import GroupDeletedObserved, GroupObserved, Observation, OffsetsDeletedObserved, SimpleGroupObserved
 from mirror.group_records import GroupRecord
@@ -106,6 +106,8 @@ class Follower:
         """The end that the log had when reading began; None: it was reached."""
         self.other_groups: dict[str, ObservedOtherGroup] = {}
         """Share and streams groups, which are not mirrored."""
+        self._stored_other_groups: dict[str, ObservedOtherGroup] | None = None
+        """Those in the table `other_groups`; None: not known."""
         self.unknown_topics: dict[str, frozenset[UUID]] = {}
         """Group → topics of its assignment whose names are not known."""
         self.committed_topics: set[str] = set()
@@ -174,6 +176,7 @@ class Follower:
     async def wait_for_records(self) -> None:
         """Apply what could not be decided before the next record, as the log has none now."""
         await self._apply_held_deletion()
+        await self._store_other_groups()
         named = [
             group_id
             for group_id, topic_ids in self.unknown_topics.items()
@@ -225,6 +228,26 @@ class Follower:
             groups_seq=seq, offsets_seq=seq, read_at_ms=self._coordinator.wall_ms()
         )
         await self.shard.store_mirror_position(self._position)
+
+    async def _store_other_groups(self) -> None:
+        """Store the share and streams groups, if they have changed."""
+        found = dict(self.other_groups)
+        if found != self._stored_other_groups:
+            rows = [
+                OtherGroup(
+                    each.group_id,
+                    self.shard.shard_id,
+                    str(each.protocol_type),
+                    each.state,
+                    each.state_since_ms,
+                    each.epoch,
+                    each.member_count,
+                )
+                for each in found.values()
+            ]
+            store = self._coordinator.store
+            await self._coordinator.read(partial(store.store_other_groups, self.shard.shard_id, self.shard.epoch, rows))
+            self._stored_other_groups = found
 
     async def _apply(self, entry: LogEntry) -> None:
         seen = entry.seen
@@ -392,6 +415,13 @@ class Follower:
             if context is not None:
                 await context.wait_until_drained()
         self.shard.check_is_loaded()
+
+
+def used_topics(followers: Collection[Follower]) -> set[str]:
+    """Return the topics that the groups of followers subscribe to, or have committed offsets in."""
+    groups = (group for follower in followers for group in follower.shard.live_groups())
+    subscribed = {topic for group in groups for topic in group.subscribed_topics or ()}
+    return subscribed.union(*(follower.committed_topics for follower in followers))
 
 
 def _kind(entry: LogEntry) -> tuple[bool, str]:

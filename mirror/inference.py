@@ -4,8 +4,10 @@ Rules:
 
 * What is known already has no records, so the log may be read again from any earlier position.
 * A generation of the classic protocol is written when its assignment is accepted. The end of its join phase is in it;
-  its start is not, so the rebalance starts with that end. That of a group of the consumer protocol has its start, when
-  the epoch was raised.
+  its start is not: the rebalance starts when a poll has seen it first, and with that end if none has. That of a group
+  of the consumer protocol has its start, when the epoch was raised.
+* A polled rebalance has no trigger until its generation is known. One that led to none was abandoned: the
+  coordinator of the group moved to another broker.
 * The trigger is inferred: from a static member that was replaced, then from members that are gone, new members,
   subscriptions that changed, and partitions that were added. Otherwise the leader has rejoined; a group of the consumer
   protocol has none, and its topics have changed.
@@ -34,12 +36,16 @@ from coordinator_core.protocol.records import (
     MemberUpdated,
     RebalanceStarted,
     RemovalReason,
+    StateObserved,
     Trigger,
+    TriggerInferred,
 )
 from coordinator_core.protocol.requests import SupportedProtocol
-from coordinator_core.protocol.states import EMPTY, STABLE
+from coordinator_core.protocol.states import COMPLETING, EMPTY, PREPARING, STABLE, GroupState
 from mirror.observed import ObservedGroup, ObservedMember
 
+REBALANCING: Final = frozenset({PREPARING, COMPLETING})
+"""The states that a poll shows; of all others the log tells."""
 DELETED_UPSTREAM: Final = "deleted or expired in the mirrored cluster"
 """The cause of a mirrored group's end."""
 _GONE: Final = RemovalReason.LEFT_OR_EXPIRED
@@ -91,6 +97,27 @@ def find(draft: Draft, seen: ObservedGroup, appended_ms: int) -> None:
     )
 
 
+def enter(draft: Draft, state: GroupState | None, at_ms: int) -> None:
+    """Record the state in which a poll saw a group, as far as it was not known.
+
+    Args:
+        draft: the group as known.
+        state: PreparingRebalance or CompletingRebalance; None: neither.
+        at_ms: wall time of this node.
+    """
+    known = draft.group.state
+    at_ms = max(at_ms, draft.group.state_since_ms)
+    if state is known or (state is None and known not in REBALANCING):
+        return
+    if state is None:
+        draft.emit(StateObserved(at_ms, draft.group.state_before_join_phase))
+        return
+    if known not in REBALANCING or state is PREPARING:
+        _begin(draft, _Cause(Trigger.UNKNOWN, None), at_ms, is_inferred=False)
+    if state is COMPLETING:
+        draft.emit(StateObserved(at_ms, COMPLETING))
+
+
 def create_simple(draft: Draft, at_ms: int) -> None:
     """Record a group that the log knows by its commits only."""
     if not draft.group.exists:
@@ -111,11 +138,12 @@ def end(draft: Draft, deleted_ms: int) -> None:
 def is_known(group: Group, seen: ObservedGroup) -> bool:
     """Return whether the group is in this generation already, with these members and this assignment.
 
-    What else differs, as after a change of the group's protocol, is known with the next generation.
+    A group that was polled in a rebalance is in the generation before it. What else differs, as after a change of the
+    group's protocol, is known with the next generation.
     """
     if not seen.members:
-        return group.state is EMPTY and group.generation == seen.generation
-    if group.state is not STABLE or group.generation != seen.generation:
+        return group.exists and not group.members and group.generation == seen.generation
+    if group.generation != seen.generation:
         return False
     known = {member.member_id: _owned(member.assignment) for member in group.members.values()}
     return known == {member.member_id: _owned(member.assignment) for member in seen.members}
@@ -218,13 +246,22 @@ def _leave_without_members(
     # A generation without members that nothing was known of: a member joined, and was gone before it was assigned.
     cause = _Cause(_GONE.trigger, departed[0]) if departed else _Cause(Trigger.MEMBER_JOINED, None)
     _start(draft, cause, departed, started_ms, is_inferred=is_inferred)
+    if draft.group.state is COMPLETING:
+        draft.emit(StateObserved(emptied_ms, PREPARING))
     draft.emit(GroupEmptied(emptied_ms, generation))
 
 
 def _start(draft: Draft, cause: _Cause, departed: Iterable[str], at_ms: int, *, is_inferred: bool) -> None:
-    """Start the rebalance, after the members that are gone."""
+    """Start the rebalance, unless a poll has seen its start, after the members that are gone."""
     for member_id in departed:
         draft.emit(MemberRemoved(at_ms, member_id, _GONE))
+    if draft.group.state in REBALANCING:
+        draft.emit(TriggerInferred(at_ms, cause.trigger, cause.member_id))
+    else:
+        _begin(draft, cause, at_ms, is_inferred=is_inferred)
+
+
+def _begin(draft: Draft, cause: _Cause, at_ms: int, *, is_inferred: bool) -> None:
     draft.emit(
         RebalanceStarted(
             at_ms=at_ms,
@@ -259,8 +296,10 @@ def _cause(draft: Draft, seen: ObservedGroup) -> _Cause:
     changed = next((member for member in seen.members if _has_new_subscription(group, member)), None)
     if changed is not None:
         return _Cause(Trigger.SUBSCRIPTION_CHANGED, changed.member_id)
-    if _has_new_partitions(draft) or seen.leader_id is None:
+    if _has_new_partitions(draft) or (seen.leader_id is None and not seen.is_polled):
         return _Cause(Trigger.PARTITIONS_CHANGED, None)
+    if seen.leader_id is None:
+        return _Cause(Trigger.UNKNOWN, None)
     return _Cause(Trigger.LEADER_REJOINED, seen.leader_id)
 
 

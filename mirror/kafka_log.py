@@ -13,7 +13,11 @@ from aiokafka import AIOKafkaConsumer, TopicPartition  # type: ignore[import-unt
 from aiokafka.abc import AbstractTokenProvider  # type: ignore[import-untyped]  # comes without types
 from aiokafka.admin import AIOKafkaAdminClient  # type: ignore[import-untyped]  # comes without types
 from aiokafka.client import AIOKafkaClient  # type: ignore[import-untyped]  # comes without types
-from aiokafka.errors import KafkaError, OffsetOutOfRangeError  # type: ignore[import-untyped]  # comes without types
+from aiokafka.errors import (  # type: ignore[import-untyped]  # comes without types
+    KafkaError,
+    OffsetOutOfRangeError,
+    TopicAuthorizationFailedError,
+)
 
 from mirror.topic_ids import names_of
 
@@ -280,4 +284,6 @@ async def stop_consumer(consumer: AIOKafkaConsumer) -> None:
 def reason_of(failure: BaseException) -> str:
     """Return a failure in one line; the texts of aiokafka's errors begin with their names."""
     name, text = type(failure).__name__, str(failure).removeprefix(f"{type(failure).__name__}: ")
+    if isinstance(failure, TopicAuthorizationFailedError):
+        text += f"; the user may not read {TOPIC}: grant Read, or set MUSTER_MIRROR_SOURCE=poll"
     return f"{name}: {text}" if text else name

@@ -4,19 +4,14 @@ The numbers of partitions go to the topic metadata, so that a rebalance after ne
 ends give lag in records and in seconds, as those of trusted reporters do elsewhere.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Protocol
 
-import structlog
-
-from coordinator_core.protocol.errors import CoordinatorError
 from coordinator_core.runtime.coordinator import Coordinator
-from mirror.kafka_log import KafkaUnavailable
-
-log = structlog.get_logger("muster.mirror")
+from coordinator_core.runtime.counters import MirrorCounts
+from mirror.polling import poll_at_intervals
 
 
 class Topics(Protocol):
@@ -53,22 +48,10 @@ class LogEndPoll:
         self._open_topics = open_topics
         self._used_topics = used_topics
         self._interval_s = interval_s
-        self._is_failure_logged = False
 
-    async def run(self) -> None:
-        """Poll, without end; after a failure connect again."""
-        while True:
-            try:
-                async with self._open_topics() as topics:
-                    while True:
-                        await self.poll(topics)
-                        self._is_failure_logged = False
-                        await asyncio.sleep(self._interval_s)
-            except (KafkaUnavailable, CoordinatorError) as failure:
-                if not self._is_failure_logged:
-                    log.warning("log_end_poll_failed", reason=str(failure))
-                self._is_failure_logged = True
-            await asyncio.sleep(self._interval_s)
+    async def run(self, counts: MirrorCounts) -> None:
+        """Poll, without end."""
+        await poll_at_intervals("log_ends", counts, self._open_topics, self.poll, self._interval_s)
 
     async def poll(self, topics: Topics) -> None:
         """Read partitions and log ends once.

@@ -11,13 +11,16 @@ from uuid import UUID
 import structlog
 
 from coordinator_core.protocol.errors import CoordinatorError
+from coordinator_core.protocol.group import Group
+from coordinator_core.protocol.states import GroupState
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.runtime.counters import MirrorCounts
 from coordinator_core.runtime.shard import Shard
-from mirror.follower import Follower, LogEntry
+from mirror.decide import StatePolled
+from mirror.follower import Follower, LogEntry, used_topics
 from mirror.group_records import GroupRecord, TargetAssignment
+from mirror.inference import REBALANCING
 from mirror.kafka_log import Bounds, KafkaUnavailable, LogChanged, Record
-from mirror.log_end_poll import LogEndPoll
 from mirror.observed import Observed
 from mirror.offsets_topic import UnknownRecord, decode, is_offset_commit
 from mirror.record_reader import UndecodableRecord
@@ -62,6 +65,14 @@ class Log(Protocol):
         ...
 
 
+class Poll(Protocol):
+    """What polls the cluster beside the log."""
+
+    async def run(self, counts: MirrorCounts) -> None:
+        """Poll, without end; count failures."""
+        ...
+
+
 OpenLog = Callable[[], AbstractAsyncContextManager[Log, bool | None]]
 """Connects to the cluster."""
 
@@ -72,8 +83,8 @@ class Mirror:
     def __init__(self, coordinator: Coordinator, open_log: OpenLog, cluster_id: str) -> None:
         self.cluster_id = cluster_id
         self.counts = MirrorCounts()
-        self.poll: LogEndPoll | None = None
-        """Reads log ends beside it, if it is set before the mirror runs."""
+        self.polls: list[Poll] = []
+        """What runs beside it, if it is there before the mirror runs."""
         self._coordinator = coordinator
         self._open_log = open_log
         self._followers: dict[Shard, Follower] = {}
@@ -84,19 +95,46 @@ class Mirror:
         """Topics whose names were asked for and not found."""
         self._retry_at_s = 0.0
         """When their names are asked for again, by the time of the event loop."""
+        self._polled: dict[Shard, dict[Group, GroupState | None]] = {}
+        """The states that the last poll showed, of groups for which they are new; None: no rebalance."""
+        self._polled_at_ms = 0
+        self._polled_ends: Mapping[int, Bounds] | None = None
+        """Where the logs of their partitions ended after the poll; None: that was not read yet."""
 
     async def run(self) -> None:
-        """Follow the log, and poll log ends if there is a poll, without end."""
+        """Follow the log, and poll beside it, without end."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._follow())
-            if self.poll is not None:
-                tasks.create_task(self.poll.run())
+            for poll in self.polls:
+                tasks.create_task(poll.run(self.counts))
 
     def used_topics(self) -> set[str]:
         """Return the topics that the node's groups subscribe to, or have committed offsets in."""
-        groups = (group for shard in self._followers for group in shard.live_groups())
-        subscribed = {topic for group in groups for topic in group.subscribed_topics or ()}
-        return subscribed.union(*(follower.committed_topics for follower in self._followers.values()))
+        return used_topics(self._followers.values())
+
+    def known_groups(self) -> dict[str, Group]:
+        """Return the node's groups by their ids, as they are now."""
+        return {group.group_id: group for shard in self._followers for group in shard.live_groups()}
+
+    def states_polled(self, states: Mapping[str, GroupState], known: Mapping[str, Group]) -> None:
+        """Take the states of a poll; groups enter them when the log is applied as far as it goes now.
+
+        Args:
+            states: the groups that are in a rebalance.
+            known: the groups as they were when the poll began. Of one that has changed the poll may be outdated.
+        """
+        self._polled_at_ms = self._coordinator.wall_ms()
+        self._polled = {
+            shard: {
+                group: states.get(group.group_id)
+                for group in shard.live_groups()
+                if known.get(group.group_id) is group
+                and (group.group_id in states or group.state in REBALANCING)
+                and group.state is not states.get(group.group_id)
+            }
+            for shard in self._followers
+        }
+        self._polled_ends = None
 
     async def _follow(self) -> None:
         """Follow, without end; after a failure connect again."""
@@ -140,6 +178,7 @@ class Mirror:
         )
         await self._reach_ends(kafka)
         await self._wait_for_records(await kafka.lag())
+        await self._enter_polled_states(kafka)
         self._record_success()
 
     # -- shards --------------------------------------------------------------------------------------------
@@ -195,6 +234,20 @@ class Mirror:
                 if follower.end is None and lag.get(shard.shard_id) == 0
             }
         )
+
+    async def _enter_polled_states(self, kafka: Log) -> None:
+        """Let groups enter the states of the last poll, once the log is applied to where it ended after the poll."""
+        if self._polled_ends is None:
+            wanted = [shard.shard_id for shard, states in self._polled.items() if states and shard in self._followers]
+            self._polled_ends = await kafka.bounds(wanted)
+        for shard, follower in self._followers.items():
+            ends = self._polled_ends.get(shard.shard_id)
+            if ends is None or follower.end is not None or await kafka.position(shard.shard_id) < ends.end:
+                continue
+            for group, state in self._polled.pop(shard, {}).items():
+                context = shard.groups.get(group.group_id)
+                if context is not None and context.group is group and not shard.is_unloaded:
+                    shard.perform(group.group_id, StatePolled(state, self._polled_at_ms))
 
     # -- records -------------------------------------------------------------------------------------------
 

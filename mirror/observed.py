@@ -37,6 +37,8 @@ class ObservedGroup:
     members: tuple[ObservedMember, ...] = ()
     started_ms: int | None = None
     """Wall time of the broker when the rebalance to this generation started; None: it is not in the log."""
+    is_polled: bool = False
+    """Whether it was described, and not read from the log: times are those of the poll, the leader is unknown."""
 
 
 class GroupDeleted(NamedTuple):
@@ -94,8 +96,9 @@ class ObservedOtherGroup(NamedTuple):
     """`share` or `streams`."""
     state: str
     """Kafka's name of it: Empty, Assigning, Reconciling or Stable; share groups are Empty or Stable."""
-    epoch: int
-    member_count: int
+    epoch: int | None
+    """None, as the number of members: it was polled, and not read from the log."""
+    member_count: int | None
     state_since_ms: int
     """Wall time of the broker."""
 

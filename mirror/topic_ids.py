@@ -38,13 +38,17 @@ async def names_of(client: AIOKafkaClient, topic_ids: Iterable[UUID]) -> dict[UU
     }
 
 
-class _Uuid(AbstractType):  # type: ignore[misc]  # aiokafka has no types
+class Uuid(AbstractType):  # type: ignore[misc]  # aiokafka has no types
+    """Kafka's type of a UUID, which aiokafka does not have."""
+
     @classmethod
     def encode(cls, value: UUID) -> bytes:
+        """Return its bytes."""
         return value.bytes
 
     @classmethod
     def decode(cls, data: BytesIO) -> UUID:
+        """Read one."""
         return UUID(bytes=data.read(16))
 
 
@@ -68,7 +72,7 @@ _PARTITION: Final = (
 _TOPIC: Final = (
     ("error_code", Int16),
     ("name", CompactString()),
-    ("topic_id", _Uuid),
+    ("topic_id", Uuid),
     ("is_internal", Boolean),
     ("partitions", CompactArray(*_PARTITION)),
     ("authorized_operations", Int32),
@@ -95,7 +99,7 @@ class _MetadataRequest(RequestStruct):  # type: ignore[misc]  # aiokafka has no 
     API_VERSION = 12
     RESPONSE_TYPE = _MetadataResponse
     SCHEMA = Schema(
-        ("topics", CompactArray(("topic_id", _Uuid), ("name", CompactString()), ("tags", TaggedFields))),
+        ("topics", CompactArray(("topic_id", Uuid), ("name", CompactString()), ("tags", TaggedFields))),
         ("allow_auto_topic_creation", Boolean),
         ("include_topic_authorized_operations", Boolean),
         ("tags", TaggedFields),

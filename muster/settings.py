@@ -247,8 +247,15 @@ class MirrorSettings(BaseSettings):
     mirror_bootstrap_servers: str | None = None
     """The Kafka cluster to mirror, as `host:port` of some brokers, separated by commas. None: this node coordinates
     groups and mirrors none."""
+    mirror_source: Literal["topic", "poll"] = "topic"
+    """`topic`: the mirror reads `__consumer_offsets`. `poll`: it describes groups and fetches offsets at intervals,
+    where the topic may not be read, as in some managed clusters. A database keeps its source."""
     mirror_poll_interval_ms: int = Field(default=5_000, ge=100, le=3_600_000)
-    """How often the mirror reads where the logs of the groups' topics end, and how many partitions they have."""
+    """How often the mirror reads where the logs of the groups' topics end, and how many partitions they have. With the
+    source `poll` also how often it reads groups and offsets."""
+    mirror_group_poll_interval_ms: int = Field(default=2_000, ge=100, le=3_600_000)
+    """How often the mirror reads which groups of the classic protocol are in a rebalance, by one small request to each
+    broker. The start of a rebalance is known to this interval. Without effect with the source `poll`."""
     mirror_security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     """The protocol of the brokers' listener."""
     mirror_sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = None

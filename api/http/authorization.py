@@ -48,6 +48,7 @@ ACCESS_RULES: Final = OPERATION_RULES | {
     "ListGroupOverview": OPERATION_RULES["ListGroups"],
     "ListTopicOverview": AccessRule(VIEWERS, Scope.OWN_GROUPS),
     "DescribeActivity": OPERATION_RULES["ListGroups"],
+    "ListOtherGroups": OPERATION_RULES["ListGroups"],
     "ListQuarantinedGroups": OPERATION_RULES["ListGroups"],
     "ListChanges": AccessRule(VIEWERS, Scope.OWN_GROUPS),
     "DescribeChange": AccessRule(VIEWERS, Scope.OWN_GROUPS),

@@ -259,6 +259,14 @@ def _mirror(counts: MirrorCounts) -> Iterator[Metric]:
     yield _total(
         "muster_mirror_undecodable_records", "Records of __consumer_offsets that cannot be decoded.", counts.undecodable
     )
+    yield _gauge(
+        "muster_mirror_other_groups",
+        "Share and streams groups of the mirrored Kafka cluster, by state.",
+        {("share", "Stable"): 0, ("streams", "Stable"): 0} | counts.other_groups,
+        ["protocol_type", "state"],
+    )
+    failed = {(what,): number for what, number in counts.polls_failed.items()}
+    yield _counter("muster_mirror_polls_failed", "Failed polls of the mirrored Kafka cluster.", failed, ["polled"])
 
 
 def _checkpoints(counts: NodeCounts) -> Iterator[Metric]:

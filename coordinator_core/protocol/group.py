@@ -34,9 +34,11 @@ from coordinator_core.protocol.records import (
     PendingMemberRemoved,
     PhaseTimeoutReset,
     RebalanceStarted,
+    StateObserved,
     SyncParked,
     SyncReceived,
     Trigger,
+    TriggerInferred,
 )
 from coordinator_core.protocol.requests import Token, metadata_bytes
 from coordinator_core.protocol.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, GroupState, is_legal
@@ -250,10 +252,10 @@ class Group:
                 self._member_replaced(record)
             case RebalanceStarted():
                 self._rebalance_started(record)
+            case TriggerInferred() | StateObserved():
+                self._observed(record)
             case InitialDelayExtended():
-                self.initial_delay_ms = record.initial_delay_ms
-                self.remaining_delay_ms = record.remaining_delay_ms
-                self.has_new_members = False
+                self._initial_delay_extended(record)
             case PhaseTimeoutReset():
                 self._set_phase_timeout(record.node_ms, record.timeout_ms)
             case GenerationStarted():
@@ -283,6 +285,17 @@ class Group:
         self.topics_version = record.topics_version
         for member in record.members:
             self._put(member)
+
+    def _observed(self, record: TriggerInferred | StateObserved) -> None:
+        if isinstance(record, TriggerInferred):
+            self.trigger = record.trigger
+        else:
+            self.state, self.state_since_ms = record.state, record.at_ms
+
+    def _initial_delay_extended(self, record: InitialDelayExtended) -> None:
+        self.initial_delay_ms = record.initial_delay_ms
+        self.remaining_delay_ms = record.remaining_delay_ms
+        self.has_new_members = False
 
     def _sync_received(self, member_id: str) -> None:
         self.pending_syncs = self.pending_syncs.discard(member_id)
@@ -364,7 +377,10 @@ class Group:
         self.has_new_members = False
 
     def _generation_started(self, record: GenerationStarted) -> None:
-        self._enter(COMPLETING, record.at_ms)
+        if self.state is COMPLETING:  # A mirrored group, polled in this state.
+            self._begin_in(COMPLETING, record.at_ms)
+        else:
+            self._enter(COMPLETING, record.at_ms)
         self.generation = record.generation
         self.protocol_name = record.protocol_name
         self.leader_id = record.leader_id

@@ -13,6 +13,7 @@ from typing import ClassVar, NamedTuple
 from coordinator_core.protocol.log_ends import LogEnd, reported_log_end
 from coordinator_core.protocol.member import Member
 from coordinator_core.protocol.requests import OffsetToCommit, StoredOffset, SupportedProtocol, Token
+from coordinator_core.protocol.states import GroupState
 
 
 class Trigger(StrEnum):
@@ -30,6 +31,8 @@ class Trigger(StrEnum):
     STATIC_MEMBER_REPLACED = "static_member_replaced"
     PARTITIONS_CHANGED = "partitions_changed"
     OVER_CAPACITY = "over_capacity"
+    UNKNOWN = "unknown"
+    """Of a mirrored group whose rebalance was polled: the generation that it leads to shows the trigger."""
     DATABASE_RESTORED = "database_restored"
     """A new incarnation of the database began: it was restored, rolled back, or a standby was promoted."""
     ADMIN = "admin"
@@ -106,6 +109,30 @@ class RebalanceStarted:
     """By how much the delay may still be extended."""
     is_start_inferred: bool = False
     """Whether `at_ms` is the end of the join phase, as its start is not known (a mirrored group)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerInferred:
+    """The trigger of a mirrored group's rebalance was inferred, after a poll had seen the rebalance."""
+
+    is_stored: ClassVar[bool] = True
+    at_ms: int
+    """The end of the join phase: a start that was polled after it is not the start of this rebalance."""
+    trigger: Trigger
+    member_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StateObserved:
+    """A mirrored group was polled in a state to which its log has not led.
+
+    CompletingRebalance: its generation is in the log when its assignment is accepted. PreparingRebalance: that
+    assignment was not accepted. Stable or Empty: the rebalance was abandoned, and the group is as it was before.
+    """
+
+    is_stored: ClassVar[bool] = True
+    at_ms: int
+    state: GroupState
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,6 +352,8 @@ StoredRecord = (
     GroupCreated
     | GroupFound
     | RebalanceStarted
+    | TriggerInferred
+    | StateObserved
     | GenerationStarted
     | GroupEmptied
     | AssignmentAccepted

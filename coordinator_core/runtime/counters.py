@@ -34,8 +34,10 @@ from coordinator_core.protocol.records import (
     RebalanceStarted,
     Record,
     RemovalReason,
+    StateObserved,
     SyncParked,
     SyncReceived,
+    TriggerInferred,
 )
 from coordinator_core.protocol.states import COMPLETING, DEAD, PREPARING, GroupState
 from coordinator_core.runtime.rebalance_rate import GroupRebalanceRate
@@ -52,6 +54,8 @@ ROWS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000)
 """Bounds for the rows of a write batch."""
 REBALANCING_S: Final = (10, 60, 300, 1_800)
 """Minimum durations of a rebalance for which groups are counted."""
+POLLED: Final = ("groups", "log_ends")
+"""What a mirror polls."""
 
 Phase = Literal["join", "sync"]
 Uncounted = (
@@ -64,6 +68,8 @@ Uncounted = (
     | PhaseTimeoutReset
     | GroupCreated
     | GroupFound
+    | TriggerInferred
+    | StateObserved
     | GenerationStarted
     | AssignmentAccepted
     | GroupEmptied
@@ -216,6 +222,8 @@ class MirrorCounts:
     """Partition → offsets between its position and the end of its log."""
     other_groups: dict[tuple[str, str], int] = field(default_factory=dict)
     """(`share` or `streams`, state) → groups of these protocols, which are counted and not mirrored."""
+    polls_failed: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(POLLED, 0)))
+    """What was polled → polls that failed."""
     failure: str | None = "the mirror has not reached the Kafka cluster yet"
     """Why the log cannot be read; None if it can."""
 

@@ -25,7 +25,7 @@ def describe_group(shard: Shard, group_id: str, context: Context, now: Now) -> G
     if group_context is None or not group_context.group.exists:
         return None
     group = group_context.group
-    waiting_for = tuple(group.waiting_for())
+    waiting_for = () if group_context.ledger.is_mirrored else tuple(group.waiting_for())
     awaited = frozenset(waiting_for)
     return GroupView(
         group_id=group_id,

@@ -513,14 +513,14 @@ class Shard:
     # -- awaited members ---------------------------------------------------------------------------------
 
     def store_awaited_members(self, after_ms: int, limit: int) -> int:
-        """Queue a write of each group whose awaited members changed, at most `limit`; return how many.
+        """Queue a write of each group whose awaited members changed, at most `limit`; return how many (0 in a mirror).
 
         Args:
             after_ms: how long a rebalance must have lasted.
             limit: how many groups are written at most.
         """
         now = self._clock.now()
-        if self.valid_until_ms <= now.node_ms:
+        if self._is_mirror or self.valid_until_ms <= now.node_ms:
             return 0
         rebalancing = (self.groups[group_id] for group_id in sorted(self._rebalancing))
         due = (

@@ -43,9 +43,11 @@ from coordinator_core.protocol.records import (
     RebalanceStarted,
     Record,
     RemovalReason,
+    StateObserved,
     SyncParked,
     SyncReceived,
     Trigger,
+    TriggerInferred,
     VolatileRecord,
 )
 from coordinator_core.protocol.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, GroupState
@@ -72,9 +74,7 @@ _OUTCOMES: Final[dict[RemovalReason, Outcome]] = {
     RemovalReason.LEFT: "left",
     RemovalReason.LEFT_OR_EXPIRED: "left_or_expired",
 }
-Unrecorded = (
-    PendingMemberAdded | PendingMemberRemoved | MemberUpdated | InitialDelayExtended | PhaseTimeoutReset | OffsetRecord
-)
+Unrecorded = PendingMemberAdded | PendingMemberRemoved | InitialDelayExtended | PhaseTimeoutReset | OffsetRecord
 """Records without effect on history; offsets have a history of their own."""
 Partitions = dict[str, set[int]]
 """Topic → partitions of it."""
@@ -179,6 +179,12 @@ class Ledger:
                 self._group_found(record)
             case RebalanceStarted():
                 self._rebalance_started(record)
+            case TriggerInferred():
+                self._trigger_inferred(record)
+            case StateObserved():
+                self._enter(record.state, record.at_ms, "seen by a poll of the mirrored cluster", None)
+                if record.state in {EMPTY, STABLE}:
+                    self._close_rebalance(record.at_ms, "abandoned", len(self.ownership))
             case GenerationStarted():
                 self._generation_started(record)
             case AssignmentAccepted():
@@ -203,6 +209,9 @@ class Ledger:
             case MemberJoined(member=member):
                 session = self.sessions[member.member_id] = session_of(member, member.joined_at_ms)
                 self._rebalance_members.member_added(member.member_id, session)
+            case MemberUpdated():
+                if self.is_mirrored:  # Elsewhere the next timer of the session has its timeout.
+                    self.sessions[record.member_id].session_timeout_ms = record.session_timeout_ms
             case JoinParked():
                 self._discard_gap(record.member_id, until=NEXT_HEARTBEAT)
                 self._rebalance_members.member_joined(record.member_id, record.at_ms)
@@ -274,11 +283,24 @@ class Ledger:
             is_start_inferred=record.is_start_inferred,
         )
 
+    def _trigger_inferred(self, record: TriggerInferred) -> None:
+        known = self.in_progress
+        if known is not None:
+            self.in_progress = replace(
+                known,
+                trigger=record.trigger,
+                trigger_member_id=record.member_id,
+                started_at_ms=min(known.started_at_ms, record.at_ms),
+                is_start_inferred=known.is_start_inferred or record.at_ms < known.started_at_ms,
+            )
+
     def _generation_started(self, record: GenerationStarted) -> None:
         self.generation, self.leader_id = record.generation, record.leader_id
         if self.in_progress is not None:
             self.in_progress = replace(self.in_progress, joined_at_ms=max(record.at_ms, self.in_progress.started_at_ms))
-        self._enter(COMPLETING, record.at_ms, "all members have joined, or the join phase timed out", record.leader_id)
+        if self.state is not COMPLETING:
+            reason = "all members have joined, or the join phase timed out"
+            self._enter(COMPLETING, record.at_ms, reason, record.leader_id)
         self._rebalance_members.phase_ended(record.at_ms, record.leader_id)
         for session in self.sessions.values():
             session.join_phase_ended()
@@ -475,8 +497,8 @@ class Ledger:
         self.last_owners = {(topic, partition): member_id for topic, partition, member_id in known.last_owners}
         if self.in_progress is not None:
             # The joins of a phase that led to no generation were not stored, so its rebalance members are unknown.
-            has_generation = self.in_progress.joined_at_ms is not None
-            self._rebalance_members.load(snapshot, self.sessions if has_generation else {})
+            is_known = self.in_progress.joined_at_ms is not None or self.is_mirrored
+            self._rebalance_members.load(snapshot, self.sessions if is_known else {})
 
 
 def session_of(member: Member | MemberRow, interval_start_ms: int) -> MemberSession:

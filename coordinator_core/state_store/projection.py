@@ -23,7 +23,9 @@ from coordinator_core.protocol.records import (
     OffsetsCommitted,
     RebalanceStarted,
     Record,
+    StateObserved,
     Trigger,
+    TriggerInferred,
     VolatileRecord,
 )
 from coordinator_core.protocol.states import EMPTY, PREPARING, GroupState
@@ -218,7 +220,9 @@ def _changed_members(group: Group, records: Iterable[Record]) -> Iterable[str]:
                 if group.must_rebalance and record.member.in_generation:
                     # Its protocols may be supported only by the others' newer metadata, so store all of it together.
                     touched |= {member.member_id: None for member in group.members.values() if member.in_generation}
-            case RebalanceStarted() | GroupCreated() | GroupEmptied() | GroupDied():
+            case (
+                RebalanceStarted() | TriggerInferred() | StateObserved() | GroupCreated() | GroupEmptied() | GroupDied()
+            ):
                 pass  # Other records have the changes of members.
             case OffsetsCommitted() | OffsetRemoved():
                 pass
@@ -254,7 +258,8 @@ def load_group(
         is_mirrored: whether the group is of a mirrored cluster.
 
     Returns:
-        The group outside of a join phase, its ledger, and the write for a join phase that was lost, if any.
+        The group outside of a join phase, its ledger, and the write for a join phase that was lost, if any. A mirrored
+        group is as it was: its join phase is not this node's, and goes on.
 
     Raises:
         UnreadableRow: the rows cannot be loaded.
@@ -262,6 +267,10 @@ def load_group(
     check_rows(stored, is_mirrored=is_mirrored)
     group = _group_of(stored)
     ledger = _ledger_of(stored, at_ms, Ledger(stored.group_id, stored.shard_id, epoch, is_mirrored=is_mirrored))
+    if is_mirrored:
+        group.state = GroupState(stored.group.state)
+        group.state_before_join_phase = GroupState(stored.group.state_before_join_phase)
+        return group, ledger, None
     ledger.resume(group.state, at_ms)
     history = ledger.take_rows()
     if not history.transitions and not history.rebalances:

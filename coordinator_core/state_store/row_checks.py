@@ -131,12 +131,13 @@ def _check_state(stored: StoredGroup, *, is_mirrored: bool) -> None:
     A group whose members all left during a join phase has no members; the next rebalance makes it Empty.
     """
     row, members = stored.group, stored.members
-    state = row.state_before_join_phase if row.state == PREPARING else row.state
+    is_without_generation = row.state == PREPARING or (is_mirrored and row.state == COMPLETING)
+    state = row.state_before_join_phase if is_without_generation else row.state
     if state == EMPTY:
         _check(not members, f"groups.state is {row.state}, and members has {len(members)} rows of the group")
         return
     _check(bool(members) or row.must_rebalance, f"groups.state is {row.state}, and members has no row of the group")
-    if not members or row.state == PREPARING:
+    if not members or is_without_generation:
         return
     is_leaderless = is_mirrored and row.leader_id is None
     is_led = is_leaderless or any(member.member_id == row.leader_id for member in members)

@@ -266,6 +266,21 @@ class MirrorPosition(NamedTuple):
     read_at_ms: int
 
 
+class OtherGroup(NamedTuple):
+    """A share or streams group of a mirrored cluster; a row of `other_groups`."""
+
+    group_id: str
+    shard_id: int
+    protocol_type: str
+    """`share` or `streams`."""
+    state: str
+    """Kafka's name of it."""
+    state_since_ms: int
+    epoch: int | None
+    """None, as the number of members: groups are polled, and not read from the log."""
+    member_count: int | None
+
+
 class ArchivedOffset(NamedTuple):
     """A row of `archived_offsets`."""
 

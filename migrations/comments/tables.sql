@@ -126,6 +126,7 @@ COMMENT ON TABLE mirrored_cluster IS 'One row if the database mirrors a Kafka cl
 COMMENT ON COLUMN mirrored_cluster.only_row IS 'true';
 COMMENT ON COLUMN mirrored_cluster.cluster_id IS 'the id of the cluster, as Kafka gives it';
 COMMENT ON COLUMN mirrored_cluster.created_at IS 'when the mirror was created';
+COMMENT ON COLUMN mirrored_cluster.source IS '`topic`: the mirror reads `__consumer_offsets`; `poll`: it describes groups and fetches offsets';
 
 COMMENT ON TABLE mirror_positions IS 'How far each shard of a mirror has read its partition of `__consumer_offsets`.';
 COMMENT ON COLUMN mirror_positions.shard_id IS 'the key; the number of the partition as well';
@@ -133,6 +134,15 @@ COMMENT ON COLUMN mirror_positions.base IS 'what is added to offsets of the log;
 COMMENT ON COLUMN mirror_positions.groups_seq IS 'what the log says of groups before this position is stored';
 COMMENT ON COLUMN mirror_positions.offsets_seq IS 'all commits before this position are in `offsets`; `shard_checkpoints.seq` may be further';
 COMMENT ON COLUMN mirror_positions.read_at IS 'when the position was stored';
+
+COMMENT ON TABLE other_groups IS 'Share and streams groups of the mirrored cluster: their members and generations are not mirrored.';
+COMMENT ON COLUMN other_groups.group_id IS 'the key';
+COMMENT ON COLUMN other_groups.shard_id IS 'the group''s shard, which is its partition of `__consumer_offsets`';
+COMMENT ON COLUMN other_groups.protocol_type IS '`share` or `streams`';
+COMMENT ON COLUMN other_groups.state IS 'Kafka''s name of it: `Empty`, `Assigning`, `Reconciling` or `Stable`; share groups are `Empty` or `Stable`';
+COMMENT ON COLUMN other_groups.state_since IS 'since when, by the clock of the broker';
+COMMENT ON COLUMN other_groups.epoch IS 'the group epoch, which is raised when members or topics change; null in a mirror that polls groups';
+COMMENT ON COLUMN other_groups.member_count IS 'number of members; null in a mirror that polls groups';
 
 COMMENT ON TABLE incarnation IS 'One row: the incarnation of the database, and the identity under which nodes serve it ([backup.md](backup.md)). Earlier ones are in `changes`, with the action `start_incarnation`.';
 COMMENT ON COLUMN incarnation.only_row IS 'always true';
@@ -168,7 +178,7 @@ COMMENT ON COLUMN rebalances.rebalance_id IS 'the key, with `completed_at`';
 COMMENT ON COLUMN rebalances.shard_id IS 'the group''s shard';
 COMMENT ON COLUMN rebalances.group_created_at IS 'the group''s `created_at`, which distinguishes groups of one name';
 COMMENT ON COLUMN rebalances.generation IS 'the generation it ended with';
-COMMENT ON COLUMN rebalances.trigger IS '`member_joined`, `member_left`, `session_expired`, `member_left_or_expired` (of a mirrored group, whose log does not say which), `rebalance_timeout`, `sync_timeout`, `subscription_changed`, `leader_rejoined`, `static_member_replaced`, `partitions_changed`, `over_capacity`, `database_restored` or `admin`';
+COMMENT ON COLUMN rebalances.trigger IS '`unknown` (of a mirrored group whose rebalance was abandoned), `member_joined`, `member_left`, `session_expired`, `member_left_or_expired` (of a mirrored group, whose log does not say which), `rebalance_timeout`, `sync_timeout`, `subscription_changed`, `leader_rejoined`, `static_member_replaced`, `partitions_changed`, `over_capacity`, `database_restored` or `admin`';
 COMMENT ON COLUMN rebalances.trigger_member_id IS 'the member that triggered it, if any';
 COMMENT ON COLUMN rebalances.client_reason IS 'the reason that this member''s client sent';
 COMMENT ON COLUMN rebalances.started_at IS 'when the first join phase started';
@@ -180,7 +190,7 @@ COMMENT ON COLUMN rebalances.member_count_before IS 'members of the previous gen
 COMMENT ON COLUMN rebalances.member_count_after IS 'members of the new generation';
 COMMENT ON COLUMN rebalances.partitions_moved IS 'partitions that have a new owner';
 COMMENT ON COLUMN rebalances.is_trigger_inferred IS 'whether `trigger` and `trigger_member_id` are inferred from the members before and after, as in a mirror';
-COMMENT ON COLUMN rebalances.is_start_inferred IS 'whether `started_at` is the end of the join phase, because its start is not known, as in a mirror';
+COMMENT ON COLUMN rebalances.is_start_inferred IS 'whether `started_at` is the end of the join phase, because its start is not known, as in a mirror that has not polled the rebalance';
 COMMENT ON COLUMN rebalances.group_id IS 'the group';
 
 COMMENT ON TABLE rebalance_members IS 'One member''s part in a rebalance that is over. Every member of the group during the rebalance has a row, which is written with the row of `rebalances`. Partitioned by `completed_at`.';

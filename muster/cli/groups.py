@@ -84,6 +84,17 @@ def list_groups(
     _print_rows(found, rows, "GROUP", "STATE", "MEMBERS", "GENERATION", "TYPE", "COORDINATOR", as_json=as_json)
 
 
+def other(limit: LimitOption = None, url: UrlOption = None, as_json: JsonOption = False) -> None:
+    """List the share and streams groups of a mirrored cluster.
+
+    Their members and generations are not mirrored.
+    """
+    found = NodeClient(url).pages("/v1/other-groups", "groups", limit)
+    columns = ("group_id", "protocol_type", "state", "state_since", "member_count", "epoch")
+    rows = (tuple(each[name] for name in columns) for each in found)
+    _print_rows(found, rows, "GROUP", "TYPE", "STATE", "SINCE", "MEMBERS", "EPOCH", as_json=as_json)
+
+
 def overview(
     search: Annotated[
         str, typer.Option("--search", help="Only groups whose id contains this text.", metavar="TEXT")
@@ -380,6 +391,7 @@ def _offset_count(node: NodeClient, group_id: str) -> int:
 app = command_group("List, describe, watch, reset and delete consumer groups.")
 COMMANDS: Final[dict[str, Callable[..., None]]] = {
     "list": list_groups,
+    "other": other,
     "overview": overview,
     "describe": describe,
     "members": members,

@@ -14,9 +14,10 @@ from coordinator_core.state_store.interface import Store
 from coordinator_core.state_store.postgres import PostgresStore
 from muster.errors import UNREACHABLE_EXIT_CODE, UserError
 from muster.node.schema import is_empty, require_schema, upgrade
-from muster.settings import Settings
+from muster.settings import DEFAULT_SHARDS, Settings
 
 if TYPE_CHECKING:
+    from mirror.kafka_groups import KafkaGroups
     from mirror.kafka_log import KafkaConnection, KafkaLog
 
 OWN_DATABASE = "a mirror needs a database of its own: set MUSTER_DATABASE_URL, or --data-dir for another embedded one"
@@ -26,21 +27,24 @@ def prepare_database(settings: Settings, database_url: str) -> None:
     """Make an empty database the mirror of the settings' cluster, with a shard for each partition of its log.
 
     Raises:
-        UserError: the database has groups of its own, or mirrors another number of partitions; or the cluster cannot be
-            reached, where the database does not mirror it yet.
+        UserError: the database has groups of its own, mirrors another number of partitions, or has another source; or
+            the cluster cannot be reached, where the database does not mirror it yet.
     """
     if is_empty(database_url):
         upgrade(database_url, _describe(settings)[1])
     require_schema(database_url)
     with closing(PostgresStore(database_url)) as store:
-        if store.mirrored_cluster() is not None:
+        source = store.mirror_source()
+        if source is not None:
+            if source != settings.mirror_source:
+                raise UserError(f"The database was made with MUSTER_MIRROR_SOURCE={source}; {OWN_DATABASE}.")
             return
         cluster_id, partitions = _describe(settings)
         shards = store.shard_count()
         if shards != partitions:
             sizes = f"The database has {shards} shards and the log of the Kafka cluster {partitions} partitions"
             raise UserError(f"{sizes}; {OWN_DATABASE}.")
-        if store.mirror_of(cluster_id) is None:
+        if store.mirror_of(cluster_id, settings.mirror_source) is None:
             raise UserError(f"The database has groups of its own; {OWN_DATABASE}.")
 
 
@@ -61,8 +65,10 @@ async def check_database(settings: Settings, store: Store) -> str | None:
 
 def decisions() -> Decide:
     """Return what decides in a mirror, in place of the protocol; all of the mirror is imported before it serves."""
+    import mirror.kafka_groups
     import mirror.kafka_topics
-    import mirror.mirror  # noqa: F401
+    import mirror.mirror
+    import mirror.polled_mirror  # noqa: F401
     from mirror.decide import decide
 
     return decide
@@ -70,30 +76,57 @@ def decisions() -> Decide:
 
 def follow(coordinator: Coordinator, settings: Settings, cluster_id: str) -> None:
     """Let a node follow its cluster until it stops."""
+    from mirror.group_poll import GroupPoll
+    from mirror.kafka_groups import KafkaGroups
     from mirror.kafka_topics import KafkaTopics
     from mirror.log_end_poll import LogEndPoll
     from mirror.mirror import Mirror
+    from mirror.polled_mirror import PolledMirror
 
     connection = _connection(settings)
+    poll_s, groups_s = settings.mirror_poll_interval_ms / 1000, settings.mirror_group_poll_interval_ms / 1000
+    if settings.mirror_source == "poll":
+        polled = PolledMirror(coordinator, partial(_open_groups, connection, cluster_id), cluster_id, poll_s)
+        polled.polls = [LogEndPoll(coordinator, partial(KafkaTopics, connection), polled.used_topics, poll_s)]
+        coordinator.follow(polled)
+        return
     mirror = Mirror(coordinator, partial(_open_log, connection, cluster_id), cluster_id)
-    interval_s = settings.mirror_poll_interval_ms / 1000
-    mirror.poll = LogEndPoll(coordinator, partial(KafkaTopics, connection), mirror.used_topics, interval_s)
+    mirror.polls = [
+        LogEndPoll(coordinator, partial(KafkaTopics, connection), mirror.used_topics, poll_s),
+        GroupPoll(partial(KafkaGroups, connection), mirror.known_groups, mirror.states_polled, groups_s),
+    ]
     coordinator.follow(mirror)
 
 
 @asynccontextmanager
 async def _open_log(connection: "KafkaConnection", cluster_id: str) -> AsyncIterator["KafkaLog"]:
-    from mirror.kafka_log import KafkaLog, KafkaUnavailable, describe_cluster
+    from mirror.kafka_log import KafkaLog
 
-    found = (await describe_cluster(connection)).cluster_id
-    if found != cluster_id:
-        raise KafkaUnavailable(f"{connection.bootstrap_servers} is the cluster {found}, and not {cluster_id}")
+    await _check_cluster(connection, cluster_id)
     async with KafkaLog(connection) as kafka:
         yield kafka
 
 
+@asynccontextmanager
+async def _open_groups(connection: "KafkaConnection", cluster_id: str) -> AsyncIterator["KafkaGroups"]:
+    from mirror.kafka_groups import KafkaGroups
+
+    await _check_cluster(connection, cluster_id)
+    async with KafkaGroups(connection) as groups:
+        yield groups
+
+
+async def _check_cluster(connection: "KafkaConnection", cluster_id: str) -> None:
+    """Raise KafkaUnavailable if another cluster answers."""
+    from mirror.kafka_log import KafkaUnavailable, describe_cluster
+
+    found = (await describe_cluster(connection)).cluster_id
+    if found != cluster_id:
+        raise KafkaUnavailable(f"{connection.bootstrap_servers} is the cluster {found}, and not {cluster_id}")
+
+
 def _describe(settings: Settings) -> tuple[str, int]:
-    """Return the id of the cluster and the number of partitions of its log."""
+    """Return the id of the cluster, and the number of partitions of its log, or of shards where that is not read."""
     from mirror.kafka_log import KafkaUnavailable, describe_cluster
 
     where = f"The Kafka cluster {settings.mirror_bootstrap_servers}"
@@ -101,8 +134,13 @@ def _describe(settings: Settings) -> tuple[str, int]:
         facts = asyncio.run(describe_cluster(_connection(settings)))
     except KafkaUnavailable as failure:
         raise UserError(f"{where} cannot be reached: {failure}.", UNREACHABLE_EXIT_CODE) from failure
+    if settings.mirror_source == "poll":
+        return facts.cluster_id, DEFAULT_SHARDS
     if facts.partitions is None:
-        missing = "has no topic __consumer_offsets, because it has had no group yet; start the mirror when it has"
+        missing = (
+            "shows no topic __consumer_offsets: either it has had no group yet, so start the mirror when it has; or the"
+            " user may not describe the topic, so set MUSTER_MIRROR_SOURCE=poll"
+        )
         raise UserError(f"{where} {missing}.", UNREACHABLE_EXIT_CODE)
     return facts.cluster_id, facts.partitions
 

@@ -26,6 +26,7 @@ const TRIGGERS = {
   static_member_replaced: "a static member was replaced with another subscription",
   partitions_changed: "the partition count of a topic changed",
   over_capacity: "the group exceeded its maximum size",
+  unknown: "not known yet",
   database_restored: "the database was restored or failed over",
   admin: "requested by an operator",
 };

@@ -1,21 +1,22 @@
-"""Mirrored clusters in Postgres: the cluster that a database mirrors, and positions in its log.
+"""Mirrored clusters in Postgres: the cluster of a database, positions in its log, share and streams groups.
 
 A position is stored by the write of what was read up to it (`statements.store`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
+from coordinator_core.state_store.mirror_tables import other_groups
 from coordinator_core.state_store.postgres.arrays import Arrays
 from coordinator_core.state_store.postgres.connections import Transaction
-from coordinator_core.state_store.postgres.upserts import run
-from coordinator_core.state_store.rows import MirrorPosition
+from coordinator_core.state_store.postgres.upserts import insert, run
+from coordinator_core.state_store.rows import MirrorPosition, OtherGroup
 from coordinator_core.state_store.tables import topics
 
 _MIRRORED: Final = "SELECT cluster_id FROM mirrored_cluster"
 
 _MIRROR_EMPTY: Final = """
-INSERT INTO mirrored_cluster (cluster_id) SELECT %(cluster_id)s
+INSERT INTO mirrored_cluster (cluster_id, source) SELECT %(cluster_id)s, %(source)s
 WHERE NOT EXISTS (SELECT FROM groups) AND NOT EXISTS (SELECT FROM offsets) AND NOT EXISTS (SELECT FROM offset_log)
 ON CONFLICT DO NOTHING
 """
@@ -35,6 +36,12 @@ ON CONFLICT (topic) DO UPDATE SET partitions = excluded.partitions, version = ex
 
 _COMMITTED_TOPICS: Final = "SELECT DISTINCT topic FROM offsets WHERE shard_id = %(shard_id)s ORDER BY topic"
 
+_LEASE: Final = "SELECT FROM shard_leases WHERE shard_id = %(shard_id)s AND epoch = %(epoch)s FOR SHARE"
+
+_OTHER_GROUPS: Final = Arrays(*other_groups.columns)
+
+_DELETE_OTHER_GROUPS: Final = "DELETE FROM other_groups WHERE shard_id = %(shard_id)s"
+
 _POSITION: Final = """
 SELECT shard_id, base, groups_seq, greatest(offsets_seq, seq) AS offsets_seq,
     floor(extract(epoch FROM read_at) * 1000)::bigint AS read_at_ms
@@ -43,16 +50,22 @@ WHERE shard_id = %(shard_id)s
 """
 
 
-def mirror_of(transaction: Transaction, cluster_id: str) -> str | None:
+def mirror_of(transaction: Transaction, cluster_id: str, source: str) -> str | None:
     """Make a database without groups a mirror of a cluster, and return the cluster that it mirrors."""
     transaction.execute("LOCK TABLE mirrored_cluster IN SHARE ROW EXCLUSIVE MODE")
-    transaction.execute(_MIRROR_EMPTY, {"cluster_id": cluster_id})
+    transaction.execute(_MIRROR_EMPTY, {"cluster_id": cluster_id, "source": source})
     return read_mirrored_cluster(transaction)
 
 
 def read_mirrored_cluster(transaction: Transaction) -> str | None:
     """Return the id of the cluster that the database mirrors, or None."""
     found = transaction.execute(_MIRRORED).scalar()
+    return None if found is None else str(found)
+
+
+def read_source(transaction: Transaction) -> str | None:
+    """Return the source that the database was made with, or None."""
+    found = transaction.execute("SELECT source FROM mirrored_cluster").scalar()
     return None if found is None else str(found)
 
 
@@ -64,6 +77,13 @@ def observe_topics(transaction: Transaction, partitions: Mapping[str, int]) -> N
 def read_committed_topics(transaction: Transaction, shard_id: int) -> list[str]:
     """Return the topics of a shard's committed offsets."""
     return [str(row.topic) for row in transaction.execute(_COMMITTED_TOPICS, {"shard_id": shard_id})]
+
+
+def store_other_groups(transaction: Transaction, shard_id: int, epoch: int, groups: Sequence[OtherGroup]) -> None:
+    """Replace a shard's share and streams groups; do nothing if its lease has another epoch."""
+    if transaction.execute(_LEASE, {"shard_id": shard_id, "epoch": epoch}).first() is not None:
+        transaction.execute(_DELETE_OTHER_GROUPS, {"shard_id": shard_id})
+        insert(transaction, other_groups.name, _OTHER_GROUPS, map(_OTHER_GROUPS.values_of, groups))
 
 
 def read_position(transaction: Transaction, shard_id: int) -> MirrorPosition | None:

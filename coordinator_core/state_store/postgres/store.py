@@ -39,6 +39,7 @@ from coordinator_core.state_store.rows import (
     FetchedOffset,
     Incarnation,
     MirrorPosition,
+    OtherGroup,
     RecordedChange,
     Renewal,
     ShardCheckpoint,
@@ -145,9 +146,13 @@ class PostgresStore:
         renew = partial(leases.renew, server=self._server, node=node, epochs=epochs, ttl_ms=ttl_ms)
         return self._leases.transact(renew)
 
-    def mirror_of(self, cluster_id: str) -> str | None:
+    def mirror_of(self, cluster_id: str, source: str = "topic") -> str | None:
         """Make an empty database a mirror of a cluster; return the cluster that it mirrors."""
-        return self._leases.transact(partial(mirrors.mirror_of, cluster_id=cluster_id))
+        return self._leases.transact(partial(mirrors.mirror_of, cluster_id=cluster_id, source=source))
+
+    def mirror_source(self) -> str | None:
+        """Return the source that the database was made with."""
+        return self._readers.read(mirrors.read_source)
 
     def mirrored_cluster(self) -> str | None:
         """Return the id of the Kafka cluster that the database mirrors."""
@@ -160,6 +165,10 @@ class PostgresStore:
     def committed_topics(self, shard_id: int) -> list[str]:
         """Return the topics in which the groups of a shard have committed offsets, sorted."""
         return self._readers.read(partial(mirrors.read_committed_topics, shard_id=shard_id))
+
+    def store_other_groups(self, shard_id: int, epoch: int, groups: Sequence[OtherGroup]) -> None:
+        """Replace a shard's share and streams groups."""
+        self._changes.transact(partial(mirrors.store_other_groups, shard_id=shard_id, epoch=epoch, groups=groups))
 
     def mirror_position(self, shard_id: int) -> MirrorPosition | None:
         """Return how far a shard has read its log, with its last checkpoint."""

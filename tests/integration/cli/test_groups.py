@@ -46,6 +46,25 @@ def test_empty_group_list_is_reported(muster: Muster) -> None:
     assert muster.ok("groups", "list", "--prefix", "nobody's", "--json").json == {"groups": []}
 
 
+def test_share_and_streams_groups_are_listed_over_pages(
+    muster: Muster, rows: PsycopgConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("muster.node_client.PAGE", 1)
+    columns = "group_id, shard_id, protocol_type, state, state_since, epoch, member_count"
+    for group_id, kind in (("jobs", "share"), ("words", "streams")):
+        values = "(%s, 0, %s, 'Stable', '2026-01-01 00:00:00+00', 5, 2)"
+        run_sql(rows, f"INSERT INTO other_groups ({columns}) VALUES {values}", group_id, kind)  # noqa: S608 - written here
+
+    listed = muster.ok("groups", "other").rows
+
+    assert [(*row[:3], *row[-2:]) for row in listed] == [
+        ("jobs", "share", "Stable", "2", "5"),
+        ("words", "streams", "Stable", "2", "5"),
+    ]
+    shown = muster.ok("groups", "other", "--limit", "1", "--json").json["groups"]
+    assert [(each["group_id"], each["state_since"]) for each in shown] == [("jobs", "2026-01-01T00:00:00Z")]
+
+
 # -- describe -----------------------------------------------------------------------------------------------
 
 

@@ -63,6 +63,7 @@ ROUTES: Final[dict[tuple[str, str], tuple[set[str], str]]] = {
     ("GET", "/v1/overview/groups"): (READERS, "own"),
     ("GET", "/v1/overview/topics"): (READERS, "own"),
     ("GET", "/v1/overview/activity"): (READERS, "own"),
+    ("GET", "/v1/other-groups"): (READERS, "own"),
     ("GET", "/v1/quarantined-groups"): (READERS, "own"),
     ("GET", "/v1/groups/{group_id:str}"): (READERS, "one"),
     ("GET", "/v1/groups/{group_id:str}/rebalances"): (READERS, "one"),

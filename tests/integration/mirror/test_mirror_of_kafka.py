@@ -29,7 +29,7 @@ from tests.support.kafka_members import KafkaMember, kafka_members
 from tests.support.mirror_process import partitions_read
 from tests.support.nodes import running_node
 from tests.support.repository import ROOT
-from tests.support.waiting import poll_until
+from tests.support.waiting import PATIENCE_S, poll_until
 
 _serial = count(1)
 
@@ -98,13 +98,22 @@ def committed(client: Client, group_id: str) -> dict[int, int]:
     return {each["partition"]: each["offset"] for each in found}
 
 
+def quick(kafka: KafkaBroker) -> dict[str, str | int]:
+    """Return the settings of a mirror that polls often."""
+    return {
+        "mirror_bootstrap_servers": kafka.bootstrap,
+        "mirror_poll_interval_ms": 200,
+        "mirror_group_poll_interval_ms": 100,
+    }
+
+
 @pytest.fixture
 def client(kafka: KafkaBroker, topic: str, empty_database_url: str) -> Iterator[Client]:
     """Run a mirror."""
     settings = Settings(database_url=empty_database_url, mirror_bootstrap_servers=kafka.bootstrap)  # type: ignore[arg-type]
     prepare_database(settings, empty_database_url)
     with (
-        running_node(empty_database_url, mirror_bootstrap_servers=kafka.bootstrap, mirror_poll_interval_ms=200) as node,
+        running_node(empty_database_url, **quick(kafka)) as node,
         closing(Client(node.url)) as client,
     ):
         poll_until(lambda: client.call("GET", "/readyz").status == 200)
@@ -143,6 +152,30 @@ def test_rebalances_and_offsets_are_those_of_the_clients(kafka: KafkaBroker, top
     poll_until(lambda: lags(client, group_id) == [0, 0, 0, 0])
     asyncio.run(produce(kafka, topic))
     poll_until(lambda: lags(client, group_id) == [1, 1, 1, 1])
+
+
+def test_rebalance_is_shown_while_it_waits_for_a_member(
+    kafka: KafkaBroker, topic: str, client: Client, tmp_path: Path
+) -> None:
+    group_id = f"waiting-{topic}"
+    patient = {"session_timeout_ms": 1_000 * PATIENCE_S, "max_poll_interval_ms": 1_000 * PATIENCE_S}
+    with kafka_members(tmp_path, kafka.bootstrap) as members:
+        first = members.join("confluent-kafka", group_id, topic, client_id="first", **patient)
+        first.wait_until(owns(4))
+        poll_until(lambda: ended_rebalances(client, group_id, 1))
+        first.pause()
+        second = members.join("confluent-kafka", group_id, topic, client_id="second", **patient)
+        poll_until(lambda: client.ok("GET", f"/v1/groups/{group_id}")["state"] == "PreparingRebalance")
+        listed = client.ok("GET", "/v1/groups?state=PreparingRebalance")["groups"]
+        assert [each["group_id"] for each in listed] == [group_id]
+        first.resume()
+        second.wait_until(owns(2))
+        rows = poll_until(lambda: ended_rebalances(client, group_id, 2))
+
+    assert rows is not None
+    newest = rows[0]
+    assert (newest["trigger"], newest["outcome"], newest["is_start_inferred"]) == ("member_joined", "completed", False)
+    assert newest["started_at"] < newest["joined_at"]
 
 
 def test_console_of_a_mirror_names_the_cluster(client: Client) -> None:
@@ -273,6 +306,46 @@ def test_names_of_topics_are_found_by_their_ids(kafka: KafkaBroker, topic: str) 
             return await log.topic_names([known, uuid4()])
 
     assert asyncio.run(names()) == {known: topic}
+
+
+# -- without the log -------------------------------------------------------------------------------------------
+
+
+def test_groups_of_both_protocols_are_polled(
+    kafka: KafkaBroker, topic: str, empty_database_url: str, tmp_path: Path
+) -> None:
+    classic, modern = f"classic-{topic}", f"polled-{topic}"
+    options = {**quick(kafka), "mirror_source": "poll"}
+    settings = Settings(database_url=empty_database_url, **options)  # type: ignore[arg-type]
+    prepare_database(settings, empty_database_url)
+    with (
+        running_node(empty_database_url, **options) as node,
+        closing(Client(node.url)) as client,
+        kafka_members(tmp_path, kafka.bootstrap) as members,
+    ):
+        poll_until(lambda: client.call("GET", "/readyz").status == 200)
+        first = members.join("confluent-kafka", modern, topic, client_id="first", group_protocol="consumer")
+        second = members.join("confluent-kafka", modern, topic, client_id="second", group_protocol="consumer")
+        other = members.join("aiokafka", classic, topic, client_id="other")
+        first.wait_until(owns(2))
+        second.wait_until(owns(2))
+        other.wait_until(owns(4))
+        other.commit(1, "noted")
+        expected = {"first": first.owned(), "second": second.owned()}
+        poll_until(lambda: is_known(client, modern) and owners(client, modern) == expected)
+        poll_until(lambda: is_known(client, classic) and owners(client, classic) == {"other": other.owned()})
+        poll_until(lambda: committed(client, classic) == dict.fromkeys(range(4), 1))
+        poll_until(lambda: lags(client, classic) == [0, 0, 0, 0])
+        other.leave()
+        poll_until(lambda: client.ok("GET", f"/v1/groups/{classic}")["state"] == "Empty")
+
+    with pytest.raises(UserError, match="MUSTER_MIRROR_SOURCE=poll"):
+        prepare_database(settings.model_copy(update={"mirror_source": "topic"}), empty_database_url)
+
+
+def is_known(client: Client, group_id: str) -> bool:
+    """Return whether the mirror has a group."""
+    return client.call("GET", f"/v1/groups/{group_id}").status == 200
 
 
 def test_mirrors_share_the_log_and_take_over_from_each_other(

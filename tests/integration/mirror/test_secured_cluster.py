@@ -4,22 +4,32 @@ import asyncio
 import json
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from time import time
+from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer  # type: ignore[import-untyped]  # comes without types
+from aiokafka import AIOKafkaConsumer, TopicPartition  # type: ignore[import-untyped]  # comes without types
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
+from coordinator_core.protocol.states import GroupState
+from mirror.kafka_groups import KafkaGroups
 from mirror.kafka_log import TOPIC, KafkaConnection, KafkaLog, KafkaUnavailable, describe_cluster
 from mirror.kafka_topics import KafkaTopics
+from muster.errors import UserError
+from muster.node.mirror import prepare_database
+from muster.settings import Settings
 from tests.support.certificates import write_certificate
+from tests.support.http_client import Client
 from tests.support.kafka_broker import QUICK, KafkaBroker
 from tests.support.kafka_broker import KafkaUnavailable as BrokerUnavailable
 from tests.support.kafka_log import create_topics
+from tests.support.nodes import running_node
+from tests.support.waiting import poll_until
 
 pytestmark = pytest.mark.slow
 
@@ -28,11 +38,15 @@ PASSWORD = "watching"
 LISTENER = "listener.name.sasl_ssl"
 MODULES = "org.apache.kafka.common.security"
 RIGHTS = (
-    (ResourceType.TOPIC, TOPIC, AclOperation.READ),
-    (ResourceType.TOPIC, ORDERS, AclOperation.DESCRIBE),
-    (ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE),
+    ("watcher", ResourceType.TOPIC, TOPIC, AclOperation.READ),
+    ("watcher", ResourceType.TOPIC, ORDERS, AclOperation.DESCRIBE),
+    ("watcher", ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE),
+    ("describer", ResourceType.TOPIC, TOPIC, AclOperation.DESCRIBE),
+    ("poller", ResourceType.GROUP, "*", AclOperation.DESCRIBE),
+    ("poller", ResourceType.TOPIC, ORDERS, AclOperation.DESCRIBE),
+    ("poller", ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE),
 )
-"""The rights of docs/mirror.md; Read on a topic includes Describe."""
+"""The rights of docs/mirror.md, with the log and without it, and too few; Read on a topic includes Describe."""
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +64,9 @@ def kafka(directory: Path) -> Iterator[KafkaBroker]:
         "ssl.keystore.location": str(write_certificate(directory / "broker.pem")),
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,OAUTHBEARER",
         f"{LISTENER}.plain.sasl.jaas.config": (
-            f'{MODULES}.plain.PlainLoginModule required user_watcher="{PASSWORD}" user_other="{PASSWORD}";'
+            f"{MODULES}.plain.PlainLoginModule required"
+            f' user_watcher="{PASSWORD}" user_poller="{PASSWORD}" user_other="{PASSWORD}"'
+            f' user_describer="{PASSWORD}";'
         ),
         f"{LISTENER}.scram-sha-256.sasl.jaas.config": f"{MODULES}.scram.ScramLoginModule required;",
         f"{LISTENER}.oauthbearer.sasl.jaas.config": f"{MODULES}.oauthbearer.OAuthBearerLoginModule required;",
@@ -78,10 +94,10 @@ async def _use(broker: KafkaBroker) -> None:
 
 
 def _allow(broker: KafkaBroker) -> None:
-    """Give the mirror's user the documented rights."""
+    """Give the mirrors' users the documented rights."""
     rights = [
-        AclBinding(kind, name, ResourcePatternType.LITERAL, "User:watcher", "*", operation, AclPermissionType.ALLOW)
-        for kind, name, operation in RIGHTS
+        AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
+        for user, kind, name, operation in RIGHTS
     ]
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     for created in admin.create_acls(rights).values():
@@ -130,6 +146,76 @@ def test_log_and_topics_are_read(plain: KafkaConnection, directory: Path, mechan
 
     assert records >= 2
     assert log_ends == {(ORDERS, number): 0 for number in range(3)}
+
+
+def test_groups_in_a_rebalance_are_listed(plain: KafkaConnection) -> None:
+    async def listed() -> dict[str, GroupState]:
+        async with KafkaGroups(plain) as groups:
+            return await groups.rebalancing()
+
+    assert asyncio.run(listed()) == {}
+
+
+def test_log_that_may_not_be_read_names_the_setting(plain: KafkaConnection) -> None:
+    async def read() -> None:
+        async with KafkaLog(replace(plain, sasl_username="describer")) as log:
+            log.assign({0: (await log.bounds([0]))[0].start})
+            while True:
+                await log.poll(500)
+
+    with pytest.raises(KafkaUnavailable, match="MUSTER_MIRROR_SOURCE=poll"):
+        asyncio.run(read())
+
+
+def test_mirror_that_may_not_read_the_log_polls(
+    kafka: KafkaBroker, plain: KafkaConnection, empty_database_url: str
+) -> None:
+    options: dict[str, Any] = {
+        "mirror_bootstrap_servers": plain.bootstrap_servers,
+        "mirror_security_protocol": plain.security_protocol,
+        "mirror_sasl_mechanism": plain.sasl_mechanism,
+        "mirror_sasl_username": "poller",
+        "mirror_sasl_password": PASSWORD,
+        "mirror_ssl_ca_file": plain.ssl_ca_file,
+    }
+    with pytest.raises(UserError, match="MUSTER_MIRROR_SOURCE=poll"):
+        prepare_database(Settings(database_url=empty_database_url, **options), empty_database_url)  # type: ignore[arg-type]
+
+    options |= {"mirror_source": "poll", "mirror_poll_interval_ms": 100}
+    prepare_database(Settings(database_url=empty_database_url, **options), empty_database_url)  # type: ignore[arg-type]
+    with running_node(empty_database_url, **options) as node, closing(Client(node.url)) as client:
+        poll_until(lambda: client.call("GET", "/readyz").status == 200)
+        poll_until(lambda: state_of(client) == "Empty")
+        asyncio.run(_commit(kafka, client))
+        poll_until(lambda: state_of(client) == "Empty")
+        poll_until(
+            lambda: [each["lag"] for each in client.ok("GET", "/v1/groups/secured/lag")["partitions"]] == [0, 0, 0]
+        )
+        rows = client.ok("GET", "/v1/groups/secured/rebalances")["rebalances"]
+
+    assert [(row["trigger"], row["outcome"]) for row in rows] == [
+        ("member_left_or_expired", "emptied"),
+        ("member_joined", "completed"),
+    ]
+    assert all(row["is_trigger_inferred"] for row in rows)
+
+
+def state_of(client: Client) -> str | None:
+    """Return the state of the group; None: it is not known."""
+    found = client.call("GET", "/v1/groups/secured")
+    return None if found.status == 404 else str(found.json["state"])
+
+
+def lags(client: Client) -> list[int | None]:
+    """Return the lag of each partition of the group."""
+    return [each["lag"] for each in client.ok("GET", "/v1/groups/secured/lag")["partitions"]]
+
+
+async def _commit(broker: KafkaBroker, client: Client) -> None:
+    """Let a member commit, and stay until the mirror has its generation."""
+    async with AIOKafkaConsumer(ORDERS, bootstrap_servers=broker.bootstrap, group_id="secured") as member:
+        await asyncio.to_thread(poll_until, lambda: state_of(client) == "Stable")
+        await member.commit({TopicPartition(ORDERS, number): 0 for number in range(3)})
 
 
 def test_wrong_password_is_a_reason(plain: KafkaConnection) -> None:

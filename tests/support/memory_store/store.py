@@ -28,6 +28,7 @@ from coordinator_core.state_store.rows import (
     Incarnation,
     LeaseRow,
     MirrorPosition,
+    OtherGroup,
     RecordedChange,
     Renewal,
     ShardCheckpoint,
@@ -84,7 +85,9 @@ class MemoryStore:
         self._log_ends = LogEnds()
         self._offset_log = OffsetLog(shards)
         self._mirrored_cluster: str | None = None
+        self._mirror_source: str | None = None
         self._mirror_positions: dict[int, MirrorPosition] = {}
+        self._other_groups: dict[int, list[OtherGroup]] = {}
         self._settings_and_topics = SettingsAndTopics(self._groups, self._maintenance, self._log_ends, self._offset_log)
 
     def close(self) -> None:
@@ -167,13 +170,17 @@ class MemoryStore:
 
     # -- mirrored clusters --------------------------------------------------------------------------------
 
-    def mirror_of(self, cluster_id: str) -> str | None:
+    def mirror_of(self, cluster_id: str, source: str = "topic") -> str | None:
         """Make the database a mirror of a cluster, if it is empty."""
         with self._lock:
             has_groups = bool(self._groups.load(frozenset(range(self.shard_count()))))
             if self._mirrored_cluster is None and not has_groups and not len(self._offset_log):
-                self._mirrored_cluster = cluster_id
+                self._mirrored_cluster, self._mirror_source = cluster_id, source
             return self._mirrored_cluster
+
+    def mirror_source(self) -> str | None:
+        """Return the source of the mirror."""
+        return self._mirror_source
 
     def mirrored_cluster(self) -> str | None:
         """Return the id of the mirrored cluster."""
@@ -188,6 +195,17 @@ class MemoryStore:
         """Return the topics of a shard's committed offsets."""
         with self._lock:
             return sorted({one.topic for _, shard, one in self._groups.all_stored() if shard == shard_id})
+
+    def store_other_groups(self, shard_id: int, epoch: int, groups: Sequence[OtherGroup]) -> None:
+        """Replace a shard's share and streams groups."""
+        with self._lock:
+            if self._leases.shards[shard_id].epoch == epoch:
+                self._other_groups[shard_id] = sorted(groups)
+
+    def other_groups(self) -> list[OtherGroup]:
+        """Return all share and streams groups."""
+        with self._lock:
+            return sorted(each for groups in self._other_groups.values() for each in groups)
 
     def mirror_position(self, shard_id: int) -> MirrorPosition | None:
         """Return the stored position of a shard, with its checkpoint."""

@@ -6,6 +6,7 @@ import pytest
 
 from coordinator_core.protocol.consumer_protocol import TopicPartitions, partitions_of
 from coordinator_core.runtime.coordinator import Coordinator
+from coordinator_core.state_store.rows import OtherGroup
 from mirror import mirror
 from mirror.group_records import GroupEpoch, GroupType, MemberSubscription, Subscription
 from mirror.observed import GroupDeleted, ObservedGroup
@@ -239,7 +240,7 @@ async def test_topics_that_are_known_are_not_asked_for_again(world: World, group
 # -- share groups ----------------------------------------------------------------------------------------------
 
 
-async def test_share_groups_are_counted(world: World) -> None:
+async def test_share_groups_are_counted_and_stored(world: World) -> None:
     share = GroupType.SHARE
     subscription = Subscription(None, "client", "/127.0.0.1", None, ("orders",), None, None, None)
     async with world.following() as node:
@@ -249,8 +250,14 @@ async def test_share_groups_are_counted(world: World) -> None:
         await world.caught_up()
         assert world.mirror.counts.other_groups == {("share", "Stable"): 1, ("share", "Empty"): 1}
         assert node.describe("x") is None
+        stored = [
+            OtherGroup("x", 0, "share", "Stable", T0_MS, 2, 1),
+            OtherGroup("y", 0, "share", "Empty", T0_MS, 1, 0),
+        ]
+        await until(lambda: world.store.other_groups() == stored, "the rows")
         world.append(T0_MS, [GroupEpoch(share, "y", None)])
         await until(lambda: world.mirror.counts.other_groups == {("share", "Stable"): 1}, "the deletion")
+        await until(lambda: world.store.other_groups() == stored[:1], "the deletion of its row")
 
 
 # -- commits ---------------------------------------------------------------------------------------------------

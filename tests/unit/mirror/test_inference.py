@@ -19,11 +19,14 @@ from coordinator_core.protocol.records import (
 from coordinator_core.protocol.requests import Heartbeat, Reevaluate, Resume
 from coordinator_core.protocol.responses import Reply
 from coordinator_core.protocol.settings import Context, Now, TopicMetadata
-from coordinator_core.protocol.states import DEAD, EMPTY, STABLE
+from coordinator_core.protocol.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, GroupState
+from coordinator_core.runtime.group_context import GroupContext
+from coordinator_core.runtime.stuck_groups import rebalancing_groups
 from coordinator_core.state_store.ledger import Ledger
 from coordinator_core.state_store.projection import project
 from coordinator_core.state_store.rows import GroupWrite
-from mirror.decide import GroupDeletedObserved, GroupObserved, Observation, decide
+from mirror.decide import GroupDeletedObserved, GroupObserved, Observation, StatePolled, decide
+from mirror.inference import REBALANCING
 from mirror.observed import ObservedGroup, ObservedMember
 from tests.unit.mirror.observations import SYNC_MS, T0_MS, appended_ms, generation, member
 
@@ -93,6 +96,101 @@ def test_trigger_is_inferred_from_the_members(
     (row,) = mirrored.see(generation(2, *members)).rebalances
 
     assert (row.trigger, row.trigger_member_id) == (trigger, member_id)
+
+
+def test_polled_rebalance_starts_when_it_was_seen(mirrored: Mirrored) -> None:
+    mirrored.see(generation(1, *BEFORE))
+    mirrored.observe(StatePolled(PREPARING, T0_MS + 1_500))
+    assert mirrored.group.state is PREPARING
+
+    (row,) = mirrored.see(generation(2, *BEFORE, member("c"))).rebalances
+
+    assert (row.started_at_ms, row.joined_at_ms) == (T0_MS + 1_500, T0_MS + 2_000)
+    assert (row.trigger, row.trigger_member_id) == ("member_joined", "c")
+    assert (row.is_trigger_inferred, row.is_start_inferred, row.restarts) == (True, False, 0)
+
+
+def test_start_that_was_polled_after_the_join_phase_is_inferred(mirrored: Mirrored) -> None:
+    mirrored.see(generation(1, *BEFORE))
+    mirrored.observe(StatePolled(COMPLETING, T0_MS + 2_500))
+
+    (row,) = mirrored.see(generation(2, *BEFORE)).rebalances
+
+    assert row.started_at_ms == row.joined_at_ms == T0_MS + 2_000
+    assert row.is_start_inferred
+
+
+def test_polled_states_are_transitions(mirrored: Mirrored) -> None:
+    mirrored.see(generation(1, *BEFORE))
+    polled = [PREPARING, COMPLETING, COMPLETING, PREPARING, COMPLETING]
+    writes = [mirrored.observe(StatePolled(state, T0_MS + 1_100 + at)) for at, state in enumerate(polled)]
+    last = mirrored.see(generation(2, *BEFORE))
+
+    states = [row.to_state for write in [*writes, last] for row in write.transitions]
+    assert states == [PREPARING, COMPLETING, PREPARING, COMPLETING, STABLE]
+    assert [row.restarts for row in last.rebalances] == [1]
+
+
+@pytest.mark.parametrize("state", [PREPARING, COMPLETING])
+def test_polled_rebalance_may_leave_no_member(mirrored: Mirrored, state: GroupState) -> None:
+    mirrored.see(generation(1, *BEFORE))
+    mirrored.observe(StatePolled(state, T0_MS + 1_500))
+
+    (row,) = mirrored.see(generation(2)).rebalances
+
+    assert (row.outcome, row.started_at_ms, row.trigger) == ("emptied", T0_MS + 1_500, "member_left_or_expired")
+    assert mirrored.group.state is EMPTY
+
+
+@pytest.mark.parametrize("members", [BEFORE, ()], ids=["Stable", "Empty"])
+def test_rebalance_that_leads_to_no_generation_is_abandoned(
+    mirrored: Mirrored, members: tuple[ObservedMember, ...]
+) -> None:
+    mirrored.see(generation(1, *members))
+    before = mirrored.group
+    mirrored.observe(StatePolled(PREPARING, T0_MS + 1_500))
+    mirrored.observe(StatePolled(COMPLETING, T0_MS + 1_600))
+
+    (row,) = mirrored.observe(StatePolled(None, T0_MS + 1_700)).rebalances
+
+    assert (row.outcome, row.trigger, row.member_count_after) == ("abandoned", "unknown", len(members))
+    assert (mirrored.group.state, mirrored.group.members) == (before.state, before.members)
+
+
+def test_poll_of_a_group_without_a_rebalance_has_no_records(mirrored: Mirrored) -> None:
+    mirrored.see(generation(1, *BEFORE))
+
+    mirrored.observe(StatePolled(None, T0_MS + 1_500))
+
+    assert not mirrored.records
+
+
+def test_generation_before_a_polled_rebalance_is_known(mirrored: Mirrored) -> None:
+    mirrored.see(generation(1, *BEFORE))
+    mirrored.observe(StatePolled(PREPARING, T0_MS + 1_500))
+
+    mirrored.see(generation(1, *BEFORE))
+
+    assert not mirrored.records
+    assert mirrored.group.state is PREPARING
+
+
+def test_members_that_a_polled_rebalance_waits_for_are_not_guessed(mirrored: Mirrored) -> None:
+    mirrored.see(generation(1, *BEFORE))
+    mirrored.observe(StatePolled(PREPARING, T0_MS + 1_500))
+
+    (named,) = rebalancing_groups([GroupContext(mirrored.group, mirrored.ledger)], T0_MS + 2_500)
+
+    assert (named.rebalancing_s, named.awaited_count, named.awaited) == (1.0, 0, ())
+
+
+def test_session_has_the_timeout_with_which_its_member_joined_last(mirrored: Mirrored) -> None:
+    mirrored.see(generation(1, member("a", 0, session_ms=10_000)))
+    mirrored.see(generation(2, member("a", 0, session_ms=20_000)))
+
+    (row,) = mirrored.see(generation(3)).sessions
+
+    assert row.session_timeout_ms == 20_000
 
 
 def test_new_partitions_of_a_topic_are_a_trigger(mirrored: Mirrored) -> None:
@@ -247,6 +345,11 @@ OBSERVATIONS = st.lists(
     st.one_of(
         st.tuples(VALUES, st.booleans()).map(lambda each: GroupObserved(each[0], appended_ms(each[0]), each[1])),
         st.integers(0, 10_000).map(lambda at_ms: GroupDeletedObserved(T0_MS + at_ms)),
+        st.builds(
+            lambda state, at_ms: StatePolled(state, T0_MS + at_ms),
+            st.sampled_from([PREPARING, COMPLETING, None]),
+            st.integers(0, 10_000),
+        ),
     ),
     max_size=12,
 )
@@ -256,6 +359,8 @@ OBSERVATIONS = st.lists(
 def test_every_order_of_values_ends_in_what_the_last_one_says(observations: list[Observation]) -> None:
     mirrored = Mirrored()
     for observation in observations:
+        if isinstance(observation, StatePolled) and not mirrored.group.exists:
+            continue
         mirrored.observe(observation)
         if mirrored.group.state is DEAD:
             mirrored = Mirrored()
@@ -263,7 +368,7 @@ def test_every_order_of_values_ends_in_what_the_last_one_says(observations: list
         if isinstance(observation, GroupObserved):
             seen = observation.seen
             assert mirrored.group.generation == seen.generation
-            assert mirrored.group.state is (STABLE if seen.members else EMPTY)
+            assert mirrored.group.state in {STABLE if seen.members else EMPTY, *REBALANCING}
             assert {each.member_id: each.assignment for each in mirrored.group.members.values()} == {
                 each.member_id: each.assignment for each in seen.members
             }

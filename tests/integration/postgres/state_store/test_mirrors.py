@@ -12,7 +12,16 @@ def test_empty_database_becomes_the_mirror_of_one_cluster(store: Store) -> None:
     assert store.mirrored_cluster() is None
 
     assert store.mirror_of("a") == "a"
-    assert store.mirror_of("b") == store.mirrored_cluster() == "a"
+    assert store.mirror_of("b", "poll") == store.mirrored_cluster() == "a"
+    assert store.mirror_source() == "topic"
+
+
+def test_database_keeps_the_source_that_it_was_made_with(store: Store) -> None:
+    assert store.mirror_source() is None
+
+    store.mirror_of("a", "poll")
+
+    assert store.mirror_source() == "poll"
 
 
 def test_database_with_groups_becomes_no_mirror(store: Store, owner: Owner) -> None:

@@ -1,0 +1,146 @@
+"""Reader of a Kafka cluster's groups: their states, members, assignments and committed offsets."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from itertools import groupby
+from typing import Any, Final, Self
+
+from aiokafka.client import AIOKafkaClient  # type: ignore[import-untyped]  # comes without types
+from aiokafka.errors import KafkaError, for_code  # type: ignore[import-untyped]  # comes without types
+
+from coordinator_core.protocol.consumer_protocol import CONSUMER
+from coordinator_core.protocol.states import COMPLETING, PREPARING, STABLE, GroupState
+from mirror.group_requests import DescribeConsumerGroups, DescribeGroups, FetchOffsets, ListGroups
+from mirror.kafka_log import KafkaConnection, KafkaUnavailable, reason_of
+from mirror.polled_groups import (
+    CONSUMER_TYPE,
+    ListedGroup,
+    Offsets,
+    PolledGroup,
+    PolledOffset,
+    classic_members,
+    consumer_members,
+)
+
+GROUPS_MAX: Final = 100
+"""How many groups one request describes, or fetches the offsets of."""
+NO_ERROR: Final = 0
+GONE: Final = frozenset({16, 69})
+"""NOT_COORDINATOR and GROUP_ID_NOT_FOUND: the group has moved or is deleted, and the next poll shows it."""
+CLASSIC_TYPE: Final = "classic"
+
+
+class KafkaGroups:
+    """A connection to a cluster."""
+
+    def __init__(self, connection: KafkaConnection) -> None:
+        self._client = AIOKafkaClient(**connection.options())
+
+    async def __aenter__(self) -> Self:
+        """Connect.
+
+        Raises:
+            KafkaUnavailable: the cluster cannot be reached, or refuses.
+        """
+        try:
+            await self._client.bootstrap()
+        except (KafkaError, OSError) as failure:
+            await self._client.close()
+            raise KafkaUnavailable(reason_of(failure)) from failure
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Disconnect."""
+        await self._client.close()
+
+    async def rebalancing(self) -> dict[str, GroupState]:
+        """Return the groups in PreparingRebalance or CompletingRebalance, by one request to each broker.
+
+        Raises:
+            KafkaUnavailable: a broker cannot be reached, refuses, is loading groups, or is older than Kafka 2.6.
+        """
+        return {each.group_id: GroupState(each.state) for each in await self.listed((PREPARING, COMPLETING))}
+
+    async def listed(self, states: Sequence[GroupState] = ()) -> list[ListedGroup]:
+        """Return the groups in these states, or all, by one request to each broker.
+
+        Raises:
+            KafkaUnavailable: as `rebalancing`.
+        """
+        brokers = [broker.nodeId for broker in self._client.cluster.brokers()]
+        answers = await asyncio.gather(*(self._send(broker, ListGroups(states)) for broker in brokers))
+        listed: list[ListedGroup] = []
+        for broker, answer in zip(brokers, answers, strict=True):
+            _check(answer["error_code"])
+            listed += [
+                ListedGroup(
+                    each["group_id"], broker, each.get("group_type", CLASSIC_TYPE), each["protocol_type"], each["state"]
+                )
+                for each in answer["groups"]
+            ]
+        return listed
+
+    async def described(self, groups: Sequence[ListedGroup]) -> dict[str, PolledGroup]:
+        """Return classic groups that are Stable, and consumer groups whose target assignments are computed.
+
+        Raises:
+            KafkaUnavailable: a broker cannot be reached, or refuses.
+        """
+        found: dict[str, PolledGroup] = {}
+        classic = [each for each in groups if each.group_type != CONSUMER_TYPE]
+        async for each in self._each(classic, DescribeGroups):
+            if each["state"] == STABLE:
+                members = classic_members(each["members"])
+                found[each["group_id"]] = PolledGroup(each["protocol_type"], each["protocol"], members)
+        consumer = [each for each in groups if each.group_type == CONSUMER_TYPE]
+        async for each in self._each(consumer, DescribeConsumerGroups):
+            if each["epoch"] == each["assignment_epoch"] or not each["members"]:
+                members = consumer_members(each["members"])
+                found[each["group_id"]] = PolledGroup(CONSUMER, each["assignor"], members, each["epoch"])
+        return found
+
+    async def offsets(self, groups: Iterable[ListedGroup]) -> dict[str, Offsets]:
+        """Return the committed offsets of groups; those that are gone are left out.
+
+        Raises:
+            KafkaUnavailable: a broker cannot be reached, or refuses.
+        """
+        found: dict[str, Offsets] = {}
+        async for each in self._each(groups, FetchOffsets):
+            found[each["group_id"]] = {
+                (topic["topic"], one["partition"]): PolledOffset(
+                    one["offset"], one["leader_epoch"], one["metadata"] or ""
+                )
+                for topic in each["topics"]
+                for one in topic["partitions"]
+                if one["error_code"] == NO_ERROR and one["offset"] >= 0
+            }
+        return found
+
+    async def _each(
+        self, groups: Iterable[ListedGroup], request: Callable[[Sequence[str]], Any]
+    ) -> AsyncIterator[dict[str, Any]]:
+        """Yield what brokers answer of their groups, at most `GROUPS_MAX` of them in a request."""
+        for broker, some in groupby(sorted(groups, key=lambda each: each.broker), key=lambda each: each.broker):
+            group_ids = [each.group_id for each in some]
+            for place in range(0, len(group_ids), GROUPS_MAX):
+                answer = await self._send(broker, request(group_ids[place : place + GROUPS_MAX]))
+                for each in answer["groups"]:
+                    if each["error_code"] not in GONE:
+                        _check(each["error_code"])
+                        yield each
+
+    async def _send(self, broker: int, request: Any) -> dict[str, Any]:  # noqa: ANN401 - aiokafka has no types
+        try:
+            response = await self._client.send(broker, request)
+        except NotImplementedError as failure:  # aiokafka's error where the broker does not have the version
+            raise KafkaUnavailable(f"a broker is too old for this {type(request).__name__}") from failure
+        except (KafkaError, OSError) as failure:
+            raise KafkaUnavailable(reason_of(failure)) from failure
+        answer: dict[str, Any] = response.to_object()
+        return answer
+
+
+def _check(error_code: int) -> None:
+    if error_code != NO_ERROR:
+        raise KafkaUnavailable(reason_of(for_code(error_code)()))

@@ -1,0 +1,168 @@
+"""Polls beside the log: states of groups take effect in the order of the log, and a failing poll goes on."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+
+import pytest
+
+from coordinator_core.protocol.states import PREPARING, STABLE, GroupState
+from coordinator_core.runtime.coordinator import Coordinator
+from coordinator_core.runtime.counters import MirrorCounts
+from mirror.group_poll import GroupPoll
+from mirror.kafka_log import KafkaUnavailable
+from mirror.log_end_poll import LogEndPoll
+from tests.unit.coordinator_core.runtime.nodes import until
+from tests.unit.mirror.fake_log import BATCH
+from tests.unit.mirror.observations import T0_MS, generation, member
+from tests.unit.mirror.world import World
+
+pytestmark = pytest.mark.anyio
+
+INTERVAL_S = 0.001
+
+
+class FakeCluster:
+    """The groups and topics of a cluster, which may fail."""
+
+    def __init__(self) -> None:
+        self.failure: str | None = None
+        self.states: dict[str, GroupState] = {}
+        self.ends: dict[tuple[str, int], int] = {}
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator["FakeCluster"]:
+        """Connect."""
+        yield self
+
+    async def rebalancing(self) -> dict[str, GroupState]:
+        """Return the groups that are in a rebalance."""
+        return self.states
+
+    async def partitions(self, topics: Iterable[str]) -> dict[str, int]:
+        """Return the numbers of partitions."""
+        if self.failure is not None:
+            raise KafkaUnavailable(self.failure)
+        return dict.fromkeys(topics, 1)
+
+    async def log_ends(self, partitions: Mapping[str, int]) -> dict[tuple[str, int], int]:
+        """Return the log ends."""
+        return {key: end for key, end in self.ends.items() if key[0] in partitions}
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    return FakeCluster()
+
+
+async def test_polled_rebalance_goes_on_in_a_mirror_that_starts_again(world: World, cluster: FakeCluster) -> None:
+    async with world.following() as node:
+        world.see(1, "a")
+        await world.caught_up()
+        cluster.states = {"g": PREPARING, "unknown": PREPARING}
+        await poll(world, cluster)
+        await until(lambda: state(node) is PREPARING, "the rebalance")
+    (started_ms,) = [row.at_ms for row in world.store.history.transitions if row.to_state is PREPARING][1:]
+
+    async with world.following() as node:
+        assert state(node) is PREPARING
+        view = node.describe("g")
+        assert view is not None
+        assert view.waiting_for == ()
+        seen = generation(2, member("a", 0), at_ms=started_ms + 5_000)
+        world.log.say(started_ms + 5_002, seen)
+        await until(lambda: state(node) is STABLE, "the generation")
+
+    rows = [(row.generation, row.outcome, row.started_at_ms) for row in world.rebalances]
+    assert rows == [(1, "completed", T0_MS + 1_000), (2, "completed", started_ms)]
+    members = [(row.rebalance_id, row.member_id) for row in world.store.history.rebalance_members]
+    assert members == [(row.rebalance_id, "a") for row in world.rebalances]
+
+
+async def test_polled_rebalance_that_has_ended_in_the_log_meanwhile_has_no_effect(
+    world: World, cluster: FakeCluster
+) -> None:
+    async with world.following() as node:
+        world.see(1, "a")
+        await world.caught_up()
+        known = world.mirror.known_groups()
+        world.see(2, "a", "b")
+        await world.caught_up()
+        world.mirror.states_polled({"g": PREPARING}, known)
+        await world.caught_up()
+        assert state(node) is STABLE
+
+
+async def test_polled_rebalance_that_has_ended_in_the_log_unread_has_no_effect(
+    world: World, cluster: FakeCluster
+) -> None:
+    async with world.following() as node:
+        world.see(1, "a")
+        await world.caught_up()
+        for offset in range(2 * BATCH):
+            world.commit(0, offset)
+        world.see(2, "a", "b")
+        cluster.states = {"g": PREPARING}
+        await poll(world, cluster)
+        await until(lambda: len(world.rebalances) == 2, "the generation")
+        await world.caught_up()
+        assert state(node) is STABLE
+
+    started = [row.at_ms for row in world.store.history.transitions if row.to_state is PREPARING]
+    assert started == [T0_MS + 1_000, T0_MS + 2_000]
+
+
+async def test_rebalance_is_abandoned_when_a_poll_sees_none(world: World, cluster: FakeCluster) -> None:
+    async with world.following() as node:
+        world.see(1, "a")
+        await world.caught_up()
+        cluster.states = {"g": PREPARING}
+        await poll(world, cluster)
+        await until(lambda: state(node) is PREPARING, "the rebalance")
+        cluster.states = {}
+        await poll(world, cluster)
+        await until(lambda: state(node) is STABLE, "the end of the rebalance")
+        await until(lambda: len(world.rebalances) == 2, "its row")
+
+    assert world.rebalances[1].outcome == "abandoned"
+
+
+def state(node: Coordinator) -> GroupState:
+    """Return the state of the group."""
+    view = node.describe("g")
+    assert view is not None
+    return view.state
+
+
+async def poll(world: World, cluster: FakeCluster) -> None:
+    """Poll the states of groups once."""
+    await GroupPoll(cluster.opened, world.mirror.known_groups, world.mirror.states_polled, INTERVAL_S).poll(cluster)
+
+
+async def test_failing_poll_keeps_log_ends_and_goes_on(world: World, cluster: FakeCluster) -> None:
+    counts = MirrorCounts()
+    cluster.ends = {("orders", 0): 5}
+    async with world.following() as node:
+        polling = LogEndPoll(node, cluster.opened, lambda: {"orders"}, INTERVAL_S)
+        running = asyncio.create_task(polling.run(counts))
+        try:
+            await until(lambda: known_ends(world) == {0: 5}, "the first log end")
+            cluster.failure = "the broker is away"
+            await until(lambda: counts.polls_failed["log_ends"] >= 2, "failed polls")
+            assert known_ends(world) == {0: 5}
+            cluster.ends, cluster.failure = {("orders", 0): 7}, None
+            await until(lambda: known_ends(world) == {0: 7}, "the next log end")
+        finally:
+            running.cancel()
+
+    assert counts.polls_failed["groups"] == 0
+
+
+def known_ends(world: World) -> dict[int, int]:
+    """Return the stored log ends of the topic, by partition."""
+    return {partition: end.offset for (_, partition), end in world.store.log_ends(["orders"]).items()}
