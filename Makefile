@@ -2,7 +2,7 @@
 # ARGS goes to the command that a target runs: make run ARGS=--no-airflow, make test ARGS="-k leave".
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-all sim conformance chaos bench spark-package docker-check docker-test check format docs screenshots lock audit sbom clean
+.PHONY: help setup run test test-all sim conformance chaos mirror-soak bench spark-package docker-check docker-test check format docs screenshots lock audit sbom clean
 
 BIN := .venv/bin
 # Each file of tests is run by one of TEST_PROCESSES: two a core, since tests wait half of the time, as far as 2.4 GB of memory
@@ -42,6 +42,9 @@ conformance: setup ## run the Kafka scenarios, in process and over HTTP (SCENARI
 
 chaos: setup ## kill, stop and cut off real nodes, agents and Postgres for some minutes (ARGS="--minutes 5 --agents 200")
 	@exec $(BIN)/python -m tests.system.chaos.run $(ARGS)
+
+mirror-soak: setup ## let a mirror watch a real Kafka cluster under faults, and compare its rows (ARGS="--minutes 60")
+	@exec $(BIN)/python -m tests.system.mirror_soak.run $(ARGS)
 
 bench: setup ## measure everything beside what this machine allows, into bench/results (ARGS=heartbeats: only that)
 	@exec $(BIN)/python -m bench $(ARGS)

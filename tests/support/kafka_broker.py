@@ -1,4 +1,4 @@
-"""A Kafka broker: one node, KRaft, its defaults, from jars that Spark's resolver gets once.
+"""A Kafka broker: KRaft, its defaults, from jars that Spark's resolver gets once.
 
 The jars are kept in `.tools/kafka-VERSION`; a folder with the jars of an installed Kafka does as well.
 """
@@ -6,20 +6,26 @@ The jars are kept in `.tools/kafka-VERSION`; a folder with the jars of an instal
 import fcntl
 import os
 import shutil
+import signal
 import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
+from random import Random
 from typing import Final
 
 from muster.errors import UserError
 from muster.local.java import find_java
+from muster.local.ports import is_free_port
 from muster.local.processes import Child, ChildSpec, stop_children
 from tests.support.waiting import poll_until
 
 HOST: Final = "127.0.0.1"
+PORTS: Final = range(5_000, 10_000)
+"""Ports that the kernel gives to no client, which could take that of a broker that is started again."""
 GROUP_ID: Final = "org.apache.kafka"
 ARTIFACT_ID: Final = "kafka_2.13"
 VERSION: Final = "4.1.1"
@@ -32,7 +38,6 @@ SMALL: Final = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLev
 CLUSTER_ID: Final = "bXVzdGVyLWJlbmNobWFyaw"
 DEFAULTS: Final = {
     "process.roles": "broker,controller",
-    "node.id": "1",
     "controller.listener.names": "CONTROLLER",
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
@@ -66,6 +71,8 @@ class KafkaBroker:
         *,
         secure_listener: str | None = None,
         scram_users: Sequence[str] = (),
+        node_id: int = 1,
+        quorum: Sequence[int] = (),
     ) -> None:
         """Prepare the broker's data; it is not started.
 
@@ -76,20 +83,24 @@ class KafkaBroker:
             features: those that are not on by default, as `share.version=1`.
             secure_listener: the security protocol of a second listener, at `secure_bootstrap`; None: there is none.
             scram_users: users of SCRAM, as `SCRAM-SHA-256=[name=…,password=…]`.
+            node_id: its number in its cluster, from 1.
+            quorum: the ports of the cluster's controllers, one for each broker; empty: it is the only broker.
 
         Raises:
             KafkaUnavailable: it cannot be had.
         """
         java = java_or_unavailable(directory)
-        port, secure_port, controller_port = _free_ports(3)
+        port, secure_port, free = free_ports(3)
+        controllers = dict(enumerate(quorum or [free], start=1))
         self.bootstrap: Final = f"{HOST}:{port}"
         self.secure_bootstrap: Final = f"{HOST}:{secure_port}"
         self.log_file: Final = directory / "kafka.log"
         self._run_class = (java, *java_options, "-cp", f"{fetch_jars(java)}/*")
         self._properties = directory / "server.properties"
         addresses = {
-            "controller.quorum.voters": f"1@{HOST}:{controller_port}",
-            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{HOST}:{controller_port}"
+            "node.id": str(node_id),
+            "controller.quorum.voters": ",".join(f"{each}@{HOST}:{at}" for each, at in controllers.items()),
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{HOST}:{controllers[node_id]}"
             + ("" if secure_listener is None else f",{secure_listener}://{self.secure_bootstrap}"),
             "log.dirs": str(directory / "data"),
         }
@@ -109,11 +120,19 @@ class KafkaBroker:
 
     def start(self) -> None:
         """Start it, and return when it accepts connections."""
+        self.launch()
+        self.wait_until_started()
+
+    def launch(self) -> None:
+        """Start it, and return at once."""
         argv = (*self._run_class, "kafka.Kafka", str(self._properties))
-        self._child = child = Child(ChildSpec("kafka", argv, {}, self.log_file))
+        self._child = Child(ChildSpec("kafka", argv, {}, self.log_file))
+
+    def wait_until_started(self) -> None:
+        """Return when it accepts connections, which it does when most controllers of its cluster run."""
 
         def accepts_connections() -> bool:
-            assert child.is_alive(), self.log_file.read_text()[-2000:]
+            assert self.child.is_alive(), self.log_file.read_text()[-2000:]
             host, _, port = self.bootstrap.partition(":")
             with closing(socket.socket()) as attempt:
                 return attempt.connect_ex((host, int(port))) == 0
@@ -125,6 +144,11 @@ class KafkaBroker:
         if self._child is not None:
             stop_children([self._child], STOP_S)
             self._child = None
+
+    def kill(self) -> None:
+        """Kill it, as if the machine had failed."""
+        os.kill(self.child.pid, signal.SIGKILL)
+        self.stop()
 
 
 @contextmanager
@@ -211,11 +235,6 @@ def _fetch_jars(java: str, directory: Path, artifact: str, version: str) -> Path
     return draft.rename(directory)
 
 
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind((HOST, 0))
-    ports = [int(each.getsockname()[1]) for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+def free_ports(count: int) -> list[int]:
+    """Return ports on which nothing listens."""
+    return list(islice((port for port in Random().sample(PORTS, len(PORTS)) if is_free_port(HOST, port)), count))

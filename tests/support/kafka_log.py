@@ -24,10 +24,10 @@ class LogRecord(NamedTuple):
     value: bytes | None
 
 
-async def create_topics(bootstrap: str, partitions: dict[str, int]) -> None:
+async def create_topics(bootstrap: str, partitions: dict[str, int], replicas: int = 1) -> None:
     """Create topics with a number of partitions each."""
     async with admin_client(bootstrap) as admin:
-        await admin.create_topics([NewTopic(name, count, 1) for name, count in partitions.items()])
+        await admin.create_topics([NewTopic(name, count, replicas) for name, count in partitions.items()])
 
 
 async def read_topic(bootstrap: str, topic: str = OFFSETS_TOPIC) -> list[LogRecord]:

@@ -13,6 +13,7 @@ Events are JSON objects, one a line, with the time in milliseconds: what the lib
 
 import asyncio
 import json
+import os
 import queue
 import sys
 import threading
@@ -27,6 +28,9 @@ Options = dict[str, Any]
 
 class Member(Protocol):
     """A consumer of one library."""
+
+    error: type[Exception]
+    """What a commit raises that is refused."""
 
     def poll(self) -> None:
         """Let the library work for a moment."""
@@ -49,11 +53,18 @@ def main() -> None:
         while not commands.empty():
             match commands.get():
                 case ["commit", offset, metadata]:
-                    member.commit(int(offset), metadata)
+                    _commit(member, int(offset), metadata)
                 case _:
                     member.close()
                     report("left")
                     return
+
+
+def _commit(member: Member, offset: int, metadata: str) -> None:
+    try:
+        member.commit(offset, metadata)
+    except member.error as failure:
+        report("commit_failed", reason=str(failure))
 
 
 def report(name: str, partitions: Iterable[tuple[str, int]] = (), **details: object) -> None:
@@ -67,6 +78,7 @@ def report(name: str, partitions: Iterable[tuple[str, int]] = (), **details: obj
 def _read_commands(commands: queue.SimpleQueue[list[str]]) -> None:
     for line in sys.stdin:
         commands.put(line.split())
+    os._exit(1)  # Whatever started the process has ended.
 
 
 # -- libraries -------------------------------------------------------------------------------------------------
@@ -88,6 +100,7 @@ class KafkaPythonMember:
                 member.is_assigned = True
 
         self.is_assigned = False
+        self.error = import_module("kafka.errors").KafkaError
         self._types = kafka
         self._consumer = kafka.KafkaConsumer(
             bootstrap_servers=bootstrap, group_id=group_id, enable_auto_commit=False, **options
@@ -130,6 +143,7 @@ class AioKafkaMember:
                 known = member.consumer._coordinator
                 report("assigned", assigned, member_id=known.member_id, generation=known.generation)
 
+        self.error = import_module("aiokafka.errors").KafkaError
         self._runner = asyncio.Runner()
         self._runner.run(self._start(bootstrap, group_id, options))
         self.consumer.subscribe(topics, listener=Listener())
@@ -158,6 +172,7 @@ class ConfluentMember:
     def __init__(self, bootstrap: str, group_id: str, topics: Sequence[str], options: Options) -> None:
         self._types = confluent_kafka = import_module("confluent_kafka")
         settings = {"bootstrap.servers": bootstrap, "group.id": group_id, "enable.auto.commit": False, **options}
+        self.error = confluent_kafka.KafkaException
         self._consumer = confluent_kafka.Consumer(settings)
         self._owned: set[tuple[str, int]] = set()
         self._consumer.subscribe(list(topics), on_assign=self._on_assign, on_revoke=self._on_revoke)

@@ -1,4 +1,4 @@
-"""Processes of members of Kafka groups, and what they have reported: Python's client libraries, and Java's consumer."""
+"""Processes of members of Kafka groups, of libraries of Python, Go and Java, and what they have reported."""
 
 import json
 import os
@@ -7,10 +7,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
+from tests.support.go_members import GO_LIBRARIES, go_member
 from tests.support.kafka_broker import SMALL, fetch_jars, java_or_unavailable
 from tests.support.waiting import PATIENCE_S, poll_until
 
@@ -35,7 +36,7 @@ class KafkaMember:
     def of_library(
         cls, directory: Path, library: str, bootstrap: str, group_id: str, topics: str, **options: object
     ) -> "KafkaMember":
-        """Start a member of one of the libraries of `tests.support.kafka_member`.
+        """Start a member of one of the libraries of `tests.support.kafka_member` and `tests.support.go_members`.
 
         Args:
             directory: where its output goes.
@@ -44,10 +45,17 @@ class KafkaMember:
             group_id: its group.
             topics: the topics that it subscribes to, separated by commas.
             options: those of the library, with `_` for `.`; all need a client id.
+
+        Raises:
+            GoUnavailable: the library is one of Go's, and cannot be had.
         """
         dotted = {name.replace("_", "."): value for name, value in options.items()}
         named = json.dumps(dotted if library == "confluent-kafka" else options)
-        argv = [sys.executable, "-m", "tests.support.kafka_member", library, bootstrap, group_id, topics, named]
+        if library in GO_LIBRARIES:
+            program = [str(go_member(directory, library))]
+        else:
+            program = [sys.executable, "-m", "tests.support.kafka_member", library]
+        argv = [*program, bootstrap, group_id, topics, named]
         return cls._started(directory, argv, library, group_id, str(options["client_id"]))
 
     @classmethod
@@ -81,8 +89,17 @@ class KafkaMember:
 
     def events(self) -> list[Event]:
         """Return what it has reported, with its library, group and client id."""
-        lines = [json.loads(line) for line in self._output.read_text().splitlines() if line.startswith("{")]
-        return [{**self._about, **event} for event in map(_with_one_form, lines) if event]
+        lines = self._output.read_text().splitlines(keepends=True)
+        events = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("\n")]
+        return [{**self._about, **event} for event in map(_with_one_form, events) if event]
+
+    def errors(self) -> str:
+        """Return what its library has written beside events."""
+        return self._output.with_suffix(".err").read_text()
+
+    def is_running(self) -> bool:
+        """Return whether its process runs."""
+        return self._process.poll() is None
 
     def owned(self) -> set[tuple[str, int]]:
         """Return the partitions that it owns now."""
@@ -101,44 +118,67 @@ class KafkaMember:
         """
 
         def holds() -> object:
-            assert self._process.poll() is None, self._output.with_suffix(".err").read_text()[-2000:]
+            assert self.is_running(), self.errors()[-2000:]
             return condition(self)
 
         poll_until(holds)
 
     def commit(self, offset: int, metadata: str) -> None:
-        """Commit an offset of each of its partitions, and return when that is done."""
-        before = sum(event["event"] == "committed" for event in self.events())
+        """Commit an offset of each of its partitions, and return when that is done; a rebalance may refuse it first."""
+
+        def outcomes() -> list[str]:
+            return [event["event"] for event in self.events() if event["event"] in {"committed", "commit_failed"}]
+
+        is_done = False
+        while not is_done:
+            before = len(outcomes())
+            self.send_commit(offset, metadata)
+            self.wait_until(lambda _, before=before: len(outcomes()) > before)  # type: ignore[misc]
+            is_done = outcomes()[before] == "committed"
+
+    def send_commit(self, offset: int, metadata: str) -> None:
+        """Let it commit an offset of each of its partitions when it comes to it."""
         self._send(f"commit {offset} {metadata}")
-        self.wait_until(lambda member: sum(event["event"] == "committed" for event in member.events()) > before)
 
     def leave(self) -> None:
         """Close its consumer, and return when the process has ended."""
+        self.send_leave()
+        self._process.wait(PATIENCE_S)
+
+    def send_leave(self) -> None:
+        """Let it close its consumer and end."""
         if self._about["library"] == "java":
             self._process.terminate()
         else:
             self._send("leave")
-        self._process.wait(PATIENCE_S)
+
+    def pause(self) -> None:
+        """Stop its process, which sends no heartbeats until it is resumed."""
+        os.kill(self._process.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Resume its process."""
+        os.kill(self._process.pid, signal.SIGCONT)
 
     def kill(self) -> None:
         """Kill its process, as if the machine had failed."""
         os.kill(self._process.pid, signal.SIGKILL)
         self._process.wait(PATIENCE_S)
 
-    def pause(self) -> None:
-        """Stop its process, so that it neither joins nor sends heartbeats."""
-        os.kill(self._process.pid, signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Let its process go on."""
-        os.kill(self._process.pid, signal.SIGCONT)
+    def end(self, timeout_s: float) -> None:
+        """Return when its process has ended; kill it if it has not in time."""
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
 
     def stop(self) -> None:
         """Kill its process if it runs, and close its pipe."""
         if self._process.poll() is None:
             self.kill()
         assert self._process.stdin is not None, "its input is a pipe"
-        self._process.stdin.close()
+        with suppress(BrokenPipeError):  # It has ended before it read a command.
+            self._process.stdin.close()
 
     def _send(self, command: str) -> None:
         assert self._process.stdin is not None, "its input is a pipe"

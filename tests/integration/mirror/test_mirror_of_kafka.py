@@ -22,11 +22,11 @@ from muster.errors import UserError
 from muster.node.mirror import prepare_database
 from muster.node.schema import upgrade
 from muster.settings import Settings, psql_url
-from tests.integration.mirror.positions import partitions_read
 from tests.support.http_client import Client
 from tests.support.kafka_broker import CLUSTER_ID, KafkaBroker
 from tests.support.kafka_log import create_topics
 from tests.support.kafka_members import KafkaMember, kafka_members
+from tests.support.mirror_process import partitions_read
 from tests.support.nodes import running_node
 from tests.support.repository import ROOT
 from tests.support.waiting import PATIENCE_S, poll_until

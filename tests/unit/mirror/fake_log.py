@@ -47,6 +47,16 @@ class FakeLog:
         self._records[partition].clear()
         self._starts[partition] = self._ends[partition] = 0
 
+    def truncate(self, count: int, partition: int = 0) -> None:
+        """Lose the last records, as after an unclean election."""
+        del self._records[partition][-count:]
+        self._ends[partition] -= count
+
+    def delete_records(self, before: int, partition: int = 0) -> None:
+        """Delete the records before an offset."""
+        self._records[partition] = [each for each in self._records[partition] if each.offset >= before]
+        self._starts[partition] = before
+
     def compact(self, partition: int = 0) -> None:
         """Keep the last record of each key."""
         last = {each.key: each for each in self._records[partition]}

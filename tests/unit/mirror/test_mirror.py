@@ -132,6 +132,38 @@ async def test_log_that_was_created_again_is_read_as_a_whole(world: World) -> No
     assert [row.generation for row in world.rebalances if row.group_id == "g"] == [1, 2, 3]
 
 
+async def test_what_a_truncated_log_has_lost_is_removed(world: World) -> None:
+    async with world.following() as node:
+        world.see(1, "a")
+        world.commit(0, 5)
+        world.see(1, "x", group_id="lost")
+        world.commit(0, 6)
+        await world.stored({0: 6})
+        world.log.truncate(2)
+        await until(lambda: node.describe("lost") is None, "the lost group to be gone")
+        await world.stored({0: 5})
+        world.see(2, "a", "b")
+        await world.caught_up()
+
+    assert [row.generation for row in world.rebalances if row.group_id == "g"] == [1, 2]
+
+
+async def test_groups_whose_records_were_deleted_while_the_mirror_was_away_are_removed(world: World) -> None:
+    async with world.following():
+        world.see(1, "x", group_id="deleted")
+        world.see(1, "a")
+        await world.caught_up()
+    world.see(2, "a", "b")
+    world.see(3, "a")
+    world.log.delete_records(before=3)
+
+    async with world.following() as node:
+        assert node.describe("deleted") is None
+        assert node.describe("g") is not None
+
+    assert [row.generation for row in world.rebalances if row.group_id == "g"] == [1, 3]
+
+
 async def test_mirror_that_was_away_for_long_drops_what_was_compacted_away(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
