@@ -16,7 +16,7 @@ import { topicPage } from "./topic_page.js";
 import { topicsPage } from "./topics_page.js";
 
 const ROUTES = [
-  [/^\/(?:groups\/?)?$/, "groups", groupsPage],
+  [/^\/(?:groups)?$/, "groups", groupsPage],
   [/^\/groups\/(.*)$/, "groups", groupPage],
   [/^\/topics$/, "topics", topicsPage],
   [/^\/topics\/(.*)$/, "topics", topicPage],

@@ -66,6 +66,7 @@ NOT_RUN: Final = {
             "muster runs candidates",
             "muster sql",
             "muster token new",
+            "muster tokens",
             "spark-submit",
         ),
         "names a command, without its arguments",

@@ -160,6 +160,7 @@ def test_rejection_is_logged_once(client: Client, group: Group, events: list[Jso
         "code": "UNKNOWN_MEMBER_ID",
         "actor": None,
         "change_id": None,
+        "token_id": None,
         "client": "127.0.0.1",
     }
 
