@@ -14,17 +14,17 @@ from mirror.group_requests import DescribeConsumerGroups, DescribeGroups, FetchO
 from mirror.kafka_log import KafkaConnection, KafkaUnavailable, reason_of
 from mirror.polled_groups import (
     CONSUMER_TYPE,
+    NO_ERROR,
     ListedGroup,
     Offsets,
     PolledGroup,
-    PolledOffset,
     classic_members,
+    committed_offsets,
     consumer_members,
 )
 
 GROUPS_MAX: Final = 100
 """How many groups one request describes, or fetches the offsets of."""
-NO_ERROR: Final = 0
 GONE: Final = frozenset({16, 69})
 """NOT_COORDINATOR and GROUP_ID_NOT_FOUND: the group has moved or is deleted, and the next poll shows it."""
 CLASSIC_TYPE: Final = "classic"
@@ -107,14 +107,7 @@ class KafkaGroups:
         """
         found: dict[str, Offsets] = {}
         async for each in self._each(groups, FetchOffsets):
-            found[each["group_id"]] = {
-                (topic["topic"], one["partition"]): PolledOffset(
-                    one["offset"], one["leader_epoch"], one["metadata"] or ""
-                )
-                for topic in each["topics"]
-                for one in topic["partitions"]
-                if one["error_code"] == NO_ERROR and one["offset"] >= 0
-            }
+            found[each["group_id"]] = committed_offsets(each["topics"])
         return found
 
     async def _each(

@@ -32,7 +32,7 @@ from mirror.group_records import (
     TopicIdPartitions,
 )
 from mirror.observed import GroupDeleted, Observed, ObservedCommit, ObservedGroup, ObservedMember, OffsetDeleted
-from mirror.record_reader import RecordReader, UndecodableRecord, to_text
+from mirror.record_reader import TERMINATOR, RecordReader, UndecodableRecord, to_text
 
 LATEST_TIME_MS: Final = 253_402_300_799_999
 """The end of the year 9999, the last that a Python datetime holds."""
@@ -131,8 +131,7 @@ def _offset_commit(key: bytes, value: bytes | None) -> ObservedCommit | OffsetDe
         partition,
         offset,
         leader_epoch,
-        # librdkafka commits the terminator of a C string too.
-        to_text(value[start : start + length].removesuffix(b"\0")) if length else "",
+        to_text(value[start : start + length].removesuffix(TERMINATOR)) if length else "",
         committed_at_ms,
         None if expires_at_ms == -1 else _time(expires_at_ms),
     )

@@ -25,10 +25,11 @@ from coordinator_core.protocol.consumer_protocol import (
 from coordinator_core.protocol.group import Group
 from mirror.inference import REBALANCING, is_known
 from mirror.observed import ObservedCommit, ObservedGroup, ObservedMember, OffsetDeleted
-from mirror.record_reader import REPLACEMENT
+from mirror.record_reader import REPLACEMENT, TERMINATOR
 
 SESSION_TIMEOUT_MS: Final = 45_000
 REBALANCE_TIMEOUT_MS: Final = 300_000
+NO_ERROR: Final = 0
 CONSUMER_TYPE: Final = "consumer"
 """The type of groups of the consumer protocol (KIP-848)."""
 OTHER_TYPES: Final = frozenset({"share", "streams"})
@@ -87,6 +88,18 @@ def consumer_members(described: Iterable[Mapping[str, Any]]) -> tuple[ObservedMe
         subscription = write_subscription(Subscription(tuple(topics)))
         members.append(_member(each, subscription, write_assignment(Assignment(tuple(sorted(target))))))
     return tuple(members)
+
+
+def committed_offsets(topics: Iterable[Mapping[str, Any]]) -> Offsets:
+    """Return the committed offsets of a group in a response to OffsetFetch."""
+    return {
+        (topic["topic"], one["partition"]): PolledOffset(
+            one["offset"], one["leader_epoch"], storable((one["metadata"] or "").removesuffix(TERMINATOR.decode()))
+        )
+        for topic in topics
+        for one in topic["partitions"]
+        if one["error_code"] == NO_ERROR and one["offset"] >= 0
+    }
 
 
 def _member(described: Mapping[str, Any], subscription: bytes, assignment: bytes) -> ObservedMember:

@@ -14,6 +14,8 @@ from uuid import UUID
 _Item = TypeVar("_Item")
 
 REPLACEMENT: Final = "\ufffd"
+TERMINATOR: Final = b"\0"
+"""Ends the metadata of a commit of confluent-kafka, which commits the terminator of a C string too."""
 VARINT_BYTES: Final = 5
 """Kafka's longest unsigned varint."""
 _INT8: Final = struct.Struct(">b")

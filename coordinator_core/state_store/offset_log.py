@@ -67,11 +67,16 @@ def encode(logged: Iterable[LoggedCommits]) -> bytes:
     return data
 
 
+def encode_unchecked(logged: LoggedCommits) -> bytes:
+    """Return the data of commits that the database has rejected, of which `encode` may reject some too."""
+    return _ENCODER.encode((logged,))
+
+
 def decode(data: bytes) -> tuple[LoggedCommits, ...]:
     """Return the commits of a row of the log.
 
     Raises:
-        msgspec.DecodeError: the data is not what `encode` returns.
+        msgspec.DecodeError: the data is not what `encode` or `encode_unchecked` returns.
     """
     return _DECODER.decode(data)
 

@@ -21,7 +21,7 @@ import msgspec
 from psycopg2 import Binary
 
 from coordinator_core.state_store.dirty_offsets import DirtyOffset, DirtyOffsets, LoggedCommits
-from coordinator_core.state_store.offset_log import InvalidCommit, decode, encode
+from coordinator_core.state_store.offset_log import InvalidCommit, decode, encode, encode_unchecked
 from coordinator_core.state_store.postgres.arrays import array_literal
 from coordinator_core.state_store.postgres.autocommit import AutocommitConnection
 from coordinator_core.state_store.postgres.commits import store_commits
@@ -155,7 +155,7 @@ def store_in_halves(transaction: Transaction, dirty: DirtyOffsets) -> tuple[Quar
 
 def _quarantined(transaction: Transaction, dirty: DirtyOffset, reason: str) -> QuarantinedOffset:
     (group_id, shard_id, version, _, record), offset = dirty
-    data = encode([LoggedCommits(shard_id, group_id, (record._replace(offsets=(offset,)),))])
+    data = encode_unchecked(LoggedCommits(shard_id, group_id, (record._replace(offsets=(offset,)),)))
     found = QuarantinedOffset(group_id, offset.topic, offset.partition, reason)
     row = {**found._asdict(), "seq": version, "shard_id": shard_id, "data": Binary(data)}
     transaction.execute(_QUARANTINE, row)

@@ -86,10 +86,10 @@ async def until_assigned(member: AIOKafkaConsumer, partitions: int) -> None:
 
 
 def ended_rebalances(client: Client, group_id: str, how_many: int) -> list[dict[str, Any]] | None:
-    """Return the rebalances of a group, the newest first, when there are so many."""
+    """Return the rebalances of a group, the newest first, when there are so many and all have ended."""
     found = client.call("GET", f"/v1/groups/{group_id}/rebalances")
     rows: list[dict[str, Any]] = found.json["rebalances"] if found.status == 200 else []
-    return rows if len(rows) == how_many else None
+    return rows if len(rows) == how_many and all(row["outcome"] for row in rows) else None
 
 
 def committed(client: Client, group_id: str) -> dict[int, int]:
@@ -332,10 +332,12 @@ def test_groups_of_both_protocols_are_polled(
         second.wait_until(owns(2))
         other.wait_until(owns(4))
         other.commit(1, "noted")
+        first.commit(1, "noted")
         expected = {"first": first.owned(), "second": second.owned()}
         poll_until(lambda: is_known(client, modern) and owners(client, modern) == expected)
         poll_until(lambda: is_known(client, classic) and owners(client, classic) == {"other": other.owned()})
         poll_until(lambda: committed(client, classic) == dict.fromkeys(range(4), 1))
+        poll_until(lambda: committed(client, modern) == {number: 1 for _, number in first.owned()})
         poll_until(lambda: lags(client, classic) == [0, 0, 0, 0])
         other.leave()
         poll_until(lambda: client.ok("GET", f"/v1/groups/{classic}")["state"] == "Empty")

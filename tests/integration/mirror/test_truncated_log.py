@@ -1,12 +1,14 @@
 """A mirror follows a log that an unclean election has truncated: what was lost is removed, and what comes is stored."""
 
 import asyncio
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from confluent_kafka import ElectionType, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 from psycopg2.extensions import connection as Connection  # noqa: N812 - a class under a function's name
 
 from tests.support.kafka_broker import KafkaUnavailable
@@ -15,10 +17,12 @@ from tests.support.kafka_log import OFFSETS_TOPIC, create_topics
 from tests.support.kafka_members import KafkaMember, KafkaMembers, kafka_members
 from tests.support.mirror_process import running_mirror
 from tests.support.mirrored_history import Generation, stored_history
-from tests.support.waiting import poll_until
+from tests.support.waiting import PATIENCE_S, poll_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.jvm, pytest.mark.timeout(1_800)]
 
+ELECTION_S = 30
+"""Limit of one request for an election, which is repeated."""
 TOPIC = "truncated-orders"
 KEPT, LOST = "truncated-kept", "truncated-lost"
 PROPERTIES = {
@@ -67,7 +71,7 @@ def test_groups_and_offsets_that_the_log_has_lost_are_removed(
 
         leader.kill()
         behind.start()
-        poll_until(lambda: is_elected(cluster, behind_id))
+        elect(cluster, behind_id)
         leader.start()
         poll_until(lambda: offsets(rows) == {KEPT: {1}})
         kept.commit(3, "found")
@@ -87,12 +91,20 @@ def join(members: KafkaMembers, group_id: str) -> KafkaMember:
     return member
 
 
-def is_elected(cluster: KafkaCluster, node_id: int) -> bool:
-    """Request an unclean election of the log's leader; return whether this broker is it."""
-    election = cluster.admin().elect_leaders(ElectionType.UNCLEAN, [TopicPartition(OFFSETS_TOPIC, 0)])
-    with suppress(KafkaException):  # The controllers have none yet that could be elected.
-        election.result()
-    return cluster.leaders() == [node_id]
+def elect(cluster: KafkaCluster, node_id: int) -> None:
+    """Request unclean elections of the log's leader until it is this broker."""
+    # librdkafka drops the requests of a client that is gone. This request takes no timeout but the client's.
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "socket.timeout.ms": 1_000 * ELECTION_S})
+    deadline_s = time.monotonic() + PATIENCE_S
+
+    def is_elected() -> bool:
+        assert time.monotonic() < deadline_s, "the elections take too long"
+        request = admin.elect_leaders(ElectionType.UNCLEAN, [TopicPartition(OFFSETS_TOPIC, 0)])
+        with suppress(KafkaException, TimeoutError):  # The controllers have none yet that could be elected.
+            request.result(2 * ELECTION_S)
+        return cluster.leaders() == [node_id]
+
+    poll_until(is_elected)
 
 
 def offsets(rows: Connection) -> dict[str, set[int]]:

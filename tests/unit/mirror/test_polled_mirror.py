@@ -11,7 +11,7 @@ from coordinator_core.runtime.views import GroupView
 from coordinator_core.state_store.rows import OtherGroup
 from mirror.decide import decide
 from mirror.kafka_log import KafkaUnavailable
-from mirror.polled_groups import ListedGroup, Offsets, PolledGroup, PolledOffset
+from mirror.polled_groups import ListedGroup, Offsets, PolledGroup, PolledOffset, committed_offsets
 from mirror.polled_mirror import PolledMirror
 from tests.support.memory_store import MemoryStore
 from tests.unit.coordinator_core.runtime.nodes import config, until
@@ -192,6 +192,17 @@ async def test_commits_are_those_that_have_changed(world: World) -> None:
     found = {row.partition: row for row in world.store.committed_offsets("g")}
     assert found[0].at_ms == before[0]
     assert found[1].member_id == "b"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "stored"), [(None, ""), ("noted", "noted"), ("noted\0", "noted"), ("a\0b\0", "a\ufffdb")]
+)
+def test_metadata_of_polled_offsets_can_be_stored(metadata: str | None, stored: str) -> None:
+    offset = {"partition": 0, "offset": 5, "leader_epoch": 1, "metadata": metadata, "error_code": 0}
+
+    found = committed_offsets([{"topic": "orders", "partitions": [offset]}])
+
+    assert found == {("orders", 0): PolledOffset(5, 1, stored)}
 
 
 async def test_removed_offset_is_archived(world: World) -> None:

@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
+from coordinator_core.state_store.dirty_offsets import LoggedCommits, dirty_offsets
 from coordinator_core.state_store.offset_log import decode
 from coordinator_core.state_store.postgres import PostgresStore
 from coordinator_core.state_store.postgres.leases import read_leases
 from coordinator_core.state_store.postgres.offset_log import LATE_ROWS
-from coordinator_core.state_store.rows import CheckpointResult, QuarantinedOffset, WriteResult
+from coordinator_core.state_store.rows import CheckpointResult, QuarantinedOffset, ShardCheckpoint, WriteResult
 from tests.integration.postgres.state_store.commit_gate import Gate
 from tests.support.store_rows import MINUTE_MS, NOW_MS, SHARD, change_row, committed, removed, write
 from tests.support.store_worlds import NODE, TTL_MS, Owner, Query, checkpoint_of
@@ -203,6 +204,18 @@ def test_rejected_offset_is_quarantined_and_its_neighbours_are_stored(
     assert QuarantinedOffset(*key) == quarantined
     ((shard_id, group_id, (record,)),) = decode(bytes(data))
     assert (shard_id, group_id, record) == (SHARD, "orders", commits[3])
+
+
+def test_offset_that_came_past_the_log_is_quarantined_too(
+    owner: Owner, store: PostgresStore, sql_connection: PsycopgConnection
+) -> None:
+    commits = (committed(metadata="\0"), committed(partition=1, offset=5))
+    dirty = dirty_offsets([(1, LoggedCommits(SHARD, "orders", commits))])
+    (quarantined,) = store.checkpoint(NODE, {SHARD: ShardCheckpoint(owner.epochs[SHARD], 1, dirty)}).quarantined
+    assert quarantined[:3] == ("orders", "clicks", 0)
+    assert [row.offset for row in store.fetch_offsets("orders")] == [5]
+    ((data,),) = rows(sql_connection, "SELECT data FROM quarantined_offsets")
+    assert [each.records for each in decode(bytes(data))] == [commits[:1]]
 
 
 def test_row_that_cannot_be_decoded_is_quarantined_once_and_the_others_are_loaded(
