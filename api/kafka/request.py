@@ -75,7 +75,7 @@ class KafkaRequest(ClientRequest):
         self.code = error.code
         if error.code not in UNLOGGED_CODES:
             log.info(
-                "request_refused",
+                "kafka_request_refused",
                 request=self.request,
                 group=self.group_id,
                 code=error.code,

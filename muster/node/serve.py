@@ -118,6 +118,10 @@ async def serve_node(
         cluster_id = await mirror.check_database(settings, store)
         decide = None if cluster_id is None else mirror.decisions()
         coordinator = Coordinator(store, _node_config(settings, version), mirror=decide)
+        # All that takes long is made before the node owns shards, whose members would wait for it.
+        context = NodeContext(coordinator, queries, limits, tokens)
+        app = _make_app(context, settings, limits, version)
+        kafka_server = None if kafka_listener is None else kafka.make_server(context, settings, kafka_listener)
         is_started = await _wait_until_stopping(stopping, coordinator.start())
     except StoreError as failure:
         raise UserError(f"The database cannot be reached ({_first_line(failure)}); {DATABASE_ADVICE}.") from failure
@@ -127,11 +131,8 @@ async def serve_node(
         mirror.follow(coordinator, settings, cluster_id)
     stored_tokens = None if tokens is None else await _follow_stored_tokens(tokens, queries)
     sealing = asyncio.create_task(seal_changes(store), name="muster-sealing")
-    context = NodeContext(coordinator, queries, limits, tokens)
-    app = _make_app(context, settings, limits, version)
     server = HttpServer(app, listener, limits, app.connections)
     await server.start()
-    kafka_server = None if kafka_listener is None else kafka.make_server(context, settings, kafka_listener)
     if kafka_server is not None:
         await kafka_server.start()
     log.info("node_started", node=coordinator.node_id, url=settings.node_url, version=version)

@@ -5,6 +5,7 @@ A join or a sync that may wait has a connection of its own, because a connection
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import cached_property
 from threading import Thread
 from typing import Any, Final
 
@@ -32,14 +33,20 @@ class KafkaDriver(HttpDriver):
         super().__init__(scenario, site, clock, prefix, patience_s)
         assert site.kafka_address is not None, "the node has a Kafka listener"
         self._kafka_address = site.kafka_address
-        self._kafka = KafkaWire(site.kafka_address)
-        self._waiting: list[KafkaWire] = []
+        self._wires: list[KafkaWire] = []
 
     def close(self) -> None:
         """Close all connections."""
         super().close()
-        for wire in (self._kafka, *self._waiting):
+        for wire in self._wires:
             wire.close()
+
+    @cached_property
+    def _kafka(self) -> KafkaWire:
+        """The connection of requests that do not wait; a node closes one that stays without a request."""
+        wire = KafkaWire(self._kafka_address)
+        self._wires.append(wire)
+        return wire
 
     def _call_later(
         self, client_id: str, key: ApiKey, version: int, fields: Answer, take: Callable[[Any], None]
@@ -47,7 +54,7 @@ class KafkaDriver(HttpDriver):
         """Send a request that may wait, on a connection of its own; `take` gets its response, None if it is cut off."""
         wire = KafkaWire(self._kafka_address, client_id)
         wire.socket.settimeout(None)
-        self._waiting.append(wire)
+        self._wires.append(wire)
         wire.ask(key, version, **fields)
 
         def wait() -> None:

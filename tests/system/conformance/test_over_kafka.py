@@ -27,7 +27,7 @@ RUN = {each.scenario_id: found for each in load_scenarios() if _is_run(found := 
 @pytest.fixture(scope="module")
 def fleet(databases: Databases, request: pytest.FixtureRequest) -> Iterator[Fleet]:
     """Yield the requested scenarios, already running."""
-    calls = [getattr(item, "callspec", None) for item in request.session.items if item.module is request.module]
+    calls = [getattr(item, "callspec", None) for item in request.session.items if item.path == request.path]
     asked = {call.params.get("scenario_id") for call in calls if call is not None}
     plans = [each for scenario_id, each in RUN.items() if scenario_id in asked]
     with silenced(), Fleet(databases, plans, KafkaDriver) as fleet:
