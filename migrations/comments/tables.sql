@@ -355,6 +355,11 @@ COMMENT ON COLUMN changes.token_id IS 'the token that made it; null: a node did,
 COMMENT ON COLUMN changes.sealed_minute IS 'the minute of `change_seals` that it was sealed with; null: not yet';
 COMMENT ON COLUMN changes.client_address IS 'the address of the client that made it; null: as above';
 
+COMMENT ON TABLE change_seals IS 'The seals of the audit log, by which `muster doctor` finds altered changes ([security.md](security.md#audit-log)). A row is never changed or deleted.';
+COMMENT ON COLUMN change_seals.minute IS 'the key: the minute in which the changes were sealed, with its start';
+COMMENT ON COLUMN change_seals.change_count IS 'how many changes have this `sealed_minute`';
+COMMENT ON COLUMN change_seals.seal IS 'SHA-256 over the previous seal, the minute and the changes, in hexadecimal';
+
 COMMENT ON TABLE tokens IS 'The tokens that were issued by `muster tokens issue`. Nodes read them again within three seconds of a change ([security.md](security.md#issued-tokens)).';
 COMMENT ON COLUMN tokens.token_id IS 'the first 16 digits of `sha256`; it names the token in logs and in `changes`';
 COMMENT ON COLUMN tokens.sha256 IS 'the digest of the token, in hexadecimal; the token itself is not stored';

@@ -46,6 +46,7 @@ from coordinator_core.state_store.rows import (
     WriteResult,
 )
 from tests.support.memory_store import MemoryStore
+from tests.system.simulation import weather
 from tests.system.simulation.seeds import first_violation
 
 
@@ -60,6 +61,8 @@ class Mutation(NamedTuple):
     first_seed: int = 1
     """A seed shortly before one that finds the fault."""
     seeds_max: int = 20
+    events: Mapping[str, float] = {}
+    """Events of `weather.EVENTS` that are more frequent in its worlds, because others rarely find the fault."""
 
 
 def nothing(*_: object) -> None:
@@ -212,7 +215,7 @@ MUTATIONS: Mapping[str, Mutation] = {
         "_renew_at_store",
         renew_with_newest_settings,
         frozenset({"SettingsReachOwners"}),
-        first_seed=124,
+        events={"setting_changed": 2.0},
     ),
     "join phase without a limit": Mutation(
         expiry, "complete_join_phase", nothing, frozenset({"JoinPhasesEnd", "EveryWaitHasATimer"}), first_seed=3
@@ -297,7 +300,10 @@ MUTATIONS: Mapping[str, Mutation] = {
 
 @pytest.mark.parametrize("mutation", MUTATIONS.values(), ids=MUTATIONS)
 def test_mutation_is_reported(mutation: Mutation) -> None:
-    with patch.object(mutation.owner, mutation.name, mutation.replacement):
+    with (
+        patch.object(mutation.owner, mutation.name, mutation.replacement),
+        patch.dict(weather.EVENTS, mutation.events),
+    ):
         found = first_violation(range(mutation.first_seed, mutation.first_seed + mutation.seeds_max))
     assert found is not None
     assert found.invariant in mutation.invariants
