@@ -102,6 +102,7 @@ incarnation = Table(
     Column("only_row", Boolean, primary_key=True, server_default=text("true")),
     Column("number", BigInteger, nullable=False, server_default=text("1")),
     Column("started_at", At, nullable=False),
+    Column("cluster_id", UUID(as_uuid=False), nullable=False, server_default=text("gen_random_uuid()")),
     Column("system_identifier", BigInteger, nullable=True),
     Column("timeline", BigInteger, nullable=True),
     Column("database_oid", BigInteger, nullable=True),
