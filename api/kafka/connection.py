@@ -61,6 +61,8 @@ class KafkaConnection(asyncio.Protocol):
         """Answers the current request; None: there is none."""
         self._reserved_bytes = 0
         self._identity: Identity | None = None
+        self._credentials: tuple[str, bytes] | None = None
+        """The mechanism and the token that the client has sent."""
         self._mechanism: str | None = None
         """The mechanism of the client's handshake."""
         self.closed: asyncio.Future[None] = self._loop.create_future()
@@ -139,9 +141,10 @@ class KafkaConnection(asyncio.Protocol):
                 raise MalformedFrame(f"a frame of {size} bytes; the limit is {limit}")
             self._reserved_bytes = self._node.body_budget.resize(self._client, self._reserved_bytes, size)
             self._frame_size = size
+            if len(self._buffer) < SIZE_BYTES + size:
+                self._expect_within(self._limits.frame_timeout_ms / 1000)
         end = SIZE_BYTES + self._frame_size
         if len(self._buffer) < end:
-            self._expect_within(self._limits.frame_timeout_ms / 1000)
             return None
         frame = bytes(memoryview(self._buffer)[SIZE_BYTES:end])
         del self._buffer[:end]
@@ -158,6 +161,8 @@ class KafkaConnection(asyncio.Protocol):
             self._send(header, unsupported_api_versions())
             return
         is_public = header.api_key in _SASL or header.api_key == ApiKey.API_VERSIONS
+        if self._node.tokens is not None and self._credentials is not None:  # it may have been revoked since
+            self._identity = sasl.find_identity(self._node.tokens, *self._credentials)
         if self._node.tokens is not None and self._identity is None and not is_public:
             raise MalformedFrame(
                 f"{api.name} without a token; the node wants one by SASL ({', '.join(sasl.MECHANISMS)})"
@@ -235,7 +240,8 @@ class KafkaConnection(asyncio.Protocol):
         auth_bytes: bytes = message.auth_bytes  # type: ignore[attr-defined]
         if tokens is None:  # an open node: there is nothing to check
             return sasl.authenticated(header.version, is_known=True)
-        self._identity = sasl.find_identity(tokens, self._mechanism, auth_bytes)
+        self._credentials = self._mechanism, auth_bytes
+        self._identity = sasl.find_identity(tokens, *self._credentials)
         if self._identity is None:
             log.warning("kafka_authentication_failed", client=self._client_host)
             self._loop.call_soon(self._transport.close)

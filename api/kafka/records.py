@@ -31,7 +31,7 @@ NO_ACKS: Final = 0
 async def list_offsets(request: KafkaRequest) -> bytes:
     """Return where the logs of partitions begin, and where they end as far as that is known.
 
-    A log that nobody has reported ends at the highest offset that any group has committed, if not later.
+    A log without reports ends at the highest offset that any group has committed, if not later.
     """
     names = [each.name for each in request.message.topics]
     known = request.coordinator.topic_metadata

@@ -3,6 +3,7 @@
 import struct
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -112,6 +113,9 @@ def test_limits_close_connections(databases: Databases) -> None:
         address = node.settings.kafka_address
         with KafkaWire(address) as silent:
             assert silent.is_closed(), "nothing was sent in time"
+        with KafkaWire(address) as slow:
+            slow.send(struct.pack(">i", 1_000))
+            assert any(_is_closed_within_a_moment(slow) for _ in range(900)), "each byte got time of its own"
         with KafkaWire(address) as large:
             large.send(struct.pack(">i", 1_025))
             assert large.is_closed()
@@ -120,6 +124,18 @@ def test_limits_close_connections(databases: Databases) -> None:
             assert second.call(ApiKey.API_VERSIONS, 0).error_code == 0
             assert third.is_closed(), "a third connection of one address"
     databases.drop(url)
+
+
+def _is_closed_within_a_moment(wire: KafkaWire) -> bool:
+    """Send one byte; return whether the node closes the connection soon."""
+    wire.socket.settimeout(0.01)
+    try:
+        wire.send(b"x")
+        return wire.is_closed()
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
 
 
 # -- tokens -----------------------------------------------------------------------------------------
@@ -174,6 +190,26 @@ def test_request_without_token_closes_the_connection(guarded: Node) -> None:
     with KafkaWire(guarded.settings.kafka_address) as wire:
         wire.send(frame(ApiKey.LIST_GROUPS, 0))
         assert wire.is_closed()
+
+
+def test_revoked_token_ends_its_connections(databases: Databases, tmp_path: Path) -> None:
+    tokens = TokensFile(tmp_path / "tokens.json")
+    tokens.write(ADA, BOB)
+    url = databases.create()
+    options = {"tokens_file": str(tokens.path), "cluster_secret": CLUSTER_SECRET}
+    with running_kafka_node(url, **options) as node, KafkaWire(node.settings.kafka_address) as wire:
+        assert _log_in(wire, "PLAIN", _plain("ada's")) == 0
+        tokens.write(BOB)
+
+        def is_refused() -> bool:
+            try:
+                wire.call(ApiKey.LIST_GROUPS, 4, states_filter=())
+            except ConnectionError:
+                return True
+            return False
+
+        poll_until(is_refused)
+    databases.drop(url)
 
 
 def test_role_and_prefixes_hold_over_the_wire(guarded: Node) -> None:
