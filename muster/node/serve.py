@@ -30,6 +30,7 @@ from api.http.server import BACKLOG, HttpServer
 from api.http.trusted_proxies import TrustedProxies
 from api.shared.node_context import NodeContext
 from api.shared.quotas import QuotaLimits
+from api.shared.tls import NodeTls, TlsFiles, TlsFilesError
 from api.shared.tokens import Tokens, TokensFileError
 from coordinator_core.protocol.errors import CoordinatorNotAvailable
 from coordinator_core.queries.limits import QueryLimits
@@ -112,6 +113,7 @@ async def serve_node(
         UserError: the database cannot be reached, the tokens file will not do, or too few files may be open.
     """
     tokens = read_tokens(settings)
+    tls = read_tls(settings)
     limits = _limits(settings)
     version = importlib.metadata.version("muster")
     try:
@@ -119,7 +121,7 @@ async def serve_node(
         decide = None if cluster_id is None else mirror.decisions()
         coordinator = Coordinator(store, _node_config(settings, version), mirror=decide)
         # All that takes long is made before the node owns shards, whose members would wait for it.
-        context = NodeContext(coordinator, queries, limits, tokens)
+        context = NodeContext(coordinator, queries, limits, tokens, tls)
         app = _make_app(context, settings, limits, version)
         kafka_server = None if kafka_listener is None else kafka.make_server(context, settings, kafka_listener)
         is_started = await _wait_until_stopping(stopping, coordinator.start())
@@ -131,7 +133,8 @@ async def serve_node(
         mirror.follow(coordinator, settings, cluster_id)
     stored_tokens = None if tokens is None else await _follow_stored_tokens(tokens, queries)
     sealing = asyncio.create_task(seal_changes(store), name="muster-sealing")
-    server = HttpServer(app, listener, limits, app.connections)
+    tls_files = asyncio.create_task(tls.keep_fresh(), name="muster-tls")
+    server = HttpServer(app, listener, limits, app.connections, tls)
     await server.start()
     if kafka_server is not None:
         await kafka_server.start()
@@ -139,7 +142,7 @@ async def serve_node(
     on_serving()
     await stopping.wait()
     log.info("node_stopping", node=coordinator.node_id)
-    for task in (sealing, stored_tokens):
+    for task in (sealing, stored_tokens, tls_files):
         if task is not None:
             task.cancel()
     server.reject_requests()
@@ -219,6 +222,25 @@ def read_tokens(settings: Settings) -> Tokens | None:
         return Tokens(settings.tokens_file)
     except TokensFileError as refusal:
         raise UserError(f"MUSTER_TOKENS_FILE: {refusal}.") from None
+
+
+def read_tls(settings: Settings) -> NodeTls:
+    """Return what the node encrypts with, and verifies other nodes with.
+
+    Raises:
+        UserError: a file cannot be read or is invalid.
+    """
+    files = TlsFiles(
+        certificate=settings.tls_certificate_file,
+        key=settings.tls_key_file,
+        client_ca=settings.tls_client_ca_file,
+        is_client_certificate_required=settings.tls_client_auth == "required",
+        ca=settings.tls_ca_file,
+    )
+    try:
+        return NodeTls(files)
+    except TlsFilesError as refusal:
+        raise UserError(f"A file of MUSTER_TLS_… will not do: {refusal}.") from None
 
 
 async def _follow_stored_tokens(tokens: Tokens, queries: QueryRunner) -> asyncio.Task[None]:
@@ -393,6 +415,7 @@ def _limits(settings: Settings) -> HttpLimits:
         max_large_bodies_bytes=settings.max_large_bodies_bytes,
         max_partitions_per_request=settings.max_partitions_per_request,
         request_timeout_ms=settings.request_timeout_ms,
+        handshake_timeout_ms=settings.handshake_timeout_ms,
         head_timeout_ms=settings.head_timeout_ms,
         body_timeout_ms=settings.body_timeout_ms,
         send_timeout_ms=settings.send_timeout_ms,
