@@ -30,7 +30,6 @@ from api.http.server import BACKLOG, HttpServer
 from api.http.trusted_proxies import TrustedProxies
 from api.shared.node_context import NodeContext
 from api.shared.quotas import QuotaLimits
-from api.shared.tls import NodeTls, TlsFiles, TlsFilesError
 from api.shared.tokens import Tokens, TokensFileError
 from coordinator_core.protocol.errors import CoordinatorNotAvailable
 from coordinator_core.queries.limits import QueryLimits
@@ -45,6 +44,7 @@ from muster.node.change_sealing import seal_changes
 from muster.node.file_descriptors import connection_limit, raise_descriptor_limit
 from muster.node.schema import newest
 from muster.node.stored_tokens import StoredTokens
+from muster.node.tls import read_tls, warn_of_unencrypted
 from muster.settings import Settings
 
 SHARD_RELEASE_TIMEOUT_S: Final = 2.5
@@ -133,6 +133,7 @@ async def serve_node(
         mirror.follow(coordinator, settings, cluster_id)
     stored_tokens = None if tokens is None else await _follow_stored_tokens(tokens, queries)
     sealing = asyncio.create_task(seal_changes(store), name="muster-sealing")
+    warn_of_unencrypted(settings)
     tls_files = asyncio.create_task(tls.keep_fresh(), name="muster-tls")
     server = HttpServer(app, listener, limits, app.connections, tls)
     await server.start()
@@ -222,25 +223,6 @@ def read_tokens(settings: Settings) -> Tokens | None:
         return Tokens(settings.tokens_file)
     except TokensFileError as refusal:
         raise UserError(f"MUSTER_TOKENS_FILE: {refusal}.") from None
-
-
-def read_tls(settings: Settings) -> NodeTls:
-    """Return what the node encrypts with, and verifies other nodes with.
-
-    Raises:
-        UserError: a file cannot be read or is invalid.
-    """
-    files = TlsFiles(
-        certificate=settings.tls_certificate_file,
-        key=settings.tls_key_file,
-        client_ca=settings.tls_client_ca_file,
-        is_client_certificate_required=settings.tls_client_auth == "required",
-        ca=settings.tls_ca_file,
-    )
-    try:
-        return NodeTls(files)
-    except TlsFilesError as refusal:
-        raise UserError(f"A file of MUSTER_TLS_… will not do: {refusal}.") from None
 
 
 async def _follow_stored_tokens(tokens: Tokens, queries: QueryRunner) -> asyncio.Task[None]:
