@@ -158,9 +158,13 @@ def _connections(metrics: Metrics) -> Iterator[Metric]:
         closed,
         ["reason"],
     )
-    if metrics.tls.expires_at_s is not None:
-        help_text = "When the certificate of the node expires, in seconds since the epoch."
-        yield _single_gauge("muster_tls_certificate_expiry_timestamp_seconds", help_text, metrics.tls.expires_at_s)
+    expiry: dict[Labels, float] = {} if metrics.tls.expires_at_s is None else {(): metrics.tls.expires_at_s}
+    yield _gauge(
+        "muster_tls_certificate_expiry_timestamp_seconds",
+        "When the certificate of the node expires, in seconds since the epoch.",
+        expiry,
+        (),
+    )
     refused = _labelled(metrics.signatures_refused)
     yield _counter(
         "muster_forward_signatures_refused",

@@ -257,6 +257,17 @@ def test_certificate_that_expires_soon_is_warned_about(
     assert expires_at_s == certificate.not_valid_after_utc.timestamp()
 
 
+def test_node_warns_of_a_listener_without_tls(databases: Databases, tokens: TokensFile) -> None:
+    url = databases.create()
+    options = QUICK | {"http_host": "0.0.0.0", "tokens_file": str(tokens.path), "cluster_secret": CLUSTER_SECRET}
+    with structlog.testing.capture_logs() as logged, running_node(url, **options):
+        pass
+    databases.drop(url)
+
+    (event,) = [each for each in logged if each["event"] == "connection_not_encrypted"]
+    assert (event["log_level"], event["setting"]) == ("warning", "MUSTER_HTTP_HOST")
+
+
 @pytest.mark.parametrize("content", ["", "no certificate"])
 def test_node_does_not_start_with_a_broken_certificate(database_url: str, tmp_path: Path, content: str) -> None:
     broken = tmp_path / "broken.pem"
