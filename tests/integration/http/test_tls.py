@@ -139,6 +139,7 @@ def test_client_that_never_ends_its_handshake_is_closed(
     url = databases.create()
     options = QUICK | {"handshake_timeout_ms": 300, "tls_certificate_file": str(certificate)}
     with (
+        structlog.testing.capture_logs() as logged,
         running_node(url, **options) as node,
         closing(Client(node.url, authority.trusted())) as client,
         connected(node) as silent,
@@ -154,6 +155,9 @@ def test_client_that_never_ends_its_handshake_is_closed(
 
         poll_until(has_counted)
     databases.drop(url)
+
+    first = next(each for each in logged if each["event"] == "tls_handshakes_failed")
+    assert "0.3 seconds" in first["reason"]
 
 
 def test_handshakes_count_as_connections(databases: Databases, authority: Authority, certificate: Path) -> None:
