@@ -160,6 +160,20 @@ class NodeSettings(BaseSettings):
     require_tokens: bool = False
     """Whether every request needs a token that `muster tokens issue` printed ([security.md](security.md)). With a
     tokens file every request needs a token of either kind anyway."""
+    tls_certificate_file: Path | None = None
+    """The certificate of the node, as PEM, followed by those between it and its authority. With it the node serves
+    HTTPS, and Kafka clients use SSL or SASL_SSL ([security.md](security.md#tls)). None: nothing is encrypted."""
+    tls_key_file: Path | None = None
+    """The key of that certificate, as PEM. None: it is in the same file."""
+    tls_client_ca_file: Path | None = None
+    """The certificate authorities that certificates of clients are checked against, as PEM. None: clients are asked for
+    no certificate."""
+    tls_client_auth: Literal["requested", "required"] = "requested"
+    """Whether a client without a certificate is refused, where there is a `MUSTER_TLS_CLIENT_CA_FILE`; as Kafka's
+    `ssl.client.auth`."""
+    tls_ca_file: Path | None = None
+    """The certificate authorities that certificates of nodes are checked against, as PEM: by other nodes, by commands
+    and by DAGs. None: those of the machine."""
     data_dir: Path = DEFAULT_DATA_DIR
     """The directory in which the local platform keeps its database, secrets and logs."""
     max_partitions_per_request: int = Field(default=10_000, ge=1, le=1_000_000)
@@ -172,6 +186,8 @@ class NodeSettings(BaseSettings):
     uses up to six times as much memory for them."""
     request_timeout_ms: int = Field(default=2_000, ge=100, le=600_000)
     """How long a request may take that is not a long poll."""
+    handshake_timeout_ms: int = Field(default=10_000, ge=100, le=600_000)
+    """How long the TLS handshake of a new connection may take."""
     head_timeout_ms: int = Field(default=10_000, ge=100, le=600_000)
     """How long the head of a request may take to arrive, or its first byte on a new connection."""
     body_timeout_ms: int = Field(default=30_000, ge=100, le=3_600_000)
@@ -392,6 +408,16 @@ class Settings(PlatformSettings, NodeSettings, MirrorSettings, GroupDefaults):
                 raise ValueError(f"{name} may be another address than this machine's own {needed}")
         return self
 
+    @model_validator(mode="after")
+    def _check_tls(self) -> Self:
+        if self.tls_certificate_file is None and (self.tls_key_file or self.tls_client_ca_file):
+            raise ValueError("TLS_CERTIFICATE_FILE is required with TLS_KEY_FILE and TLS_CLIENT_CA_FILE")
+        if self.tls_client_ca_file is None and self.tls_client_auth == "required":
+            raise ValueError("TLS_CLIENT_CA_FILE is required with TLS_CLIENT_AUTH=required")
+        if self.tls_certificate_file is not None and not self.node_url.startswith("https://"):
+            raise ValueError("ADVERTISED_URL must begin with https:// where there is a TLS_CERTIFICATE_FILE")
+        return self
+
     @field_validator("kafka_advertised")
     @classmethod
     def _check_kafka_advertised(cls, address: str | None) -> str | None:
@@ -408,7 +434,8 @@ class Settings(PlatformSettings, NodeSettings, MirrorSettings, GroupDefaults):
     def node_url(self) -> str:
         """How agents reach this node."""
         host = f"[{self.http_host}]" if ":" in self.http_host else self.http_host
-        return self.advertised_url or f"http://{host}:{self.http_port}"
+        scheme = "http" if self.tls_certificate_file is None else "https"
+        return self.advertised_url or f"{scheme}://{host}:{self.http_port}"
 
     @property
     def kafka_address(self) -> str:

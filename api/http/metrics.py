@@ -20,6 +20,8 @@ from prometheus_client.metrics_core import Metric
 from api.http.forward_signature import SIGNATURE_FAULTS
 from api.shared.connection_gate import ConnectionCounts
 from api.shared.request_metrics import RequestMetrics
+from api.shared.tls import NodeTls
+from api.shared.tls_server import HANDSHAKE_FAILED
 from coordinator_core.queries.offset_totals import OffsetTotal
 from coordinator_core.queries.runs import ExpiryForecast
 from coordinator_core.runtime.counters import Counters, Distribution, GroupCounts, MirrorCounts, NodeCounts
@@ -36,8 +38,8 @@ DETAILS: Final[Sequence[Detail]] = ("node", "group", "topic", "partition")
 Labels = tuple[str, ...]
 K = TypeVar("K", bound=Labels)
 EXPIRED: Final = "expired"
-TIMEOUTS: Final = ("head_timeout", "body_timeout")
-"""Timeouts for which HTTP closes a connection."""
+CLOSE_REASONS: Final = ("head_timeout", "body_timeout", HANDSHAKE_FAILED)
+"""Reasons, beside the limits of all listeners, for which HTTP closes a connection."""
 ERROR_LABELS: Final = ("request", "error")
 TOPIC_LABELS: Final = ("consumergroup", "topic")
 PARTITION_LABELS: Final = (*TOPIC_LABELS, "partition")
@@ -48,9 +50,10 @@ AWAITED_MEMBER_LABELS: Final = ("consumergroup", "member_id", "client_id")
 class Metrics:
     """Counters of the requests of a node, and of its HTTP connections."""
 
-    def __init__(self, requests: RequestMetrics) -> None:
+    def __init__(self, requests: RequestMetrics, tls: NodeTls) -> None:
         self.requests = requests
-        self.connections = ConnectionCounts(TIMEOUTS)
+        self.tls = tls
+        self.connections = ConnectionCounts(CLOSE_REASONS)
         self.signatures_refused: Counter[str] = Counter(dict.fromkeys(SIGNATURE_FAULTS, 0))
         """Fault of a forward signature → refused requests."""
 
@@ -149,7 +152,19 @@ def _connections(metrics: Metrics) -> Iterator[Metric]:
     yield _single_gauge("muster_connections", "Open client connections.", counts.open)
     yield _single_gauge("muster_max_connections", "Limit of open client connections.", counts.limit)
     closed = _labelled(counts.closed)
-    yield _counter("muster_connections_closed", "Client connections closed because of a limit.", closed, ["reason"])
+    yield _counter(
+        "muster_connections_closed",
+        "Client connections closed because of a limit or a failed handshake.",
+        closed,
+        ["reason"],
+    )
+    expiry: dict[Labels, float] = {} if metrics.tls.expires_at_s is None else {(): metrics.tls.expires_at_s}
+    yield _gauge(
+        "muster_tls_certificate_expiry_timestamp_seconds",
+        "When the certificate of the node expires, in seconds since the epoch.",
+        expiry,
+        (),
+    )
     refused = _labelled(metrics.signatures_refused)
     yield _counter(
         "muster_forward_signatures_refused",

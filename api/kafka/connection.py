@@ -5,12 +5,14 @@ that of their oldest request. A join that waits holds back what follows it.
 
 A connection is closed, with one log event, when a frame is too large or no request that is offered, and when a frame or
 the first request does not arrive in time; and without one when it was idle for too long. On a node with tokens nothing
-but ApiVersions is answered before a token was sent by SASL.
+but ApiVersions is answered before a token was sent by SASL, unless the tokens file has a name of the client's
+certificate.
 """
 
 import asyncio
 import struct
 import time
+from collections.abc import Sequence
 from typing import Final
 
 import structlog
@@ -29,6 +31,7 @@ from api.shared.connection_gate import ConnectionGate, counted_address
 from api.shared.deadlines import TIMER_SLACK_S
 from api.shared.identity import Identity
 from api.shared.node_context import NodeContext
+from api.shared.tls import certificate_names
 from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable
 
 log = structlog.get_logger("muster.api")
@@ -66,6 +69,7 @@ class KafkaConnection(asyncio.Protocol):
         self._identity: Identity | None = None
         self._credentials: tuple[str, bytes] | None = None
         """The mechanism and the token that the client has sent."""
+        self._certificate_names: Sequence[str] = ()
         self._mechanism: str | None = None
         """The mechanism of the client's handshake."""
         self.closed: asyncio.Future[None] = self._loop.create_future()
@@ -84,6 +88,8 @@ class KafkaConnection(asyncio.Protocol):
         self._client_host: str = peer[0] if isinstance(peer, tuple) else ""
         self._client = counted_address(self._client_host)
         """Whose share of the memory for large requests its frames use."""
+        self._certificate_names = certificate_names(transport.get_extra_info("peercert"))
+        self._identify()
         if self._gate.admit(self, self._client_host):
             self._expect_within(self._limits.frame_timeout_ms / 1000)
 
@@ -181,8 +187,7 @@ class KafkaConnection(asyncio.Protocol):
             self._send(header, unsupported_api_versions())
             return
         is_public = header.api_key in _SASL or header.api_key == ApiKey.API_VERSIONS
-        if self._node.tokens is not None and self._credentials is not None:  # it may have been revoked since
-            self._identity = sasl.find_identity(self._node.tokens, *self._credentials)
+        self._identify()  # its token may have been revoked since
         if self._node.tokens is not None and self._identity is None and not is_public:
             raise MalformedFrame(
                 f"{api.name} without a token; the node wants one by SASL ({', '.join(sasl.MECHANISMS)})"
@@ -265,11 +270,21 @@ class KafkaConnection(asyncio.Protocol):
         if tokens is None:  # an open node: there is nothing to check
             return sasl.authenticated(header.version, is_known=True)
         self._credentials = self._mechanism, auth_bytes
-        self._identity = sasl.find_identity(tokens, *self._credentials)
+        self._identify()
         if self._identity is None:
             log.warning("kafka_authentication_failed", client=self._client_host)
             self._loop.call_soon(self._transport.close)
         return sasl.authenticated(header.version, is_known=self._identity is not None)
+
+    def _identify(self) -> None:
+        """Set the identity of the client: that of its token or, if it has sent none, of its certificate."""
+        tokens = self._node.tokens
+        if tokens is None:
+            return
+        if self._credentials is not None:
+            self._identity = sasl.find_identity(tokens, *self._credentials)
+        elif self._certificate_names:
+            self._identity = tokens.find_certificate(self._certificate_names)
 
     # -- time --------------------------------------------------------------------------------------------------
 

@@ -179,6 +179,7 @@ def _to_store(entry: TokenEntry) -> StoredToken:
     fields: dict[str, Any] = msgspec.to_builtins(entry)
     permissions = {name: fields[name] for name in ("role", "prefixes", "topics", "acls") if name in fields}
     expires_at_ms = None if entry.expires_at is None else int(entry.expires_at.timestamp() * 1000)
+    assert entry.sha256 is not None, "the database has tokens only"
     token_id = entry.sha256[:TOKEN_ID_CHARS]
     return StoredToken(token_id, entry.sha256, entry.actor, permissions, _now_ms(), expires_at_ms)
 

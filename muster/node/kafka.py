@@ -36,6 +36,7 @@ def make_server(node: NodeContext, settings: Settings, listener: socket.socket) 
         ) from None
     limits = KafkaLimits(
         max_partitions_per_request=settings.max_partitions_per_request,
+        handshake_timeout_ms=settings.handshake_timeout_ms,
         send_timeout_ms=settings.send_timeout_ms,
         max_connections=connection_limit(settings),
         max_connections_per_ip=settings.max_connections_per_ip,

@@ -44,6 +44,7 @@ from muster.node.change_sealing import seal_changes
 from muster.node.file_descriptors import connection_limit, raise_descriptor_limit
 from muster.node.schema import newest
 from muster.node.stored_tokens import StoredTokens
+from muster.node.tls import read_tls, warn_of_unencrypted
 from muster.settings import Settings
 
 SHARD_RELEASE_TIMEOUT_S: Final = 2.5
@@ -112,6 +113,7 @@ async def serve_node(
         UserError: the database cannot be reached, the tokens file will not do, or too few files may be open.
     """
     tokens = read_tokens(settings)
+    tls = read_tls(settings)
     limits = _limits(settings)
     version = importlib.metadata.version("muster")
     try:
@@ -119,7 +121,7 @@ async def serve_node(
         decide = None if cluster_id is None else mirror.decisions()
         coordinator = Coordinator(store, _node_config(settings, version), mirror=decide)
         # All that takes long is made before the node owns shards, whose members would wait for it.
-        context = NodeContext(coordinator, queries, limits, tokens)
+        context = NodeContext(coordinator, queries, limits, tokens, tls)
         app = _make_app(context, settings, limits, version)
         kafka_server = None if kafka_listener is None else kafka.make_server(context, settings, kafka_listener)
         is_started = await _wait_until_stopping(stopping, coordinator.start())
@@ -131,7 +133,9 @@ async def serve_node(
         mirror.follow(coordinator, settings, cluster_id)
     stored_tokens = None if tokens is None else await _follow_stored_tokens(tokens, queries)
     sealing = asyncio.create_task(seal_changes(store), name="muster-sealing")
-    server = HttpServer(app, listener, limits, app.connections)
+    warn_of_unencrypted(settings)
+    tls_files = asyncio.create_task(tls.keep_fresh(), name="muster-tls")
+    server = HttpServer(app, listener, limits, app.connections, tls)
     await server.start()
     if kafka_server is not None:
         await kafka_server.start()
@@ -139,7 +143,7 @@ async def serve_node(
     on_serving()
     await stopping.wait()
     log.info("node_stopping", node=coordinator.node_id)
-    for task in (sealing, stored_tokens):
+    for task in (sealing, stored_tokens, tls_files):
         if task is not None:
             task.cancel()
     server.reject_requests()
@@ -393,6 +397,7 @@ def _limits(settings: Settings) -> HttpLimits:
         max_large_bodies_bytes=settings.max_large_bodies_bytes,
         max_partitions_per_request=settings.max_partitions_per_request,
         request_timeout_ms=settings.request_timeout_ms,
+        handshake_timeout_ms=settings.handshake_timeout_ms,
         head_timeout_ms=settings.head_timeout_ms,
         body_timeout_ms=settings.body_timeout_ms,
         send_timeout_ms=settings.send_timeout_ms,

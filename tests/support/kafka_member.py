@@ -149,6 +149,9 @@ class AioKafkaMember:
         self.consumer.subscribe(topics, listener=Listener())
 
     async def _start(self, bootstrap: str, group_id: str, options: Options) -> None:
+        files = {name: options.pop(f"ssl_{name}", None) for name in ("cafile", "certfile")}
+        if files["cafile"]:
+            options["ssl_context"] = import_module("aiokafka.helpers").create_ssl_context(**files)
         self.consumer = self._types.AIOKafkaConsumer(
             bootstrap_servers=bootstrap, group_id=group_id, enable_auto_commit=False, **options
         )
