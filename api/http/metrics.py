@@ -241,6 +241,12 @@ def _writes(counts: NodeCounts) -> Iterator[Metric]:
     yield _histogram("muster_batch_size_rows", "Rows written in a write transaction.", {(): sums.batch_rows})
     yield _total("muster_batches_failed", "Failed write transactions.", sums.batches_failed)
     yield _single_gauge("muster_write_queue_rows", "Rows waiting for the next write transaction.", counts.queued_rows)
+    refused = _labelled(sums.requests_refused)
+    yield _counter(
+        "muster_requests_refused", "Requests refused because a limit is reached, by its setting.", refused, ["limit"]
+    )
+    shares = {(limit,): share for limit, share in counts.largest_shares.items()}
+    yield _gauge("muster_largest_client_ratio", "Part of a limit that the client with the most has.", shares, ["limit"])
     yield _single_gauge("muster_write_queue_max_rows", "Limit of rows waiting to be written.", counts.max_queued_rows)
     yield _single_gauge(
         "muster_database_up",

@@ -110,6 +110,12 @@ class Writer:
             or self.queued_bytes > self._max_queued_bytes
         )
 
+    def largest_queue(self) -> tuple[int, int]:
+        """Return the most rows, and the most bytes, that one client has in the queue."""
+        queues = self._queues.values()
+        rows = max((queue.rows for queue in queues), default=0)
+        return rows, max((queue.size_bytes for queue in queues), default=0)
+
     def enqueue(self, entry: Entry) -> None:
         """Queue an entry behind all others of its client, and of its group."""
         group_id = entry.write.group_id

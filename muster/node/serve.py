@@ -360,6 +360,7 @@ def _node_config(settings: Settings, version: str) -> NodeConfig:
         max_batch_rows=settings.max_batch_rows,
         offsets_checkpoint_interval_ms=settings.offsets_checkpoint_interval_ms,
         max_dirty_offsets=settings.max_dirty_offsets,
+        max_groups_per_client=settings.max_groups_per_client,
         max_checkpoint_offsets=settings.max_checkpoint_offsets,
         pause_ms=settings.pause_ms,
         awaited_members_after_ms=settings.awaited_members_after_ms,

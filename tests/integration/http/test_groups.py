@@ -107,6 +107,7 @@ def test_description_has_exactly_the_documented_fields(client: Client, group: Gr
         "group_initial_rebalance_delay_ms": 0,
         "group_max_size": 10_000,
         "group_max_pending_members": 10_000,
+        "group_max_offsets": 1_000_000,
         "group_metadata_max_bytes": 16_777_216,
         "member_metadata_max_bytes": 262_144,
         "member_assignment_max_bytes": 1_048_576,

@@ -194,6 +194,12 @@ def test_what_is_removed_twice_is_archived_once_under_the_first_change(
     assert [row.change_id for row in world.history().archived] == [uuid_of("first")]
 
 
+def test_offsets_are_counted_by_group(owner: Owner, store: Store) -> None:
+    owner.write(write(committed=tuple(committed(partition=number) for number in range(3))))
+    assert store.count_offsets(["orders", "absent"]) == {"orders": 3}
+    assert store.count_offsets(["absent"]) == {}
+
+
 def test_has_offsets_follows_commits_and_removals(owner: Owner, store: Store) -> None:
     assert not store.has_offsets("orders")
     owner.write(write(committed=(committed(),)))
