@@ -123,6 +123,7 @@ def test_description_has_exactly_the_documented_fields(client: Client, group: Gr
         "protocol_type": "consumer",
         "protocol_name": "range",
         "leader": member.member_id,
+        "next_cursor": None,
         "pending_members": 0,
         "waiting_for": [],
         "waiting_until": None,
