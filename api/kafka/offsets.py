@@ -15,7 +15,7 @@ from api.shared.limits import MEMBER_ID_MAX_CHARS, TOPIC_MAX_CHARS
 from coordinator_core.admin import offsets as admin_offsets
 from coordinator_core.protocol.errors import CoordinatorError, InvalidRequest
 from coordinator_core.protocol.requests import CommitOffsets, OffsetToCommit
-from coordinator_core.protocol.responses import CommitOffsetsResponse, PartitionResult
+from coordinator_core.protocol.responses import PartitionResult
 from coordinator_core.state_store.rows import FetchedOffset
 
 SEVERAL_GROUPS_FROM: Final = 8
@@ -63,7 +63,7 @@ async def _commit(request: KafkaRequest, topics: Sequence[Any]) -> Iterator[Part
     """Commit the offsets of these topics, and return the results in their order; without topics nothing is asked."""
     if not topics and request.message.topics:
         return iter(())
-    answer = await request.coordinate(request.message.group_id, _request(request, topics), CommitOffsetsResponse)
+    answer = await request.commit(request.message.group_id, _request(request, topics))
     return iter(answer.offsets)
 
 

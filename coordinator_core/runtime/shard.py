@@ -58,9 +58,9 @@ from coordinator_core.runtime.rebalance_rate import RebalanceRate
 from coordinator_core.runtime.shard_offsets import Checkpoints, ShardOffsets
 from coordinator_core.runtime.timers import GroupTimer, Timers
 from coordinator_core.runtime.waiting_requests import WaitingRequests
-from coordinator_core.runtime.writer import Entry, Writer, current_client
+from coordinator_core.runtime.writer import Entry, Writer, commit_origin, current_client
 from coordinator_core.state_store.awaited import awaited_members
-from coordinator_core.state_store.dirty_offsets import LoggedCommits
+from coordinator_core.state_store.dirty_offsets import CommitOrigin, LoggedCommits
 from coordinator_core.state_store.ledger import Ledger
 from coordinator_core.state_store.projection import group_row, load_group, project
 from coordinator_core.state_store.row_checks import UnreadableRow, check_shard
@@ -410,7 +410,7 @@ class Shard:
         pending.changes_group = write.group is not None or write.is_group_deleted
         if pending.changes_group:
             group_context.last_pending = pending
-        stored = partial(self._stored, group_context, pending, write, current_client.get())
+        stored = partial(self._stored, group_context, pending, write, (current_client.get(), commit_origin.get()))
         self._writer.enqueue(Entry(self, write, write.row_count, stored, partial(self._failed, group_context, pending)))
 
     def _failed(self, group_context: GroupContext, pending: PendingDecision, error: CoordinatorError) -> None:
@@ -418,7 +418,12 @@ class Shard:
         group_context.mark_stored(pending)  # Who waits for it learns that the shard was unloaded.
 
     def _stored(
-        self, group_context: GroupContext, pending: PendingDecision, write: GroupWrite, client: str, log_position: int
+        self,
+        group_context: GroupContext,
+        pending: PendingDecision,
+        write: GroupWrite,
+        sender: tuple[str, CommitOrigin],
+        log_position: int,
     ) -> None:
         group_context.mark_stored(pending)
         self._counters.observe_rows(write)
@@ -428,7 +433,8 @@ class Shard:
         if not self.is_unloaded:
             now_ms = self._clock.now().node_ms
             if write.is_logged:
-                growth = self.offsets.add(write.logged_commits, log_position, now_ms, client)
+                client, origin = sender
+                growth = self.offsets.add(write.logged_commits, log_position, now_ms, client, origin)
                 group_context.uncounted_offsets += growth
                 self._checkpoints.note_growth(growth, client)
             decided: list[Decision | PendingDecision] = [pending, *pending.dependents]

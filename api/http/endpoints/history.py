@@ -234,6 +234,10 @@ class CommittedOffsetResponse(Struct):
     committed_at: datetime
     member_id: str | None
     """The member that committed it; "": a consumer outside a generation; null: unknown."""
+    token_id: str | None
+    """The token that committed it, if that was below the commit before, the partition's first, or without a member."""
+    client_address: str | None
+    """The address from which it was committed, in the same cases."""
 
 
 class OwnershipResponse(Struct):
