@@ -145,6 +145,8 @@ class NodeSettings(BaseSettings):
     trusted_proxies: Annotated[tuple[str, ...], NoDecode] = ()
     """The addresses or networks of proxies in front of the node, separated by commas, such as `10.1.0.0/16`. Only they
     name the client, in X-Forwarded-For ([security.md](security.md#behind-a-proxy))."""
+    kafka_keep_alive_s: int = Field(default=600, ge=1, le=86_400)
+    """How long an idle connection of a Kafka client is kept open, as `connections.max.idle.ms` of Kafka's brokers."""
     shards: int = Field(default=DEFAULT_SHARDS, ge=1, le=10_000)
     """The number of shards of a new database. An existing database keeps its own number."""
     lease_ttl_ms: int = Field(default=NODE.lease_ttl_ms, ge=300, le=600_000)

@@ -19,7 +19,7 @@ from prometheus_client.metrics_core import Metric
 
 from api.http.forward_signature import SIGNATURE_FAULTS
 from api.shared.connection_gate import ConnectionCounts
-from api.shared.request_metrics import RequestMetrics
+from api.shared.request_metrics import ListenerMetrics, RequestMetrics
 from coordinator_core.queries.offset_totals import OffsetTotal
 from coordinator_core.queries.runs import ExpiryForecast
 from coordinator_core.runtime.counters import Counters, Distribution, GroupCounts, MirrorCounts, NodeCounts
@@ -102,6 +102,7 @@ class Scrape:
         yield from _requests(self._metrics.requests)
         yield _throttled(self._metrics.requests)
         yield from _connections(self._metrics)
+        yield from _listeners(self._metrics.requests.listeners)
         yield from _groups(counts.groups, counts.active_timers, counts.quarantined_groups)
         yield from _rebalances_in_progress(counts)
         yield from _rebalances(counts.sums)
@@ -156,6 +157,48 @@ def _connections(metrics: Metrics) -> Iterator[Metric]:
         "Forwarded requests refused because their signature is invalid.",
         refused,
         ["reason"],
+    )
+
+
+def _listeners(listeners: Mapping[str, ListenerMetrics]) -> Iterator[Metric]:
+    """Yield the metrics of listeners beside that of HTTP."""
+    named = ["listener"]
+    connections = {name: each.connections for name, each in listeners.items()}
+    yield _gauge(
+        "muster_listener_connections",
+        "Open client connections of a listener beside HTTP.",
+        {(name,): counts.open for name, counts in connections.items()},
+        named,
+    )
+    yield _gauge(
+        "muster_listener_max_connections",
+        "Limit of open client connections of the listener.",
+        {(name,): counts.limit for name, counts in connections.items()},
+        named,
+    )
+    closed = {
+        (name, reason): number for name, counts in connections.items() for reason, number in counts.closed.items()
+    }
+    yield _counter(
+        "muster_listener_connections_closed",
+        "Client connections of the listener closed because of a limit.",
+        closed,
+        (*named, "reason"),
+    )
+    requests = {(name, *of): number for name, each in listeners.items() for of, number in list(each.requests.items())}
+    yield _counter(
+        "muster_listener_requests",
+        "Requests that the listener answered, by Kafka's error name.",
+        requests,
+        (*named, *ERROR_LABELS),
+    )
+    size_bytes = {
+        (name, direction): number
+        for name, each in listeners.items()
+        for direction, number in (("received", each.received_bytes), ("sent", each.sent_bytes))
+    }
+    yield _counter(
+        "muster_listener_bytes", "Bytes that the listener received and sent.", size_bytes, (*named, "direction")
     )
 
 

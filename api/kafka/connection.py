@@ -25,8 +25,10 @@ from api.kafka.messages import MalformedFrame, RequestHeader, decode, read_heade
 from api.kafka.request import KafkaRequest
 from api.shared.connection_gate import ConnectionGate, counted_address
 from api.shared.deadlines import TIMER_SLACK_S
+from api.shared.errors import NO_ERROR, Unauthenticated
 from api.shared.identity import Identity
 from api.shared.node_context import NodeContext
+from api.shared.request_metrics import ListenerMetrics
 from coordinator_core.protocol.errors import CoordinatorError
 
 log = structlog.get_logger("muster.api")
@@ -42,17 +44,19 @@ _SASL: Final = {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 class KafkaConnection(asyncio.Protocol):
     """A connection of a client."""
 
-    def __init__(self, node: NodeContext, gate: ConnectionGate, limits: KafkaLimits) -> None:
+    def __init__(self, node: NodeContext, gate: ConnectionGate, limits: KafkaLimits, metrics: ListenerMetrics) -> None:
         """Wait for the connection.
 
         Args:
             node: the node that answers.
             gate: counts the connections of the listener.
             limits: the limits of the listener.
+            metrics: the counters of the listener.
         """
         self._node = node
         self._gate = gate
         self._limits = limits
+        self._metrics = metrics
         self._loop = asyncio.get_running_loop()
         self._buffer = bytearray()
         self._frame_size: int | None = None
@@ -96,6 +100,7 @@ class KafkaConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Answer the requests that are complete."""
+        self._metrics.received_bytes += len(data)
         self._buffer += data
         self._answer_frames()
 
@@ -170,6 +175,8 @@ class KafkaConnection(asyncio.Protocol):
         message = decode(header.api_key, header.version, frame, header.size)
         if header.api_key in _SASL:
             self._send(header, self._authenticate(header, message))
+            is_refused = self._node.tokens is not None and self._credentials is not None and self._identity is None
+            self._metrics.requests[api.name, Unauthenticated.code if is_refused else NO_ERROR] += 1
             return
         request = KafkaRequest(self._node, self._client_host, header, self._identity)
         request.message = message
@@ -207,6 +214,7 @@ class KafkaConnection(asyncio.Protocol):
 
     def _finish(self, request: KafkaRequest, body: bytes | None, started_s: float) -> None:
         self._node.metrics.count(request.request, request.code, time.perf_counter() - started_s)
+        self._metrics.requests[request.request, request.code] += 1
         if body is not None:
             self._send(request.header, body)
         else:
@@ -220,6 +228,7 @@ class KafkaConnection(asyncio.Protocol):
         tags = b"\x00" if is_flexible else b""
         size = 4 + len(tags) + len(body)
         self._transport.write(_SIZE_AND_ID.pack(size, header.correlation_id) + tags + body)
+        self._metrics.sent_bytes += SIZE_BYTES + size
         self._release_bytes()
         self._expect_within(self._limits.keep_alive_s)
 

@@ -8,11 +8,13 @@ import asyncio
 import socket
 from typing import Final
 
+from api.kafka import LISTENER
 from api.kafka.connection import KafkaConnection
 from api.kafka.limits import KafkaLimits
 from api.kafka.messages import load_all
 from api.shared.connection_gate import ConnectionCounts, ConnectionGate
 from api.shared.node_context import NodeContext
+from api.shared.request_metrics import ListenerMetrics
 from coordinator_core.queries.cluster_id import read_cluster_id
 
 BACKLOG: Final = 2_048
@@ -37,8 +39,8 @@ class KafkaServer:
         self._node = node
         self._listener = listener
         self._limits = limits
-        self.counts = ConnectionCounts()
-        self._gate = ConnectionGate(limits.max_connections, limits.connections_per_ip, self.counts)
+        self._metrics = node.metrics.listeners[LISTENER] = ListenerMetrics(ConnectionCounts())
+        self._gate = ConnectionGate(limits.max_connections, limits.connections_per_ip, self._metrics.connections)
         self._open: dict[KafkaConnection, asyncio.Future[None]] = {}
         """Connection → what is done when it is lost."""
         self._server: asyncio.Server | None = None
@@ -50,7 +52,7 @@ class KafkaServer:
         self._server = await loop.create_server(self._connect, sock=self._listener, backlog=BACKLOG)
 
     def _connect(self) -> KafkaConnection:
-        connection = KafkaConnection(self._node, self._gate, self._limits)
+        connection = KafkaConnection(self._node, self._gate, self._limits, self._metrics)
         connection.closed.add_done_callback(lambda _: self._open.pop(connection))
         self._open[connection] = connection.closed
         return connection
