@@ -284,6 +284,12 @@ def _writes(counts: NodeCounts) -> Iterator[Metric]:
     yield _histogram("muster_batch_size_rows", "Rows written in a write transaction.", {(): sums.batch_rows})
     yield _total("muster_batches_failed", "Failed write transactions.", sums.batches_failed)
     yield _single_gauge("muster_write_queue_rows", "Rows waiting for the next write transaction.", counts.queued_rows)
+    yield _single_gauge(
+        "muster_write_queue_bytes", "Bytes of metadata and assignments waiting to be written.", counts.queued_bytes
+    )
+    yield _single_gauge(
+        "muster_write_queue_max_bytes", "Limit of these bytes waiting to be written.", counts.max_queued_bytes
+    )
     refused = _labelled(sums.requests_refused)
     yield _counter(
         "muster_requests_refused", "Requests refused because a limit is reached, by its setting.", refused, ["limit"]

@@ -531,10 +531,12 @@ class Coordinator:
             incarnation=self._ownership.incarnation,
             active_timers=sum(len(shard.timers) for shard in shards),
             queued_rows=self._writer.queued_rows,
+            queued_bytes=self._writer.queued_bytes,
             largest_shares=self._admission.largest_shares(),
             dirty_offsets=self._checkpoints.dirty_size,
             oldest_dirty_offset_s=self._checkpoints.oldest_ms() / 1000,
             max_queued_rows=self._config.max_queued_rows,
+            max_queued_bytes=self._config.max_queued_bytes,
             wall_ms=now.wall_ms,
             mirror=None if self._follower is None else deepcopy(self._follower.counts),
         )

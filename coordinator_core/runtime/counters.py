@@ -260,6 +260,8 @@ class NodeCounts:
     active_timers: int
     queued_rows: int
     max_queued_rows: int
+    queued_bytes: int
+    max_queued_bytes: int
     largest_shares: dict[str, float]
     """Limit that clients share → the part of it, from 0 to 1, that the client with the most has."""
     dirty_offsets: int
