@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar
 
 import structlog
 
+from coordinator_core.protocol.decide import Decide
 from coordinator_core.protocol.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
@@ -24,6 +25,7 @@ from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.protocol.loading import respond_while_loading
 from coordinator_core.protocol.requests import (
     Heartbeat,
+    MemberRequest,
     Token,
 )
 from coordinator_core.protocol.responses import Answer
@@ -50,7 +52,7 @@ from coordinator_core.runtime.offset_counts import OffsetCounts
 from coordinator_core.runtime.quarantine import Quarantine, QuarantinedGroup
 from coordinator_core.runtime.readiness import ReadinessCheck, quarantine_notice
 from coordinator_core.runtime.rebalance_rate import RebalanceRate
-from coordinator_core.runtime.shard import Decide, MemberRequest, Shard, completed_future
+from coordinator_core.runtime.shard import Shard, completed_future
 from coordinator_core.runtime.shard_ownership import ShardOwnership
 from coordinator_core.runtime.stuck_groups import rebalancing_groups
 from coordinator_core.runtime.timer_loop import TimerLoop
