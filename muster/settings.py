@@ -64,6 +64,9 @@ class GroupDefaults(BaseSettings):
     group_max_pending_members: int = Field(default=GROUP.group_max_pending_members, ge=1, le=INT32_MAX)
     """The maximum number of pending members of a group: member ids that were returned and have not joined yet. Another
     one is refused with GROUP_MAX_SIZE_REACHED."""
+    group_max_offsets: int = Field(default=GROUP.group_max_offsets, ge=1, le=INT32_MAX)
+    """The maximum number of committed offsets (topic partitions) of a group. They are counted in the background; while
+    a group has more, its commits are refused with POLICY_VIOLATION until offsets are deleted."""
     group_metadata_max_bytes: int = Field(default=GROUP.group_metadata_max_bytes, ge=1, le=INT32_MAX)
     """The maximum size of the metadata of all members of a group, which the leader's answer contains. A join beyond it
     is refused with GROUP_MAX_SIZE_REACHED."""
@@ -142,6 +145,8 @@ class NodeSettings(BaseSettings):
     trusted_proxies: Annotated[tuple[str, ...], NoDecode] = ()
     """The addresses or networks of proxies in front of the node, separated by commas, such as `10.1.0.0/16`. Only they
     name the client, in X-Forwarded-For ([security.md](security.md#behind-a-proxy))."""
+    kafka_keep_alive_s: int = Field(default=600, ge=1, le=86_400)
+    """How long an idle connection of a Kafka client is kept open, as `connections.max.idle.ms` of Kafka's brokers."""
     shards: int = Field(default=DEFAULT_SHARDS, ge=1, le=10_000)
     """The number of shards of a new database. An existing database keeps its own number."""
     lease_ttl_ms: int = Field(default=NODE.lease_ttl_ms, ge=300, le=600_000)
@@ -256,8 +261,13 @@ class NodeSettings(BaseSettings):
     SQL, views, lists and metrics read."""
     max_dirty_offsets: int = Field(default=NODE.max_dirty_offsets, ge=1, le=INT32_MAX)
     """How many committed offsets may wait for a checkpoint before one begins at once. Beyond twice as many, commits are
-    refused with Retry-After. A partition counts once in each of two checkpoints, so this should exceed the number of
-    partitions that a node's groups commit. An offset takes some 300 bytes."""
+    refused with Retry-After; one client may have three times as many as are free. A partition counts once in each of
+    two checkpoints, so this should exceed the number of partitions that a node's groups commit. An offset takes some
+    300 bytes."""
+    max_groups_per_client: int = Field(default=NODE.max_groups_per_client, ge=1, le=INT32_MAX)
+    """The maximum number of groups of one node that one client (as for `MUSTER_MAX_WAITING_REQUESTS_PER_CLIENT`) has
+    created since the node serves them. Beyond it, requests that create groups are refused with POLICY_VIOLATION until
+    groups are deleted."""
     max_checkpoint_offsets: int = Field(default=NODE.max_checkpoint_offsets, ge=1, le=INT32_MAX)
     """The maximum number of offsets of one transaction of a checkpoint. Those of one shard are stored together."""
     pause_ms: int = Field(default=NODE.pause_ms, ge=10, le=600_000)

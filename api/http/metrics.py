@@ -19,7 +19,7 @@ from prometheus_client.metrics_core import Metric
 
 from api.http.forward_signature import SIGNATURE_FAULTS
 from api.shared.connection_gate import ConnectionCounts
-from api.shared.request_metrics import RequestMetrics
+from api.shared.request_metrics import ListenerMetrics, RequestMetrics
 from api.shared.tls import NodeTls
 from api.shared.tls_server import HANDSHAKE_FAILED
 from coordinator_core.queries.offset_totals import OffsetTotal
@@ -105,6 +105,7 @@ class Scrape:
         yield from _requests(self._metrics.requests)
         yield _throttled(self._metrics.requests)
         yield from _connections(self._metrics)
+        yield from _listeners(self._metrics.requests.listeners)
         yield from _groups(counts.groups, counts.active_timers, counts.quarantined_groups)
         yield from _rebalances_in_progress(counts)
         yield from _rebalances(counts.sums)
@@ -171,6 +172,48 @@ def _connections(metrics: Metrics) -> Iterator[Metric]:
         "Forwarded requests refused because their signature is invalid.",
         refused,
         ["reason"],
+    )
+
+
+def _listeners(listeners: Mapping[str, ListenerMetrics]) -> Iterator[Metric]:
+    """Yield the metrics of listeners beside that of HTTP."""
+    named = ["listener"]
+    connections = {name: each.connections for name, each in listeners.items()}
+    yield _gauge(
+        "muster_listener_connections",
+        "Open client connections of a listener beside HTTP.",
+        {(name,): counts.open for name, counts in connections.items()},
+        named,
+    )
+    yield _gauge(
+        "muster_listener_max_connections",
+        "Limit of open client connections of the listener.",
+        {(name,): counts.limit for name, counts in connections.items()},
+        named,
+    )
+    closed = {
+        (name, reason): number for name, counts in connections.items() for reason, number in counts.closed.items()
+    }
+    yield _counter(
+        "muster_listener_connections_closed",
+        "Client connections of the listener closed because of a limit.",
+        closed,
+        (*named, "reason"),
+    )
+    requests = {(name, *of): number for name, each in listeners.items() for of, number in list(each.requests.items())}
+    yield _counter(
+        "muster_listener_requests",
+        "Requests that the listener answered, by Kafka's error name.",
+        requests,
+        (*named, *ERROR_LABELS),
+    )
+    size_bytes = {
+        (name, direction): number
+        for name, each in listeners.items()
+        for direction, number in (("received", each.received_bytes), ("sent", each.sent_bytes))
+    }
+    yield _counter(
+        "muster_listener_bytes", "Bytes that the listener received and sent.", size_bytes, (*named, "direction")
     )
 
 
@@ -256,6 +299,18 @@ def _writes(counts: NodeCounts) -> Iterator[Metric]:
     yield _histogram("muster_batch_size_rows", "Rows written in a write transaction.", {(): sums.batch_rows})
     yield _total("muster_batches_failed", "Failed write transactions.", sums.batches_failed)
     yield _single_gauge("muster_write_queue_rows", "Rows waiting for the next write transaction.", counts.queued_rows)
+    yield _single_gauge(
+        "muster_write_queue_bytes", "Bytes of metadata and assignments waiting to be written.", counts.queued_bytes
+    )
+    yield _single_gauge(
+        "muster_write_queue_max_bytes", "Limit of these bytes waiting to be written.", counts.max_queued_bytes
+    )
+    refused = _labelled(sums.requests_refused)
+    yield _counter(
+        "muster_requests_refused", "Requests refused because a limit is reached, by its setting.", refused, ["limit"]
+    )
+    shares = {(limit,): share for limit, share in counts.largest_shares.items()}
+    yield _gauge("muster_largest_client_ratio", "Part of a limit that the client with the most has.", shares, ["limit"])
     yield _single_gauge("muster_write_queue_max_rows", "Limit of rows waiting to be written.", counts.max_queued_rows)
     yield _single_gauge(
         "muster_database_up",

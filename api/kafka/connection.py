@@ -29,8 +29,10 @@ from api.shared.body_budget import SMALL_BODY_MAX_BYTES
 from api.shared.client_request import MAX_THROTTLE_S
 from api.shared.connection_gate import ConnectionGate, counted_address
 from api.shared.deadlines import TIMER_SLACK_S
+from api.shared.errors import NO_ERROR, Unauthenticated
 from api.shared.identity import Identity
 from api.shared.node_context import NodeContext
+from api.shared.request_metrics import ListenerMetrics
 from api.shared.tls import certificate_names
 from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable
 
@@ -47,17 +49,19 @@ _SASL: Final = {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 class KafkaConnection(asyncio.Protocol):
     """A connection of a client."""
 
-    def __init__(self, node: NodeContext, gate: ConnectionGate, limits: KafkaLimits) -> None:
+    def __init__(self, node: NodeContext, gate: ConnectionGate, limits: KafkaLimits, metrics: ListenerMetrics) -> None:
         """Wait for the connection.
 
         Args:
             node: the node that answers.
             gate: counts the connections of the listener.
             limits: the limits of the listener.
+            metrics: the counters of the listener.
         """
         self._node = node
         self._gate = gate
         self._limits = limits
+        self._metrics = metrics
         self._small_frame_max_bytes = min(SMALL_BODY_MAX_BYTES, limits.max_frame_bytes)
         self._loop = asyncio.get_running_loop()
         self._buffer = bytearray()
@@ -105,6 +109,7 @@ class KafkaConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Answer the requests that are complete."""
+        self._metrics.received_bytes += len(data)
         if (
             not self._buffer and self._running is None and self._is_small_frame(data)
         ):  # nearly always: nothing is copied
@@ -195,6 +200,8 @@ class KafkaConnection(asyncio.Protocol):
         message = decode(header.api_key, header.version, frame, header.size)
         if header.api_key in _SASL:
             self._send(header, self._authenticate(header, message))
+            is_refused = self._node.tokens is not None and self._credentials is not None and self._identity is None
+            self._metrics.requests[api.name, Unauthenticated.code if is_refused else NO_ERROR] += 1
             return
         request = KafkaRequest(self._node, self._client_host, header, self._identity)
         request.message = message
@@ -236,6 +243,7 @@ class KafkaConnection(asyncio.Protocol):
 
     def _finish(self, request: KafkaRequest, body: bytes | None, started_s: float) -> None:
         self._node.metrics.count(request.request, request.code, time.perf_counter() - started_s)
+        self._metrics.requests[request.request, request.code] += 1
         if body is not None:
             self._send(request.header, body)
         else:
@@ -249,6 +257,7 @@ class KafkaConnection(asyncio.Protocol):
         tags = b"\x00" if is_flexible else b""
         size = 4 + len(tags) + len(body)
         self._transport.write(_SIZE_AND_ID.pack(size, header.correlation_id) + tags + body)
+        self._metrics.sent_bytes += SIZE_BYTES + size
         self._release_bytes()
         self._expect_within(self._limits.keep_alive_s)
 

@@ -7,7 +7,7 @@ from api.shared.limits import ListenerLimits
 
 @dataclass(frozen=True, slots=True)
 class KafkaLimits(ListenerLimits):
-    """The limits of the listener, beside those of all listeners; the settings are those of HTTP."""
+    """The limits of the listener, beside those of all listeners."""
 
     max_frame_bytes: int = 8_388_608
     """The maximum size of a request."""

@@ -15,7 +15,6 @@ from api.shared.limits import MEMBER_ID_MAX_CHARS, TOPIC_MAX_CHARS
 from coordinator_core.admin import offsets as admin_offsets
 from coordinator_core.protocol.errors import CoordinatorError, InvalidRequest
 from coordinator_core.protocol.requests import CommitOffsets, OffsetToCommit
-from coordinator_core.protocol.responses import CommitOffsetsResponse
 from coordinator_core.state_store.rows import FetchedOffset
 
 SEVERAL_GROUPS_FROM: Final = 8
@@ -59,7 +58,7 @@ async def _commit(request: KafkaRequest, topics: Sequence[Any]) -> Mapping[int, 
     """Commit the offsets of these topics, and return index → error; without topics nothing is asked."""
     if not topics and request.message.topics:
         return {}
-    answer = await request.coordinate(request.message.group_id, _request(request, topics), CommitOffsetsResponse)
+    answer = await request.commit(request.message.group_id, _request(request, topics))
     return answer.errors
 
 

@@ -11,7 +11,7 @@ retriable error, and the shard is loaded again from the database under a new epo
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import islice
@@ -42,6 +42,7 @@ from coordinator_core.runtime.clock import Clock
 from coordinator_core.runtime.counters import Counters
 from coordinator_core.runtime.events import log_member_events, log_rebalances, log_transition
 from coordinator_core.runtime.group_context import GroupContext, PendingDecision
+from coordinator_core.runtime.groups_of_clients import GroupsOfClients
 from coordinator_core.runtime.log_ends import LogEndReports
 from coordinator_core.runtime.member_sessions import (
     MAX_ROWS_PER_WRITE,
@@ -54,9 +55,10 @@ from coordinator_core.runtime.quarantine import Quarantine, QuarantinedGroup
 from coordinator_core.runtime.rebalance_rate import RebalanceRate
 from coordinator_core.runtime.shard_offsets import Checkpoints, ShardOffsets
 from coordinator_core.runtime.timers import GroupTimer, Timers
-from coordinator_core.runtime.writer import Entry, Writer
+from coordinator_core.runtime.waiting_requests import WaitingRequests
+from coordinator_core.runtime.writer import Entry, Writer, commit_origin, current_client
 from coordinator_core.state_store.awaited import awaited_members
-from coordinator_core.state_store.dirty_offsets import LoggedCommits
+from coordinator_core.state_store.dirty_offsets import CommitOrigin, LoggedCommits
 from coordinator_core.state_store.ledger import Ledger
 from coordinator_core.state_store.projection import group_row, load_group, project
 from coordinator_core.state_store.row_checks import UnreadableRow, check_shard
@@ -73,8 +75,6 @@ from coordinator_core.state_store.rows import (
 log = structlog.get_logger("muster.runtime")
 
 SHARD_RELOADING: Final = "the group's shard is being loaded again"
-REPLIES_AT_ONCE: Final = 100
-"""Sending so many responses takes some milliseconds; heartbeats of other groups come between two lots."""
 
 ExtraRowsOf = Callable[[Group, Decision, Now], ExtraRows]
 """Returns the rows to store with a decision, from the group before it, the decision, and its time."""
@@ -119,6 +119,7 @@ class Shard:
         quarantine: Quarantine,
         on_timer: Callable[[], None],
         checkpoints: Checkpoints,
+        groups_of_clients: GroupsOfClients,
         on_unload: Callable[["Shard"], None],
         mirror: Decide | None = None,  # Decides in place of the protocol, where a Kafka cluster is mirrored.
     ) -> None:
@@ -145,10 +146,11 @@ class Shard:
         self._quarantine = quarantine
         self._on_timer = on_timer
         self._checkpoints = checkpoints
+        self._groups_of_clients = groups_of_clients
         self._on_unload = on_unload
         self._decide: Decide = mirror or decide
         self._is_mirror = mirror is not None
-        self._waiting: dict[Token, asyncio.Future[Answer]] = {}
+        self._waiting = WaitingRequests(counters)
 
     # -- loading and unloading -----------------------------------------------------------------------
 
@@ -158,7 +160,7 @@ class Shard:
         A group whose rows cannot be loaded is quarantined alone.
         """
         self._quarantine.begin_load(self.shard_id)
-        self._checkpoints.note_growth(self.offsets.load(shard_log, self._clock.now().node_ms))
+        self._checkpoints.note_growth(self.offsets.load(shard_log, self._clock.now().node_ms), "")
         for one in stored:
             now = self._clock.now()
             try:
@@ -186,7 +188,7 @@ class Shard:
         else:
             loaded = self._load_group(stored, now)
         self._quarantine.release(group_id)
-        answer = self._wait(token)
+        answer = self._waiting.wait(token)
         decision = loaded.decision._replace(replies=(Reply(token, EmptyResponse()),))
         extra_rows = extra_rows_of(loaded.group_context.group, decision, now)
         self._add_group(loaded._replace(decision=decision), extra_rows, now)
@@ -256,11 +258,8 @@ class Shard:
         if self.is_unloaded:
             return
         self.is_unloaded = True
-        for future in self._waiting.values():
-            if not future.done():
-                future.set_exception(error)
-        self._counters.waiting_requests -= len(self._waiting)
-        self._waiting.clear()
+        self._waiting.fail_all(error)
+        self._groups_of_clients.forget(self.groups.values())
         self._on_unload(self)
 
     # -- requests --------------------------------------------------------------------------------------
@@ -300,7 +299,7 @@ class Shard:
         self, group_id: str, token: Token, request: Request, extra_rows_of: ExtraRowsOf, now: Now
     ) -> asyncio.Future[Answer]:
         self.check_is_loaded()
-        answer = self._wait(token)
+        answer = self._waiting.wait(token)
         self.perform(group_id, request, extra_rows_of, now)
         return answer
 
@@ -399,8 +398,10 @@ class Shard:
             group_context.last_pending.dependents.append(decision)
         else:
             self._complete(group_context, decision, now_ms)
-            self._reply(decision.replies)
+            self._waiting.reply(decision.replies)
         if before.state is not decision.group.state:
+            if before.exists is not group_context.group.exists:
+                self._groups_of_clients.track(group_context)
             self._track_rebalancing(decision.group)
             log_transition(before, decision)
 
@@ -415,7 +416,7 @@ class Shard:
         pending.changes_group = write.group is not None or write.is_group_deleted
         if pending.changes_group:
             group_context.last_pending = pending
-        stored = partial(self._stored, group_context, pending, write)
+        stored = partial(self._stored, group_context, pending, write, (current_client.get(), commit_origin.get()))
         self._writer.enqueue(Entry(self, write, write.row_count, stored, partial(self._failed, group_context, pending)))
 
     def _failed(self, group_context: GroupContext, pending: PendingDecision, error: CoordinatorError) -> None:
@@ -423,7 +424,12 @@ class Shard:
         group_context.mark_stored(pending)  # Who waits for it learns that the shard was unloaded.
 
     def _stored(
-        self, group_context: GroupContext, pending: PendingDecision, write: GroupWrite, log_position: int
+        self,
+        group_context: GroupContext,
+        pending: PendingDecision,
+        write: GroupWrite,
+        sender: tuple[str, CommitOrigin],
+        log_position: int,
     ) -> None:
         group_context.mark_stored(pending)
         self._counters.observe_rows(write)
@@ -433,11 +439,14 @@ class Shard:
         if not self.is_unloaded:
             now_ms = self._clock.now().node_ms
             if write.is_logged:
-                self._checkpoints.note_growth(self.offsets.add(write.logged_commits, log_position, now_ms))
+                client, origin = sender
+                growth = self.offsets.add(write.logged_commits, log_position, now_ms, client, origin)
+                group_context.uncounted_offsets += growth
+                self._checkpoints.note_growth(growth, client)
             decided: list[Decision | PendingDecision] = [pending, *pending.dependents]
             for each in decided:
                 self._complete(group_context, each, now_ms)
-            self._reply([reply for each in decided for reply in each.replies])
+            self._waiting.reply([reply for each in decided for reply in each.replies])
         self._forget_if_absent(group_context)
 
     def _complete(self, group_context: GroupContext, decided: Decision | PendingDecision, now_ms: int) -> None:
@@ -465,32 +474,6 @@ class Shard:
         if decided.records:
             self._counters.observe(decided.records)
             log_member_events(group_id, decided.records)
-
-    def _reply(self, replies: Sequence[Reply]) -> None:
-        """Complete the futures of some requests, and of the others after the event loop has read its sockets."""
-        for token, answer, _ in replies[:REPLIES_AT_ONCE]:
-            self._resolve(token, answer)
-        if len(replies) > REPLIES_AT_ONCE:
-            asyncio.get_running_loop().call_soon(self._reply, replies[REPLIES_AT_ONCE:])
-
-    def _wait(self, token: Token) -> asyncio.Future[Answer]:
-        """Return the future of a request, which `_resolve` completes."""
-        future = self._waiting[token] = asyncio.get_running_loop().create_future()
-        self._counters.waiting_requests += 1
-        return future
-
-    def _resolve(self, token: Token, answer: Answer | CoordinatorError) -> None:
-        """Complete the future of a request, unless the caller has cancelled it."""
-        future = self._waiting.pop(token, None)
-        if future is None:
-            return
-        self._counters.waiting_requests -= 1
-        if future.done():
-            return
-        if isinstance(answer, CoordinatorError):
-            future.set_exception(answer)
-        else:
-            future.set_result(answer)
 
     def _stop_timers(self, group_context: GroupContext, deadlines: tuple[tuple[Deadline, int | None], ...]) -> None:
         for deadline, _ in deadlines:
@@ -548,7 +531,7 @@ class Shard:
             logged: the commits.
             position: their position in that log (`MirrorPosition`).
         """
-        self._checkpoints.note_growth(self.offsets.add(logged, position, self._clock.now().node_ms))
+        self._checkpoints.note_growth(self.offsets.add(logged, position, self._clock.now().node_ms, ""), "")
 
     async def store_offsets(self, group_id: str | None = None) -> None:
         """Return when the table has every commit so far of a group, or (None) of the shard.

@@ -97,11 +97,11 @@ class MusterHook(BaseHook):
 
     def describe_group(self, group_id: str) -> Json:
         """Return a group's state, members and settings; a deleted group with history is Dead."""
-        return self.get(group_path(group_id))
+        return asyncio.run(self.get_conn().get_pages(group_path(group_id), "members"))
 
     def describe_lag(self, group_id: str) -> Json:
         """Return a group's lag by partition."""
-        return self.get(group_path(group_id, "/lag"))
+        return asyncio.run(self.get_conn().get_pages(group_path(group_id, "/lag"), "partitions"))
 
     def reset_offsets(
         self, group_id: str, body: Mapping[str, Any], *, actor: str, idempotency_key: str | None = None

@@ -37,6 +37,7 @@ from muster.cli.doctor.database import (
 )
 from muster.cli.doctor.results import CheckResult, error, ok, warning
 from muster.cli.doctor.stored_rows import check_constraints, check_groups
+from muster.cli.doctor.stored_tokens import check_issued_tokens
 from muster.cli.options import DataDirOption, JsonOption, UrlOption
 from muster.client_tls import client_ssl_context
 from muster.data_dir import DataDir
@@ -60,8 +61,8 @@ def doctor(url: UrlOption = None, data_dir: DataDirOption = None, as_json: JsonO
     """Check the installation and report problems.
 
     Checks the settings, the disk, the ports, Postgres, the schema, the database's roles, the incarnation, the
-    leases, the constraints, the offsets, the clocks, the audit log, the stored groups, a node, the tokens, TLS, Java,
-    the JDBC driver and Airflow, and changes nothing. The exit code is 1 if a check fails.
+    leases, the constraints, the offsets, the clocks, the audit log, the issued tokens, the stored groups, a node, the
+    tokens file, TLS, Java, the JDBC driver and Airflow, and changes nothing. The exit code is 1 if a check fails.
     """
     found = list(run_checks(url, data_dir))
     if as_json:
@@ -153,6 +154,7 @@ DATABASE_CHECKS = (
     check_offsets,
     check_clocks,
     check_audit_log,
+    check_issued_tokens,
 )
 
 
