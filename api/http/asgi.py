@@ -100,6 +100,9 @@ class AsgiApp:
         except ThrottlingQuotaExceeded as error:
             await context.throttle(error.retry_after_s)
             response = problem_response(_without_frames(error))
+        except CoordinatorNotAvailable as error:
+            response = problem_response(_without_frames(error))
+            await context.throttle_large_body()
         except CoordinatorError as error:
             response = problem_response(_without_frames(error))
         except Exception:  # one failed request must not affect others

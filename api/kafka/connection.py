@@ -23,11 +23,12 @@ from api.kafka.limits import KafkaLimits
 from api.kafka.membership import heartbeat_at_once
 from api.kafka.messages import MalformedFrame, RequestHeader, count_parts, decode, read_header
 from api.kafka.request import KafkaRequest
+from api.shared.client_request import MAX_THROTTLE_S
 from api.shared.connection_gate import ConnectionGate, counted_address
 from api.shared.deadlines import TIMER_SLACK_S
 from api.shared.identity import Identity
 from api.shared.node_context import NodeContext
-from coordinator_core.protocol.errors import CoordinatorError
+from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable
 
 log = structlog.get_logger("muster.api")
 
@@ -189,6 +190,10 @@ class KafkaConnection(asyncio.Protocol):
             await request.wait_for_quotas(size)
             await request.begin_turn(size)
             body = await HANDLERS[request.header.api_key](request)
+            if request.code == CoordinatorNotAvailable.code and self._reserved_bytes:
+                request.end_turn()
+                self._release_bytes()
+                await request.throttle(MAX_THROTTLE_S)
         except asyncio.CancelledError:
             raise
         except CoordinatorError as failure:

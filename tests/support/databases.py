@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -83,3 +83,11 @@ class Databases:
 
 def _name(url: str) -> str:
     return url.rpartition("/")[2]
+
+
+@contextmanager
+def offset_log_locked(url: str) -> Iterator[None]:
+    """Lock the offset log, so that no commit is stored."""
+    with closing(psycopg2.connect(psql_url(url))) as connection, connection.cursor() as cursor:
+        cursor.execute("LOCK TABLE offset_log IN ACCESS EXCLUSIVE MODE")
+        yield

@@ -1,13 +1,15 @@
 """The memory budget of large bodies; small bodies do not count."""
 
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from urllib.parse import urlsplit
 
 import pytest
 
-from tests.support.databases import Databases
+from api.shared.client_request import MAX_THROTTLE_S
+from tests.support.databases import Databases, offset_log_locked
 from tests.support.http_client import Answer, Client, Group, fresh_id, position
 from tests.support.nodes import Node, requests_in_memory, running_node, without_collector
 from tests.support.waiting import PATIENCE_S, poll_until
@@ -67,6 +69,20 @@ def test_body_of_undeclared_length_counts_as_it_arrives(client: Client) -> None:
         connection.sendall(b"%x\r\n" % BODY_BYTES + b" " * BODY_BYTES + b"\r\n")
         poll_until(lambda: commit(group, BODY_BYTES).status == 503)
     poll_until(lambda: commit(group, BODY_BYTES).status == 200)
+
+
+def test_refusal_of_a_large_body_is_delayed(databases: Databases) -> None:
+    url = databases.create()
+    with running_node(url, request_timeout_ms=100) as node, closing(Client(node.url)) as client:
+        group = client.group(fresh_id())
+        poll_until(lambda: commit(group, 0).status == 200)
+        with offset_log_locked(url):
+            began_s = time.monotonic()
+            refused = commit(group, BODY_BYTES)
+            took_s = time.monotonic() - began_s
+        assert (refused.status, refused.code) == (503, "COORDINATOR_NOT_AVAILABLE")
+        assert took_s >= MAX_THROTTLE_S
+    databases.drop(url)
 
 
 @pytest.mark.parametrize("action", ["offsets", "offsets/reset", "join"])

@@ -1,6 +1,7 @@
 """Connections of Kafka clients: the order of responses, limits, malformed frames, tokens, and nodes that stop."""
 
 import struct
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -8,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from api.kafka.apis import APIS, ApiKey
-from tests.support.databases import Databases
+from api.shared.client_request import MAX_THROTTLE_S
+from tests.support.databases import Databases, offset_log_locked
 from tests.support.http_client import Client, Group, fresh_id, join_body
 from tests.support.kafka_listener import PATIENT, SUBSCRIPTION, join_alone, put_topic, wait_until_ready
 from tests.support.kafka_wire import KafkaWire, frame, read_response
@@ -16,7 +18,8 @@ from tests.support.nodes import CLUSTER_SECRET, Node, running_kafka_node
 from tests.support.tokens_file import ADA, BOB, TokensFile
 from tests.support.waiting import poll_until
 
-NOT_COORDINATOR, GROUP_AUTHORIZATION_FAILED, SASL_AUTHENTICATION_FAILED, UNSUPPORTED_SASL_MECHANISM = 16, 30, 58, 33
+COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR = 15, 16
+GROUP_AUTHORIZATION_FAILED, SASL_AUTHENTICATION_FAILED, UNSUPPORTED_SASL_MECHANISM = 30, 58, 33
 UNSUPPORTED_VERSION = 35
 
 
@@ -126,6 +129,21 @@ def test_limits_close_connections(databases: Databases) -> None:
             assert first.call(ApiKey.API_VERSIONS, 0).error_code == 0
             assert second.call(ApiKey.API_VERSIONS, 0).error_code == 0
             assert third.is_closed(), "a third connection of one address"
+    databases.drop(url)
+
+
+def test_refusal_of_a_large_commit_is_delayed(databases: Databases) -> None:
+    url = databases.create()
+    partitions = [{"partition_index": at, "committed_offset": 1, "committed_metadata": "m" * 3_000} for at in range(50)]
+    values = {"generation_id_or_member_epoch": -1, "member_id": "", "topics": [{"name": "t", "partitions": partitions}]}
+    with running_kafka_node(url, request_timeout_ms=100) as node, KafkaWire(node.settings.kafka_address) as wire:
+        wait_until_ready(node)
+        with offset_log_locked(url):
+            began_s = time.monotonic()
+            answer = wire.call(ApiKey.OFFSET_COMMIT, 9, group_id="g", **values)
+            took_s = time.monotonic() - began_s
+    assert {each.error_code for each in answer.topics[0].partitions} == {COORDINATOR_NOT_AVAILABLE}
+    assert took_s >= MAX_THROTTLE_S
     databases.drop(url)
 
 
