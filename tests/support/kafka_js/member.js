@@ -52,7 +52,7 @@ async function main() {
   });
   consumer.on(consumer.events.REBALANCING, revoke);
   consumer.on(consumer.events.COMMIT_OFFSETS, ({ payload }) => {
-    lastCommitted = payload.topics[0].partitions[0].offset;
+    lastCommitted = String(payload.topics[0].partitions[0].offset);
   });
   await consumer.connect();
   await consumer.subscribe({ topics: topics.split(",") });
