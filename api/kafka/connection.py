@@ -23,6 +23,7 @@ from api.kafka.limits import KafkaLimits
 from api.kafka.membership import heartbeat_at_once
 from api.kafka.messages import MalformedFrame, RequestHeader, count_parts, decode, read_header
 from api.kafka.request import KafkaRequest
+from api.shared.body_budget import SMALL_BODY_MAX_BYTES
 from api.shared.client_request import MAX_THROTTLE_S
 from api.shared.connection_gate import ConnectionGate, counted_address
 from api.shared.deadlines import TIMER_SLACK_S
@@ -33,7 +34,7 @@ from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAva
 log = structlog.get_logger("muster.api")
 
 SIZE_BYTES: Final = 4
-UNAUTHENTICATED_FRAME_MAX_BYTES: Final = 65_536
+UNAUTHENTICATED_FRAME_MAX_BYTES: Final = SMALL_BODY_MAX_BYTES
 """The largest frame of a client that has not sent its token."""
 _SIZE: Final = struct.Struct(">i")
 _SIZE_AND_ID: Final = struct.Struct(">ii")
@@ -54,6 +55,7 @@ class KafkaConnection(asyncio.Protocol):
         self._node = node
         self._gate = gate
         self._limits = limits
+        self._small_frame_max_bytes = min(SMALL_BODY_MAX_BYTES, limits.max_frame_bytes)
         self._loop = asyncio.get_running_loop()
         self._buffer = bytearray()
         self._frame_size: int | None = None
@@ -97,8 +99,13 @@ class KafkaConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Answer the requests that are complete."""
-        self._buffer += data
-        self._answer_frames()
+        if (
+            not self._buffer and self._running is None and self._is_small_frame(data)
+        ):  # nearly always: nothing is copied
+            self._answer_frame(data[SIZE_BYTES:])
+        else:
+            self._buffer += data
+            self._answer_frames()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop waiting for the response of a parked request; it has no effect on the group."""
@@ -114,16 +121,28 @@ class KafkaConnection(asyncio.Protocol):
 
     def _answer_frames(self) -> None:
         """Answer one frame after the other, until one has to wait or is not complete."""
-        while self._running is None and not self._transport.is_closing():
+        while self._buffer and self._running is None and not self._transport.is_closing():
             try:
                 frame = self._next_frame()
-                if frame is None:
-                    break
-                self._answer(frame)
             except (MalformedFrame, CoordinatorError) as failure:
                 self._refuse(str(failure))
+                break
+            if frame is None:
+                break
+            self._answer_frame(frame)
         if self._running is not None and len(self._buffer) > self._limits.max_frame_bytes:
             self._transport.pause_reading()
+
+    def _is_small_frame(self, data: bytes) -> bool:
+        """Return whether the bytes are one frame that takes no share of the memory for large requests."""
+        size = len(data) - SIZE_BYTES
+        return 0 < size <= self._small_frame_max_bytes and int.from_bytes(data[:SIZE_BYTES]) == size
+
+    def _answer_frame(self, frame: bytes) -> None:
+        try:
+            self._answer(frame)
+        except (MalformedFrame, CoordinatorError) as failure:
+            self._refuse(str(failure))
 
     def _next_frame(self) -> bytes | None:
         """Take a complete frame from the buffer; None: there is none yet.

@@ -1,12 +1,12 @@
 """OffsetCommit, OffsetFetch and OffsetDelete."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import count, groupby
 from typing import Any, Final
 
 from api.kafka import hot_responses
 from api.kafka.apis import ApiKey
-from api.kafka.hot_responses import FetchedPartition, FetchedTopic
+from api.kafka.hot_responses import FetchedPartition, FetchedTopic, TopicErrors
 from api.kafka.messages import Fields, encode, milliseconds
 from api.kafka.request import KafkaRequest, check_text
 from api.shared.access_control import Operation
@@ -15,7 +15,7 @@ from api.shared.limits import MEMBER_ID_MAX_CHARS, TOPIC_MAX_CHARS
 from coordinator_core.admin import offsets as admin_offsets
 from coordinator_core.protocol.errors import CoordinatorError, InvalidRequest
 from coordinator_core.protocol.requests import CommitOffsets, OffsetToCommit
-from coordinator_core.protocol.responses import CommitOffsetsResponse, PartitionResult
+from coordinator_core.protocol.responses import CommitOffsetsResponse
 from coordinator_core.state_store.rows import FetchedOffset
 
 SEVERAL_GROUPS_FROM: Final = 8
@@ -33,38 +33,34 @@ async def offset_commit(request: KafkaRequest) -> bytes:
     try:
         request.authorize("OffsetCommit", message.group_id)
         denied = request.denied_topics((each.name for each in message.topics), Operation.COMMIT)
-        results = await _commit(request, [each for each in message.topics if each.name not in denied])
+        errors = await _commit(request, [each for each in message.topics if each.name not in denied])
     except CoordinatorError as error:
-        code = request.failed(error)
-        return hot_responses.offset_commit(
-            version, [(each.name, [(one.partition_index, code) for one in each.partitions]) for each in message.topics]
-        )
+        return hot_responses.offset_commit(version, _with_code(message.topics, request.failed(error)))
+    if not denied and not errors:
+        return hot_responses.offset_commit(version, _with_code(message.topics, 0))
     refused = TopicAuthorizationFailed("the token does not allow COMMIT on the topic")
+    places = count()
+
+    def code(topic: str) -> int:
+        error = refused if topic in denied else errors.get(next(places))
+        return 0 if error is None else request.failed(error)
+
     return hot_responses.offset_commit(
         version,
-        [
-            (
-                each.name,
-                [
-                    (one.partition_index, _code(request, refused if each.name in denied else next(results).error))
-                    for one in each.partitions
-                ],
-            )
-            for each in message.topics
-        ],
+        [(each.name, [(one.partition_index, code(each.name)) for one in each.partitions]) for each in message.topics],
     )
 
 
-def _code(request: KafkaRequest, error: CoordinatorError | None) -> int:
-    return 0 if error is None else request.failed(error)
+def _with_code(topics: Sequence[Any], code: int) -> list[TopicErrors]:
+    return [(each.name, [(one.partition_index, code) for one in each.partitions]) for each in topics]
 
 
-async def _commit(request: KafkaRequest, topics: Sequence[Any]) -> Iterator[PartitionResult]:
-    """Commit the offsets of these topics, and return the results in their order; without topics nothing is asked."""
+async def _commit(request: KafkaRequest, topics: Sequence[Any]) -> Mapping[int, CoordinatorError]:
+    """Commit the offsets of these topics, and return index → error; without topics nothing is asked."""
     if not topics and request.message.topics:
-        return iter(())
+        return {}
     answer = await request.coordinate(request.message.group_id, _request(request, topics), CommitOffsetsResponse)
-    return iter(answer.offsets)
+    return answer.errors
 
 
 def _request(request: KafkaRequest, topics: Sequence[Any]) -> CommitOffsets:
@@ -213,4 +209,4 @@ async def _delete(request: KafkaRequest, topic: str, wanted: Any, denied: frozen
         change, group_id = request.begin_change(), request.message.group_id
         answer = await admin_offsets.delete_offsets(request.coordinator, group_id, topic, partition, change)
         error = answer.offsets[0].error
-    return {"partition_index": partition, "error_code": _code(request, error)}
+    return {"partition_index": partition, "error_code": 0 if error is None else request.failed(error)}

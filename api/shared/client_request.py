@@ -11,10 +11,10 @@ from api.shared.identity import ALL_TOPICS, Identity
 from api.shared.node_context import NodeContext
 from api.shared.quotas import NO_RATES
 from api.shared.turns import SMALL_REQUEST_MAX_BYTES
+from coordinator_core.protocol.requests import MemberRequest
 from coordinator_core.protocol.responses import Answer
 from coordinator_core.queries.group_patterns import GroupPatterns
 from coordinator_core.runtime.coordinator import Coordinator
-from coordinator_core.runtime.shard import MemberRequest
 from coordinator_core.runtime.writer import current_client
 from coordinator_core.state_store.postgres.connections import Transaction
 

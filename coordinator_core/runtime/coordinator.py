@@ -14,6 +14,7 @@ from typing import Protocol, TypeVar
 
 import structlog
 
+from coordinator_core.protocol.decide import Decide
 from coordinator_core.protocol.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
@@ -25,6 +26,7 @@ from coordinator_core.protocol.requests import (
     CommitOffsets,
     Heartbeat,
     JoinGroup,
+    MemberRequest,
     SyncGroup,
     Token,
 )
@@ -49,7 +51,7 @@ from coordinator_core.runtime.offset_checkpoints import OffsetCheckpoints
 from coordinator_core.runtime.quarantine import Quarantine, QuarantinedGroup
 from coordinator_core.runtime.readiness import ReadinessCheck, quarantine_notice
 from coordinator_core.runtime.rebalance_rate import RebalanceRate
-from coordinator_core.runtime.shard import Decide, MemberRequest, Shard, completed_future
+from coordinator_core.runtime.shard import Shard, completed_future
 from coordinator_core.runtime.shard_ownership import ShardOwnership
 from coordinator_core.runtime.stuck_groups import rebalancing_groups
 from coordinator_core.runtime.timer_loop import TimerLoop

@@ -15,11 +15,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import structlog
 
-from coordinator_core.protocol.decide import decide
+from coordinator_core.protocol.decide import Decide, decide
 from coordinator_core.protocol.decision import Decision
 from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable, NotCoordinator
 from coordinator_core.protocol.group import Group
@@ -29,16 +29,14 @@ from coordinator_core.protocol.requests import (
     DeadlineKind,
     ExpireDeadline,
     Heartbeat,
-    JoinGroup,
-    LeaveGroup,
+    MemberRequest,
     Reevaluate,
     Request,
     Resume,
-    SyncGroup,
     Token,
 )
 from coordinator_core.protocol.responses import Answer, EmptyResponse, Reply
-from coordinator_core.protocol.settings import Context, Now
+from coordinator_core.protocol.settings import Now
 from coordinator_core.protocol.states import COMPLETING, PREPARING
 from coordinator_core.runtime.clock import Clock
 from coordinator_core.runtime.counters import Counters
@@ -80,13 +78,7 @@ REPLIES_AT_ONCE: Final = 100
 
 ExtraRowsOf = Callable[[Group, Decision, Now], ExtraRows]
 """Returns the rows to store with a decision, from the group before it, the decision, and its time."""
-Decide = Callable[[Group, Any, Now, Context], Decision]
-"""Decides a request, as `coordinator_core.protocol.decide.decide` does."""
 SubmitLocked = Callable[[Token, Request, ExtraRowsOf], Awaitable[Answer]]
-
-
-MemberRequest = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | CommitOffsets
-"""A request of a member."""
 
 
 def completed_future(answer: Answer) -> asyncio.Future[Answer]:
@@ -187,8 +179,7 @@ class Shard:
             CoordinatorError: the shard was lost.
         """
         self._check_lease()
-        if self.is_unloaded:
-            raise NotCoordinator("the shard was unloaded on this node")
+        self.check_is_loaded()
         now = self._clock.now()
         if stored is None:
             loaded = LoadedGroup(self._absent(group_id), None, Decision(Group(group_id)))
@@ -286,8 +277,10 @@ class Shard:
             CoordinatorError: the shard was unloaded; as the future's exception: the request was refused.
         """
         group_context = self.groups.get(group_id)
-        # A heartbeat does not depend on offsets, and a delayed one would count as silence.
-        if group_context is None or group_context.lock is None or isinstance(request, Heartbeat):
+        if group_context is not None and isinstance(request, Heartbeat):
+            # It does not depend on offsets, and a delayed one would count as silence: it does not wait for the lock.
+            return self._submit_heartbeat(group_context, request, now)
+        if group_context is None or group_context.lock is None:
             return self._submit_now(group_id, request.token, request, no_extra_rows, now)
         return asyncio.create_task(self._submit_when_unlocked(group_id, request))
 
@@ -306,11 +299,24 @@ class Shard:
     def _submit_now(
         self, group_id: str, token: Token, request: Request, extra_rows_of: ExtraRowsOf, now: Now
     ) -> asyncio.Future[Answer]:
-        if self.is_unloaded:
-            raise NotCoordinator("the shard was unloaded on this node")
+        self.check_is_loaded()
         answer = self._wait(token)
         self.perform(group_id, request, extra_rows_of, now)
         return answer
+
+    def _submit_heartbeat(self, group_context: GroupContext, request: Heartbeat, now: Now) -> asyncio.Future[Answer]:
+        """Answer a heartbeat at once, unless its group waits for a write; nearly every request comes here."""
+        group = group_context.group
+        if group_context.last_pending is not None or self.is_unloaded:
+            return self._submit_now(group.group_id, request.token, request, no_extra_rows, now)
+        decision = self._decide(group, request, now, self._metadata_cache.context(group.group_id))
+        answer = decision.replies[0].answer
+        if decision.deadlines:
+            record_activity(group_context.ledger.sessions.get(request.member_id), now, self.stalled_after_ms)
+            self._complete(group_context, decision, now.node_ms)
+        if isinstance(answer, CoordinatorError):
+            raise answer
+        return completed_future(answer)
 
     @asynccontextmanager
     async def locked(self, group_id: str) -> AsyncIterator[SubmitLocked]:
@@ -438,6 +444,7 @@ class Shard:
         """Start the timers of a decision whose rows are stored, count its records, and log them."""
         group_id = group_context.group.group_id
         is_sooner = False
+        is_of_offsets = isinstance(decided, PendingDecision) and not decided.changes_group
         sessions = group_context.ledger.sessions
         for deadline, delay_ms in decided.deadlines:
             if delay_ms is None:
@@ -445,11 +452,7 @@ class Shard:
             else:
                 timer = GroupTimer(group_id, deadline)
                 due_at_ms = now_ms + delay_ms
-                if (
-                    isinstance(decided, PendingDecision)
-                    and not decided.changes_group
-                    and deadline.kind is DeadlineKind.SESSION
-                ):
+                if is_of_offsets and deadline.kind is DeadlineKind.SESSION:
                     # Heartbeats do not wait for offset writes: a later deadline that one has set since remains.
                     due_at_ms = max(due_at_ms, self.timers.due_at_ms(timer) or 0)
                 is_sooner |= self.timers.start(timer, due_at_ms)
@@ -504,9 +507,8 @@ class Shard:
         for group_id, group_context in list(self.groups.items()):
             rows = group_context.ledger.due_session_intervals(now.wall_ms, min(MAX_ROWS_PER_WRITE, limit - written))
             if rows:
-                self._enqueue(
-                    group_context, GroupWrite(group_id, self.shard_id, sessions=rows), PendingDecision((), ())
-                )
+                write = GroupWrite(group_id, self.shard_id, sessions=rows)
+                self._enqueue(group_context, write, PendingDecision((), ()))
                 written += len(rows)
         return written
 
