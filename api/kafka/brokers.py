@@ -32,6 +32,9 @@ GROUP_KEY: Final = 0
 SEVERAL_KEYS_FROM: Final = 4
 """The first version of FindCoordinator with several keys."""
 
+NULL_TOPIC_NAMES_FROM: Final = 12
+"""The first version of Metadata in which a topic of the response may have an id and no name."""
+
 
 class Broker(NamedTuple):
     """A node as Kafka's clients see it."""
@@ -112,18 +115,16 @@ def _topics(request: KafkaRequest, brokers: list[Broker]) -> list[Fields]:
     denied = request.denied_topics({*known, *(each.name for each in requested if each.name)}, Operation.READ)
     ids = {topic_id_of(each): each for each in known if each not in denied}
     found: list[Fields] = []
-    for each in requested:
-        topic_id = getattr(each, "topic_id", None)
-        name: str | None = each.name
-        if name is None and topic_id is not None:
-            name = ids.get(topic_id)
-        if name in denied:
-            found.append({"error_code": TOPIC_AUTHORIZATION_FAILED, "name": name, "partitions": ()})
-        elif name is not None and name in known:
-            found.append(_topic(name, known[name].partitions, brokers))
+    for name, topic_id in dict.fromkeys((each.name, getattr(each, "topic_id", None)) for each in requested):
+        named = ids.get(topic_id) if name is None and topic_id is not None else name
+        if named in denied:
+            found.append({"error_code": TOPIC_AUTHORIZATION_FAILED, "name": named, "partitions": ()})
+        elif named is not None and named in known:
+            found.append(_topic(named, known[named].partitions, brokers))
         else:
             code = UNKNOWN_TOPIC_ID if name is None else UNKNOWN_TOPIC_OR_PARTITION
-            found.append({"error_code": code, "name": name, "topic_id": topic_id, "partitions": ()})
+            shown = "" if name is None and request.version < NULL_TOPIC_NAMES_FROM else name
+            found.append({"error_code": code, "name": shown, "topic_id": topic_id, "partitions": ()})
     return found
 
 

@@ -23,7 +23,7 @@ from api.kafka.brokers import unsupported_api_versions
 from api.kafka.handlers import HANDLERS
 from api.kafka.limits import KafkaLimits
 from api.kafka.membership import heartbeat_at_once
-from api.kafka.messages import MalformedFrame, RequestHeader, decode, read_header
+from api.kafka.messages import MalformedFrame, RequestHeader, count_parts, decode, read_header
 from api.kafka.request import KafkaRequest
 from api.shared.body_budget import SMALL_BODY_MAX_BYTES
 from api.shared.client_request import MAX_THROTTLE_S
@@ -198,6 +198,8 @@ class KafkaConnection(asyncio.Protocol):
                 f"{api.name} without a token; the node wants one by SASL ({', '.join(sasl.MECHANISMS)})"
             )
         message = decode(header.api_key, header.version, frame, header.size)
+        if count_parts(message) > self._limits.max_parts:
+            raise MalformedFrame(f"{api.name} has lists with more than {self._limits.max_parts} items")
         if header.api_key in _SASL:
             self._send(header, self._authenticate(header, message))
             is_refused = self._node.tokens is not None and self._credentials is not None and self._identity is None

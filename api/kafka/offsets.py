@@ -1,6 +1,6 @@
 """OffsetCommit, OffsetFetch and OffsetDelete."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count, groupby
 from typing import Any, Final
 
@@ -94,13 +94,17 @@ def _offset(topic: str, partition: Any) -> OffsetToCommit:  # noqa: ANN401  # in
 
 
 def _check_partitions(request: KafkaRequest, topics: Sequence[Any]) -> None:
-    for each in topics:
-        check_text("a topic", each.name, TOPIC_MAX_CHARS)
-        if not each.name:
-            raise InvalidRequest("a topic has no name")
+    _check_topics(each.name for each in topics)
     limit = request.node.limits.max_partitions_per_request
     if sum(len(each.partitions) for each in topics) > limit:
         raise InvalidRequest(f"one request may have {limit} partitions")
+
+
+def _check_topics(names: Iterable[str]) -> None:
+    for each in names:
+        check_text("a topic", each, TOPIC_MAX_CHARS)
+        if not each:
+            raise InvalidRequest("a topic has no name")
 
 
 # -- fetch ------------------------------------------------------------------------------------------
@@ -137,6 +141,7 @@ def _partitions_of(topics: Sequence[Any]) -> Partitions:
 async def _fetched(request: KafkaRequest, group_id: str, wanted: Partitions | None) -> list[FetchedTopic]:
     """Fetch offsets of partitions, or all; of topics that the token may not read there are errors, or nothing."""
     topics = None if wanted is None else {topic for topic, _ in wanted}
+    _check_topics(topics or ())
     denied = request.denied_topics(topics or (), Operation.READ)
     allowed = None if topics is None else sorted(topics - denied)
     rows = []
@@ -183,6 +188,7 @@ async def offset_delete(request: KafkaRequest) -> bytes:
     message = request.message
     try:
         request.authorize("OffsetDelete", message.group_id)
+        _check_topics(each.name for each in message.topics)
         denied = request.denied_topics((each.name for each in message.topics), Operation.DELETE_OFFSETS)
         results = [
             {"name": each.name, "partitions": [await _delete(request, each.name, it, denied) for it in each.partitions]}

@@ -34,8 +34,8 @@ async def list_offsets(request: KafkaRequest) -> bytes:
 
     A log without reports ends at the highest offset that any group has committed, if not later.
     """
-    names = [each.name for each in request.message.topics]
     known = request.coordinator.topic_metadata
+    names = [each.name for each in request.message.topics if each.name in known]
     read, store = request.coordinator.read, request.coordinator.store
     try:
         reported = await request.with_deadline(read(partial(store.log_ends, names)))

@@ -80,6 +80,9 @@ MALFORMED = {
     "version that is not offered": struct.pack(">ihhih", 10, 12, 77, 1, -1),
     "cut-off body": struct.pack(">ihhih", 10, 12, 0, 1, -1),
     "endless varint": struct.pack(">ihhih", 30, 12, 4, 1, -1) + b"\xff" * 20,
+    "varint of megabytes": struct.pack(">ihhih", 10 + 2**22, 12, 4, 1, -1) + b"\xff" * 2**22,
+    "null list": struct.pack(">ihhihi", 14, ApiKey.DESCRIBE_GROUPS, 0, 1, -1, -1),
+    "more parts than allowed": frame(ApiKey.FIND_COORDINATOR, 5, key_type=0, coordinator_keys=["g"] * 20_001),
 }
 
 
