@@ -17,6 +17,7 @@ from tests.support.waiting import poll_until
 UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP = 25, 22, 69, 68
 UNKNOWN_TOPIC_OR_PARTITION, INVALID_GROUP_ID, TOPIC_AUTHORIZATION_FAILED = 3, 24, 29
 UNKNOWN_TOPIC_ID, INVALID_REQUEST = 100, 42
+INCONSISTENT_GROUP_PROTOCOL, MEMBER_ID_REQUIRED = 23, 79
 
 
 def versions(key: ApiKey) -> range:
@@ -93,6 +94,24 @@ def test_member_joins_in_every_version(wire: KafkaWire, group_id: str, version: 
     assert member_id.startswith("wire-")
 
 
+@pytest.mark.parametrize("version", versions(ApiKey.JOIN_GROUP))
+def test_only_newer_clients_have_to_join_again_with_their_member_id(
+    wire: KafkaWire, group_id: str, version: int
+) -> None:
+    answer = wire.call(
+        ApiKey.JOIN_GROUP,
+        version,
+        group_id=group_id,
+        session_timeout=PATIENT,
+        rebalance_timeout=PATIENT,
+        member_id="",
+        protocol_type="consumer",
+        protocols=[{"name": "range", "metadata": SUBSCRIPTION}],
+    )
+    assert answer.member_id.startswith("wire-")
+    assert (answer.error_code, answer.generation_id) == ((MEMBER_ID_REQUIRED, -1) if version >= 4 else (0, 1))
+
+
 @pytest.mark.parametrize("version", versions(ApiKey.HEARTBEAT))
 def test_heartbeat_of_known_and_unknown_members(wire: KafkaWire, group_id: str, version: int) -> None:
     member_id = join_alone(wire, group_id)
@@ -118,6 +137,24 @@ def test_sync_in_every_version(wire: KafkaWire, group_id: str, version: int) -> 
         assignments=(),
     )
     assert (again.error_code, again.assignment) == (0, ASSIGNMENT)
+
+
+@pytest.mark.parametrize(("protocol_type", "protocol_name"), [("connect", "range"), ("consumer", "roundrobin")])
+def test_sync_with_another_protocol_is_refused(
+    wire: KafkaWire, group_id: str, protocol_type: str, protocol_name: str
+) -> None:
+    member_id = join_alone(wire, group_id)
+    answer = wire.call(
+        ApiKey.SYNC_GROUP,
+        5,
+        group_id=group_id,
+        generation_id=1,
+        member_id=member_id,
+        protocol_type=protocol_type,
+        protocol_name=protocol_name,
+        assignments=(),
+    )
+    assert (answer.error_code, answer.assignment) == (INCONSISTENT_GROUP_PROTOCOL, b"")
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.LEAVE_GROUP))
@@ -267,10 +304,21 @@ def test_group_is_listed_in_every_version(wire: KafkaWire, group_id: str, versio
     assert [each.protocol_type for each in answer.groups if each.group_id == group_id] == ["consumer"]
 
 
-@pytest.mark.parametrize(("states", "is_listed"), [(("stable",), True), (("Empty",), False)])
-def test_list_is_filtered_by_state(wire: KafkaWire, group_id: str, states: tuple[str, ...], is_listed: bool) -> None:
+@pytest.mark.parametrize(
+    ("states", "types", "is_listed"),
+    [
+        (("stable",), ("Classic",), True),
+        (("Empty", "Stable"), (), True),
+        (("Empty",), ("Classic",), False),
+        (("Stable",), ("consumer",), False),
+        ((), ("consumer", "classic"), True),
+    ],
+)
+def test_list_is_filtered_by_states_and_types(
+    wire: KafkaWire, group_id: str, states: tuple[str, ...], types: tuple[str, ...], is_listed: bool
+) -> None:
     join_alone(wire, group_id)
-    answer = wire.call(ApiKey.LIST_GROUPS, 5, states_filter=states, types_filter=("Classic",))
+    answer = wire.call(ApiKey.LIST_GROUPS, 5, states_filter=states, types_filter=types)
     assert (group_id in {each.group_id for each in answer.groups}) is is_listed
 
 
