@@ -6,9 +6,11 @@ LIBRARY is kafka-python, aiokafka, confluent-kafka or kafka-clients (Java's, cal
 commas, or one regular expression that begins with ^; OPTIONS are the library's own, as JSON. Commands are lines:
 
     commit OFFSET METADATA    commit this offset of each assigned partition
+    read                      ask the coordinator for the committed offset of each assigned partition
     leave                     close the consumer and end
 
-Events are JSON objects, one a line, with the time in milliseconds: what the library reports of assignments and commits.
+Events are JSON objects, one a line, with the time in milliseconds: what the library reports of assignments and
+committed offsets.
 """
 
 import asyncio
@@ -19,7 +21,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -42,6 +44,9 @@ class Member(Protocol):
     def commit(self, offset: int, metadata: str) -> None:
         """Commit an offset of each assigned partition."""
 
+    def committed(self) -> Mapping[tuple[str, int], int]:
+        """Return the committed offset of each assigned partition, as the coordinator knows it."""
+
     def close(self) -> None:
         """Leave the group, as the library does on close."""
 
@@ -58,6 +63,9 @@ def main() -> None:
             match commands.get():
                 case ["commit", offset, metadata]:
                     _commit(member, int(offset), metadata)
+                case ["read"]:
+                    offsets = sorted(member.committed().items())
+                    report("read", [each for each, _ in offsets], offsets=[offset for _, offset in offsets])
                 case _:
                     member.close()
                     report("left")
@@ -124,6 +132,9 @@ class KafkaPythonMember:
         self._consumer.commit({self._types.TopicPartition(*each): offsets for each in partitions})
         report("committed", partitions, offset=offset, metadata=metadata)
 
+    def committed(self) -> Mapping[tuple[str, int], int]:
+        return {each: self._consumer.committed(self._types.TopicPartition(*each)) for each in self._assignment()}
+
     def close(self) -> None:
         self._consumer.close()
 
@@ -169,6 +180,9 @@ class AioKafkaMember:
         self._runner.run(self.consumer.commit(dict.fromkeys(partitions, (offset, metadata))))
         report("committed", partitions, offset=offset, metadata=metadata)
 
+    def committed(self) -> Mapping[tuple[str, int], int]:
+        return {each: self._runner.run(self.consumer.committed(each)) for each in self.consumer.assignment()}
+
     def close(self) -> None:
         self._runner.run(self.consumer.stop())
 
@@ -191,6 +205,10 @@ class ConfluentMember:
         offsets = [self._types.TopicPartition(*each, offset, metadata) for each in sorted(self._owned)]
         self._consumer.commit(offsets=offsets, asynchronous=False)
         report("committed", self._owned, offset=offset, metadata=metadata)
+
+    def committed(self) -> Mapping[tuple[str, int], int]:
+        partitions = self._consumer.committed([self._types.TopicPartition(*each) for each in self._owned])
+        return {(each.topic, each.partition): each.offset for each in partitions}
 
     def close(self) -> None:
         self._consumer.close()
@@ -250,6 +268,10 @@ class JavaMember:
             offsets.put(client.common.TopicPartition(*each), position)
         self._consumer.commitSync(offsets)
         report("committed", partitions, offset=offset, metadata=metadata)
+
+    def committed(self) -> Mapping[tuple[str, int], int]:
+        found = self._consumer.committed(self._consumer.assignment())
+        return {(each.topic(), each.partition()): position.offset() for each, position in found.items()}
 
     def close(self) -> None:
         self._consumer.close()

@@ -149,6 +149,20 @@ class KafkaMember:
         results = (each for each in self.events() if each["event"] in {"committed", "commit_failed"})
         return next((each for each in results if each.get("offset") == offset), None)
 
+    def read_offsets(self) -> dict[tuple[str, int], int]:
+        """Return the committed offsets of its partitions, which its library asks the coordinator for.
+
+        Members in Go have no command for this: sarama's reads each commit back before it reports it.
+        """
+        self._send("read")
+        self.wait_until(lambda member: member._read_events())
+        (event,) = self._read_events()
+        partitions = ((topic, number) for topic, number in event["partitions"])
+        return dict(zip(partitions, event["offsets"], strict=True))
+
+    def _read_events(self) -> list[Event]:
+        return [event for event in self.events() if event["event"] == "read"]
+
     def leave(self) -> None:
         """Close its consumer, and return when the process has ended."""
         self.send_leave()

@@ -2,19 +2,21 @@
 
 import subprocess
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from api.kafka.apis import ApiKey
 from tests.support.databases import Databases
+from tests.support.go_members import GO_LIBRARIES
 from tests.support.http_client import Client, Group
 from tests.support.kafka_broker import SMALL, KafkaUnavailable, fetch_jars, java_or_unavailable
 from tests.support.kafka_listener import PARTITIONS, TOPIC, put_topic, wait_until_ready
 from tests.support.kafka_members import kafka_members
 from tests.support.kafka_wire import KafkaWire
 from tests.support.nodes import Node, running_kafka_node
-from tests.support.peers import LIBRARIES, PYTHON_LIBRARIES, skip_without
+from tests.support.peers import LIBRARIES, PEERS, PYTHON_LIBRARIES, skip_without
 from tests.support.waiting import poll_until
 
 IN_EVERY_RUN = [*PYTHON_LIBRARIES, pytest.param("kafka-clients", marks=[pytest.mark.slow, pytest.mark.jvm])]
@@ -35,6 +37,8 @@ def test_members_share_partitions_and_commit(library: str, kafka_node: Node, gro
         assert first.owned() | second.owned() == ALL
         first.commit(7, "a-note")
         committed = first.owned()
+        if library not in GO_LIBRARIES:
+            assert first.read_offsets() == dict.fromkeys(committed, 7)
         second.leave()
         first.wait_until(lambda member: member.owned() == ALL)
 
@@ -113,31 +117,40 @@ def _owner(node: Node, group_id: str) -> str:
         return f"{found.host}:{found.port}"
 
 
+class ConsumerGroups:
+    """Kafka's `kafka-consumer-groups`, asking one broker."""
+
+    def __init__(self, command: list[str]) -> None:
+        self._command = command
+
+    def run(self, *arguments: str) -> str:
+        """Return what it prints."""
+        done = subprocess.run([*self._command, *arguments], capture_output=True, text=True, check=False, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def rows(self, group_id: str, *arguments: str) -> list[list[str]]:
+        """Return the columns of its lines about a group."""
+        return [line.split() for line in self.run(*arguments).splitlines() if line.startswith(group_id)]
+
+
 @pytest.fixture(scope="module")
-def tool(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Give the command line of Kafka's kafka-consumer-groups."""
+def tool(kafka_node: Node, tmp_path_factory: pytest.TempPathFactory) -> ConsumerGroups:
     try:
         java = java_or_unavailable(tmp_path_factory.mktemp("java"))
         jars = fetch_jars(java, artifact="kafka-tools")
     except KafkaUnavailable as reason:
         pytest.skip(str(reason))
-    return [java, *SMALL, "-cp", f"{jars}/*", "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"]
+    command = [java, *SMALL, "-cp", f"{jars}/*", "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"]
+    return ConsumerGroups([*command, "--bootstrap-server", kafka_node.settings.kafka_address])
 
 
 @pytest.mark.slow
 @pytest.mark.jvm
 def test_kafka_consumer_groups_does_all_that_it_can(
-    tool: list[str], kafka_node: Node, wire: KafkaWire, group_id: str, tmp_path: Path
+    tool: ConsumerGroups, kafka_node: Node, group_id: str, tmp_path: Path
 ) -> None:
-    def run(*arguments: str) -> str:
-        command = [*tool, "--bootstrap-server", kafka_node.settings.kafka_address, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    def rows(*arguments: str) -> list[list[str]]:
-        return [line.split() for line in run(*arguments).splitlines() if line.startswith(group_id)]
-
+    run, rows = tool.run, partial(tool.rows, group_id)
     with kafka_members(tmp_path, kafka_node.settings.kafka_address) as members:
         member = members.join("confluent-kafka", group_id, TOPIC, client_id="reader", session_timeout_ms=PATIENT_MS)
         member.wait_until(lambda member: member.owned() == ALL)
@@ -164,3 +177,20 @@ def test_kafka_consumer_groups_does_all_that_it_can(
     }  # fmt: skip
     assert "successful" in run("--delete", "--group", group_id)
     assert group_id not in run("--list")
+
+
+@pytest.mark.slow
+@pytest.mark.jvm
+@pytest.mark.peers
+@pytest.mark.parametrize("library", PEERS)
+def test_kafka_consumer_groups_shows_members_of_other_languages(
+    library: str, tool: ConsumerGroups, kafka_node: Node, group_id: str, tmp_path: Path
+) -> None:
+    skip_without(library, tmp_path)
+    with kafka_members(tmp_path, kafka_node.settings.kafka_address) as members:
+        member = members.join(library, group_id, TOPIC, client_id="reader", session_timeout_ms=PATIENT_MS)
+        member.wait_until(lambda member: member.owned() == ALL)
+        (row,) = tool.rows(group_id, "--describe", "--group", group_id, "--members", "--verbose")
+        _, member_id, host, client_id, partitions, *_ = row
+        assert member_id.startswith("reader-")
+        assert (host, client_id, partitions) == ("/127.0.0.1", "reader", str(PARTITIONS))

@@ -36,14 +36,31 @@ async function commit(consumer, offset, metadata) {
   report(event, partitions, { offset, metadata });
 }
 
+// read asks the coordinator for the committed offset of each partition; only the library's admin client can.
+async function read(kafka) {
+  const admin = kafka.admin();
+  await admin.connect();
+  const found = await admin.fetchOffsets({ groupId, topics: topics.split(",") });
+  await admin.disconnect();
+  const offsets = found.flatMap(({ topic, partitions }) => partitions.map((each) => [topic, each.partition, each.offset]));
+  const ofMember = owned.map((each) => offsets.find(([topic, partition]) => topic === each[0] && partition === each[1]));
+  report("read", owned, { offsets: ofMember.map(([, , offset]) => Number(offset)) });
+}
+
 async function main() {
-  const kafka = new Kafka({ clientId: options.client_id, brokers: bootstrap.split(","), logLevel: logLevel.ERROR });
+  const kafka = new Kafka({
+    clientId: options.client_id,
+    brokers: bootstrap.split(","),
+    connectionTimeout: 30000,
+    logLevel: logLevel.ERROR,
+  });
   const consumer = kafka.consumer({
     groupId,
     sessionTimeout: options.session_timeout_ms,
     heartbeatInterval: options.heartbeat_interval_ms,
     maxWaitTimeInMs: 500,
-    retry: { retries: 20, initialRetryTime: 100, maxRetryTime: 1000 },
+    // A coordinator that is gone is looked up when the consumer restarts, which it does after these retries.
+    retry: { retries: 3, initialRetryTime: 100, maxRetryTime: 1000 },
   });
   consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {
     revoke();
@@ -51,6 +68,11 @@ async function main() {
     report("assigned", owned, { member_id: payload.memberId });
   });
   consumer.on(consumer.events.REBALANCING, revoke);
+  consumer.on(consumer.events.CRASH, ({ payload }) => {
+    if (payload.restart) return;
+    console.error(payload.error);
+    process.exit(1); // The library does not restart itself after this error.
+  });
   consumer.on(consumer.events.COMMIT_OFFSETS, ({ payload }) => {
     lastCommitted = String(payload.topics[0].partitions[0].offset);
   });
@@ -65,7 +87,8 @@ async function main() {
       report("left", []);
       return process.exit(0);
     }
-    await commit(consumer, Number(offset), metadata);
+    if (command === "read") await read(kafka);
+    else await commit(consumer, Number(offset), metadata);
   }
   process.exit(1); // Whatever started the process has ended.
 }

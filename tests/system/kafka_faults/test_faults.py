@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.slow]
 
 ALL: Final = {(TOPIC, partition) for partition in range(PARTITIONS)}
 PATIENT_MS: Final = 45_000
-"""A session timeout that no member misses while its node is away."""
+"""A session timeout that no member misses while its node is away. A consumer of kafkajs that restarts waits for it."""
 
 
 @pytest.fixture(scope="module")
