@@ -100,7 +100,7 @@ class AutocommitConnection:
                 self.close()
             if sqlstate(failure) != DUPLICATE_PREPARED_STATEMENT:
                 error = translate(failure)
-                raise (StaleConnection(str(error)) if isinstance(error, ConnectionLost) else error) from failure
+                raise (StaleConnection(error) if isinstance(error, ConnectionLost) else error) from failure
         self._prepared.add(statement.name)
 
 

@@ -162,7 +162,12 @@ class ConnectionPool:
 
 
 class StaleConnection(Exception):
-    """The connection had died while it was idle."""
+    """The connection had died while it was idle, or leads to a server that takes no writes."""
+
+    def __init__(self, error: ConnectionLost) -> None:
+        """Create the error for the failure of the first statement."""
+        super().__init__(str(error))
+        self.error = error
 
 
 def repeated(attempt: Callable[[], T]) -> T:
@@ -175,7 +180,7 @@ def repeated(attempt: Callable[[], T]) -> T:
     try:
         return attempt()
     except StaleConnection as failure:
-        raise StoreUnavailable(str(failure)) from failure
+        raise failure.error from failure
 
 
 def _cause(failure: DBAPIError) -> Error:
@@ -191,7 +196,7 @@ def _guarded(work: Callable[[Transaction], T], connection: Connection) -> T:
     except ConnectionLost as failure:
         if transaction.has_begun:
             raise
-        raise StaleConnection(str(failure)) from failure
+        raise StaleConnection(failure) from failure
 
 
 @contextmanager

@@ -161,8 +161,9 @@ def test_a_server_that_answers_read_only_is_unavailable_until_another_answers(
     for _ in range(2):
         with pytest.raises(StoreUnavailable, match="read-only"):
             owner.append(COMMIT)
-    with pytest.raises(StoreUnavailable, match="read-only"):
+    with pytest.raises(StoreUnavailable, match="read-only") as failure:
         store.renew(NODE, {"http": "http://node"}, "1.0", owner.epochs, TTL_MS)
+    assert failure.value.summary == "the database is read-only: a standby, or default_transaction_read_only is on"
     sql(f"ALTER DATABASE {name} RESET default_transaction_read_only")
     assert owner.append(COMMIT) == WriteResult()
 
