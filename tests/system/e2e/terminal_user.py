@@ -40,7 +40,7 @@ class NewUser:
         self.node_url = f"http://127.0.0.1:{self.port}"
         ports = ("--port", str(self.port), "--airflow-port", str(self.airflow_port))
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "muster", "up", "--data-dir", str(data_dir), *ports, *options],
+            [sys.executable, "-m", "muster", "up", "--data-dir", str(data_dir), "--no-kafka", *ports, *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
