@@ -2,7 +2,7 @@
 # ARGS goes to the command that a target runs: make run ARGS=--no-airflow, make test ARGS="-k leave".
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-all sim conformance chaos mirror-soak bench spark-package docker-check docker-test check format docs screenshots lock audit sbom clean
+.PHONY: help setup run test test-all sim conformance chaos mirror-soak peers bench spark-package docker-check docker-test check format docs screenshots lock audit sbom clean
 
 BIN := .venv/bin
 # Each file of tests is run by one of TEST_PROCESSES: two a core, since tests wait half of the time, as far as 2.4 GB of memory
@@ -28,11 +28,11 @@ run: setup ## start everything: Postgres, a node, Airflow, a small live fleet (C
 
 test: setup ## run the tests that are not marked slow; install Chromium and promtool if possible (TOOLS=: install nothing)
 	@scripts/install-tools.sh $(TOOLS)
-	@exec $(PYTEST) -m "not slow and not containers" $(ARGS)
+	@exec $(PYTEST) -m "not slow and not containers and not peers" $(ARGS)
 
 test-all: setup ## run all tests; install Chromium and promtool if possible (TOOLS=: install nothing)
 	@scripts/install-tools.sh $(TOOLS)
-	@exec $(PYTEST) -m "not containers" $(ARGS)
+	@exec $(PYTEST) -m "not containers and not peers" $(ARGS)
 
 sim: setup ## simulate SEEDS=1000 worlds on JOBS=2 cores (all, if not said), or one: SEED=7
 	@exec $(BIN)/python -m tests.system.simulation $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(JOBS),--jobs $(JOBS)) $(ARGS)
@@ -45,6 +45,10 @@ chaos: setup ## kill, stop and cut off real nodes, agents and Postgres for some 
 
 mirror-soak: setup ## let a mirror watch a real Kafka cluster under faults, and compare its rows (ARGS="--minutes 60")
 	@exec $(BIN)/python -m tests.system.mirror_soak.run $(ARGS)
+
+peers: setup ## run tests with Kafka clients in Java, Go and JavaScript and with kcat, those of them that can be had
+	@scripts/install-tools.sh $(if $(TOOLS),kcat)
+	@exec $(PYTEST) -m peers $(ARGS)
 
 bench: setup ## measure everything beside what this machine allows, into bench/results (ARGS=heartbeats: only that)
 	@exec $(BIN)/python -m bench $(ARGS)

@@ -1,7 +1,8 @@
 """Compare a node with a Kafka broker: the same work on both in turn, on the same cores.
 
-Members send heartbeats, commit 1 and 100 partitions a request, and rebalance. Rounds alternate, and the first one of
-each is not counted. The first run fetches the broker's jars; without them or without Java, the benchmark is skipped.
+A node is asked over HTTP, and over its listener for Kafka clients with the same requests as the broker. Members send
+heartbeats, commit 1 and 100 partitions a request, and rebalance. Rounds alternate, and the first one of each is not
+counted. The first run fetches the broker's jars; without them or without Java, the benchmark is skipped.
 
 Run: python -m bench.kafka [FILE]
 """
@@ -9,13 +10,13 @@ Run: python -m bench.kafka [FILE]
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 from uuid import uuid4
 
 import uvloop
 
 from bench import kafka_wire
-from bench.bench_servers import Place, Server, durable_place, node
+from bench.bench_servers import HOST, Place, Server, durable_place, free_port, node
 from bench.closed_loop import Load, Sender, send_load
 from bench.cpu_time import Pids
 from bench.figures import Figure, run_benchmark
@@ -36,11 +37,24 @@ NO_REFUSALS: Final = {"request_timeout_ms": 30_000, "max_queued_rows": 200_000}
 UNCOUNTED_ROUNDS: Final = 1
 """Rounds in which Java compiles what it runs often."""
 NOTES: Final = (
-    "Muster: HTTP and JSON; Python, one core for requests; Postgres has an answered commit on disk (fsync).",
+    "Muster: Python, one core for requests; Postgres has an answered commit on disk (fsync).",
+    "Over HTTP in JSON, or over the listener for Kafka clients in the binary protocol.",
     "Kafka: its binary protocol; Java, all cores, 1 GiB of heap; the page cache has an answered commit, no replica.",
     "Kafka waits up to 5 ms for more commits before it stores them (group.coordinator.append.linger.ms).",
     "CPU is processor time a request; for rebalances, a member. Load and servers share the cores.",
 )
+
+
+HEARTBEATS_WANTED: Final = 0.8
+"""The wanted share of Kafka's rate of heartbeats, over the listener for Kafka clients."""
+
+
+class Commits(NamedTuple):
+    """Commits of a size, and the wanted share of Kafka's rate over the listener for Kafka clients."""
+
+    partitions: int
+    connections: int
+    wanted: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +63,35 @@ class Size:
 
     heartbeats: int = 64
     """Connections."""
-    commits: tuple[tuple[int, int], ...] = ((1, 64), (1, 512), (100, 64), (100, 512))
-    """Partitions a request and connections."""
+    commits: tuple[Commits, ...] = (
+        Commits(1, 64, 1.0),
+        Commits(1, 512, 0.5),
+        Commits(100, 64, 0.5),
+        Commits(100, 512, 0.5),
+    )
+    """Kinds of commits."""
     members: tuple[int, ...] = (100, 1_000, 3_000)
     rounds: int = 5
     round_s: float = 3.0
 
 
 T = TypeVar("T")
-Work = tuple[list[Sender], list[Sender]]
-"""The same requests for Muster and for Kafka."""
+
+
+class Work(NamedTuple):
+    """The same requests over HTTP, to the listener for Kafka clients, and to Kafka."""
+
+    http: list[Sender]
+    listener: list[Sender]
+    kafka: list[Sender]
+
+
+class Groups(NamedTuple):
+    """Groups of one member each, by how they are asked."""
+
+    http: Sequence[Member]
+    listener: Sequence[KafkaMember]
+    kafka: Sequence[KafkaMember]
 
 
 def measure(place: Place, size: Size) -> list[Figure]:
@@ -67,45 +100,64 @@ def measure(place: Place, size: Size) -> list[Figure]:
     Raises:
         Skipped: no broker can be started here.
     """
-    partitions = max(partitions for partitions, _ in size.commits)
-    groups = max(size.heartbeats, *(connections for _, connections in size.commits))
+    partitions = max(each.partitions for each in size.commits)
+    count = max(size.heartbeats, *(each.connections for each in size.commits))
+    port = free_port()
+    listener_url = f"kafka://{HOST}:{port}"
+    settings = {"group_initial_rebalance_delay_ms": INITIAL_REBALANCE_DELAY_MS, "kafka_port": port, **NO_REFUSALS}
     with (
         kafka_broker(place.directory, partitions, INITIAL_REBALANCE_DELAY_MS) as kafka,
-        node(place, group_initial_rebalance_delay_ms=INITIAL_REBALANCE_DELAY_MS, **NO_REFUSALS) as muster,
+        node(place, **settings) as muster,
     ):
-        members = join_groups([muster.url], groups)
-        kafka_members = uvloop.run(join_kafka_groups(kafka.url, groups))
-        work = {f"heartbeats, {size.heartbeats} connections": _heartbeats(members, kafka_members, size.heartbeats)}
-        for partitions, connections in size.commits:
-            what = f"commits of {partitions} partition{'s' if partitions > 1 else ''}, {connections} connections"
-            work[what] = _commits(members, kafka_members, partitions, connections)
+        groups = Groups(
+            join_groups([muster.url], count),
+            uvloop.run(join_kafka_groups(listener_url, count)),
+            uvloop.run(join_kafka_groups(kafka.url, count)),
+        )
         pids = (place.pids(muster), kafka.pids("kafka"))
-        figures = [_loads(what, requests, pids, size) for what, requests in work.items()]
-        return figures + [uvloop.run(_rebalances(muster, kafka, pids, count, size.rounds)) for count in size.members]
+        figures = _loads("heartbeats", _heartbeats(groups, size.heartbeats), pids, size, HEARTBEATS_WANTED)
+        for each in size.commits:
+            what = f"commits of {each.partitions} partition{'s' if each.partitions > 1 else ''}"
+            figures += _loads(what, _commits(groups, each), pids, size, each.wanted)
+        for members in size.members:
+            figures += uvloop.run(_rebalances((muster, listener_url, kafka), pids, members, size.rounds))
+        return figures
 
 
 # -- rates -----------------------------------------------------------------------------------------------
 
 
-def _heartbeats(members: Sequence[Member], kafka_members: Sequence[KafkaMember], connections: int) -> Work:
+def _heartbeats(groups: Groups, connections: int) -> Work:
     response = is_exactly(kafka_wire.heartbeat_response())
-    return (
-        [Sender(one.url, [post(f"{one.path}/heartbeat", one.body())], is_answered) for one in members[:connections]],
-        [Sender(one.url, [kafka_wire.heartbeat(*one.identity)], response) for one in kafka_members[:connections]],
+
+    def binary(members: Sequence[KafkaMember]) -> list[Sender]:
+        return [Sender(one.url, [kafka_wire.heartbeat(*one.identity)], response) for one in members[:connections]]
+
+    return Work(
+        [
+            Sender(one.url, [post(f"{one.path}/heartbeat", one.body())], is_answered)
+            for one in groups.http[:connections]
+        ],
+        binary(groups.listener),
+        binary(groups.kafka),
     )
 
 
-def _commits(
-    members: Sequence[Member], kafka_members: Sequence[KafkaMember], partitions: int, connections: int
-) -> Work:
+def _commits(groups: Groups, commits: Commits) -> Work:
+    partitions, connections, _ = commits
     response = is_exactly(kafka_wire.offset_commit_response(TOPIC, partitions))
     offsets = [range(number * 1_000, number * 1_000 + partitions) for number in range(DIFFERENT_BODIES)]
-    return (
-        [Sender(one.url, [_commit(one, each) for each in offsets], is_answered) for one in members[:connections]],
-        [
+
+    def binary(members: Sequence[KafkaMember]) -> list[Sender]:
+        return [
             Sender(one.url, [kafka_wire.offset_commit(*one.identity, TOPIC, each) for each in offsets], response)
-            for one in kafka_members[:connections]
-        ],
+            for one in members[:connections]
+        ]
+
+    return Work(
+        [Sender(one.url, [_commit(one, each) for each in offsets], is_answered) for one in groups.http[:connections]],
+        binary(groups.listener),
+        binary(groups.kafka),
     )
 
 
@@ -117,36 +169,63 @@ def _commit(member: Member, offsets: Sequence[int]) -> bytes:
     return post(f"{member.path}/offsets", member.body(offsets=entries))
 
 
-def _loads(what: str, work: Work, pids: tuple[Pids, Pids], size: Size) -> Figure:
-    """Measure one kind of requests; report the round with the median ratio."""
-    rounds: list[tuple[Load, Load]] = []
+def _loads(what: str, work: Work, pids: tuple[Pids, Pids], size: Size, wanted: float) -> list[Figure]:
+    """Measure one kind of requests over HTTP and over the listener; report the rounds with the median ratios."""
+    of_muster, of_kafka = pids
+    rounds: list[tuple[Load, Load, Load]] = []
     for _ in range(size.rounds + UNCOUNTED_ROUNDS):
-        muster, kafka = (send_load(senders, size.round_s, own) for senders, own in zip(work, pids, strict=True))
-        rounds.append((muster, kafka))
-    (muster, kafka), ratios = _median_round(rounds, lambda load: load.per_s)
-    details = {**muster.details(), **kafka.details("kafka_"), **ratios}
-    return Figure(what, muster.per_s, "a second", "Kafka", kafka.per_s, details=details)
+        http, listener = (send_load(senders, size.round_s, of_muster) for senders in (work.http, work.listener))
+        rounds.append((http, listener, send_load(work.kafka, size.round_s, of_kafka)))
+    what = f"{what}, {len(work.kafka)} connections"
+
+    def figure(how: str, pairs: Sequence[tuple[Load, Load]], wanted: float | None) -> Figure:
+        (muster, kafka), ratios = _median_round(pairs, lambda load: load.per_s)
+        details = {**muster.details(), **kafka.details("kafka_"), **ratios}
+        return Figure(f"{what}, {how}", muster.per_s, "a second", "Kafka", kafka.per_s, wanted, details=details)
+
+    return [
+        figure("HTTP", [(http, kafka) for http, _, kafka in rounds], None),
+        figure("Kafka protocol", [(listener, kafka) for _, listener, kafka in rounds], wanted),
+    ]
 
 
 # -- rebalances ------------------------------------------------------------------------------------------
 
 
-async def _rebalances(muster: Server, kafka: Server, pids: tuple[Pids, Pids], count: int, rounds: int) -> Figure:
-    """Measure rebalances of one group on each server; report the round with the median ratio."""
+async def _rebalances(
+    servers: tuple[Server, str, Server], pids: tuple[Pids, Pids], count: int, rounds: int
+) -> list[Figure]:
+    """Measure rebalances of one group on each server; report the rounds with the median ratios."""
+    muster, listener_url, kafka = servers
+    of_muster, of_kafka = pids
     name = f"rebalance-{count}-{uuid4().hex[:8]}"
-    members = await form_group([await HttpMember.connected(muster.url, f"/v1/groups/{name}") for _ in range(count)])
-    kafka_members = await form_group([await KafkaMember.connected(kafka.url, name) for _ in range(count)])
-    timed: list[tuple[Rebalance, Rebalance]] = []
+    http = await form_group([await HttpMember.connected(muster.url, f"/v1/groups/{name}") for _ in range(count)])
+    binary, kafka_members = [
+        await form_group([await KafkaMember.connected(url, f"{name}-wire") for _ in range(count)])
+        for url in (listener_url, kafka.url)
+    ]
+    are_parked = partial(until_parked, muster.url)
+    timed: list[tuple[Rebalance, Rebalance, Rebalance]] = []
     for _ in range(rounds + UNCOUNTED_ROUNDS):
-        at_muster = await time_rebalance(members, partial(until_parked, muster.url), pids[0])
-        at_kafka = await time_rebalance(kafka_members, lambda _: until_idle(kafka), pids[1])
-        timed.append((at_muster, at_kafka))
-    _close(members)
-    _close(kafka_members)
-    (at_muster, at_kafka), ratios = _median_round(timed, lambda rebalance: rebalance.took_ms)
-    details = {**at_muster.details(), **at_kafka.details(), **ratios}
+        over_http = await time_rebalance(http, are_parked, of_muster)
+        over_listener = await time_rebalance(binary, are_parked, of_muster)
+        timed.append(
+            (over_http, over_listener, await time_rebalance(kafka_members, lambda _: until_idle(kafka), of_kafka))
+        )
+    for members in (http, binary, kafka_members):
+        _close(members)
     what = f"rebalance of {count:,} members"
-    return Figure(what, at_muster.took_ms, "ms", "Kafka", at_kafka.took_ms, better="less", details=details)
+
+    def figure(how: str, pairs: Sequence[tuple[Rebalance, Rebalance]]) -> Figure:
+        (at_muster, at_kafka), ratios = _median_round(pairs, lambda rebalance: rebalance.took_ms)
+        details = {**at_muster.details(), **at_kafka.details(), **ratios}
+        took_ms = at_muster.took_ms
+        return Figure(f"{what}, {how}", took_ms, "ms", "Kafka", at_kafka.took_ms, better="less", details=details)
+
+    return [
+        figure("HTTP", [(http, kafka) for http, _, kafka in timed]),
+        figure("Kafka protocol", [(listener, kafka) for _, listener, kafka in timed]),
+    ]
 
 
 def _close(members: Sequence[GroupMember]) -> None:

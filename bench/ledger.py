@@ -38,6 +38,7 @@ from coordinator_core.runtime.clock import SystemClock, SystemThreads
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.counters import Counters
 from coordinator_core.runtime.group_context import GroupContext
+from coordinator_core.runtime.groups_of_clients import GroupsOfClients
 from coordinator_core.runtime.log_ends import LogEndReports
 from coordinator_core.runtime.metadata_cache import MetadataCache
 from coordinator_core.runtime.offset_checkpoints import OffsetCheckpoints
@@ -248,6 +249,7 @@ def _shard() -> Shard:
         quarantine=Quarantine(lambda _: False),
         on_timer=lambda: None,
         checkpoints=OffsetCheckpoints(MemoryStore(), NodeConfig(NODE, {}), clock, threads, counters, list),
+        groups_of_clients=GroupsOfClients(),
         on_unload=lambda _: None,
     )
 

@@ -19,6 +19,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from uuid import uuid4
 
 from muster import display
+from muster.client_tls import client_ssl_context
 from muster.errors import FAILURE_EXIT_CODE, UNREACHABLE_EXIT_CODE, USAGE_EXIT_CODE, UserError
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class NodeClient:
             timeout_s: how long connecting, and each part of an answer, may take.
 
         Raises:
-            UserError: the URL is none, or the token or the actor cannot stand in a request.
+            UserError: the URL is none, the token or the actor cannot stand in a request, or a file of TLS is invalid.
         """
         import getpass
 
@@ -80,7 +81,7 @@ class NodeClient:
         self._retry_timeout_s = retry_timeout_s
         self.change_id: str | None = None
         """The change that the last call made, where it made one."""
-        self._pool = urllib3.PoolManager(timeout=timeout_s, retries=False)
+        self._pool = urllib3.PoolManager(timeout=timeout_s, retries=False, ssl_context=client_ssl_context())
 
     def get(self, path: str, **query: str | int | list[str] | None) -> Json:
         """Read something; a query parameter that is None or empty is left out."""
@@ -98,6 +99,16 @@ class NodeClient:
     def delete(self, path: str, reason: str, **query: str | int) -> Json:
         """Take something away."""
         return self._call("DELETE", f"{path}?{urlencode({'reason': reason, **query})}")
+
+    def whole(self, path: str, *fields: str, **query: str | int | list[str] | None) -> Json:
+        """Read something whose lists come in pages, and return the first answer with these lists as a whole."""
+        answer = page = self.get(path, **query)
+        while page.get("next_cursor") is not None:
+            page = self.get(path, cursor=page["next_cursor"], **query)
+            for field in fields:
+                answer[field] += page[field]
+        answer.pop("next_cursor", None)
+        return answer
 
     def pages(
         self, path: str, field: str, limit: int | None = None, **query: str | int | list[str] | None

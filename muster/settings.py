@@ -64,6 +64,9 @@ class GroupDefaults(BaseSettings):
     group_max_pending_members: int = Field(default=GROUP.group_max_pending_members, ge=1, le=INT32_MAX)
     """The maximum number of pending members of a group: member ids that were returned and have not joined yet. Another
     one is refused with GROUP_MAX_SIZE_REACHED."""
+    group_max_offsets: int = Field(default=GROUP.group_max_offsets, ge=1, le=INT32_MAX)
+    """The maximum number of committed offsets (topic partitions) of a group. They are counted in the background; while
+    a group has more, its commits are refused with POLICY_VIOLATION until offsets are deleted."""
     group_metadata_max_bytes: int = Field(default=GROUP.group_metadata_max_bytes, ge=1, le=INT32_MAX)
     """The maximum size of the metadata of all members of a group, which the leader's answer contains. A join beyond it
     is refused with GROUP_MAX_SIZE_REACHED."""
@@ -142,6 +145,8 @@ class NodeSettings(BaseSettings):
     trusted_proxies: Annotated[tuple[str, ...], NoDecode] = ()
     """The addresses or networks of proxies in front of the node, separated by commas, such as `10.1.0.0/16`. Only they
     name the client, in X-Forwarded-For ([security.md](security.md#behind-a-proxy))."""
+    kafka_keep_alive_s: int = Field(default=600, ge=1, le=86_400)
+    """How long an idle connection of a Kafka client is kept open, as `connections.max.idle.ms` of Kafka's brokers."""
     shards: int = Field(default=DEFAULT_SHARDS, ge=1, le=10_000)
     """The number of shards of a new database. An existing database keeps its own number."""
     lease_ttl_ms: int = Field(default=NODE.lease_ttl_ms, ge=300, le=600_000)
@@ -160,6 +165,20 @@ class NodeSettings(BaseSettings):
     require_tokens: bool = False
     """Whether every request needs a token that `muster tokens issue` printed ([security.md](security.md)). With a
     tokens file every request needs a token of either kind anyway."""
+    tls_certificate_file: Path | None = None
+    """The certificate of the node, as PEM, followed by those between it and its authority. With it the node serves
+    HTTPS, and Kafka clients use SSL or SASL_SSL ([security.md](security.md#tls)). None: nothing is encrypted."""
+    tls_key_file: Path | None = None
+    """The key of that certificate, as PEM. None: it is in the same file."""
+    tls_client_ca_file: Path | None = None
+    """The certificate authorities that certificates of clients are checked against, as PEM. None: clients are asked for
+    no certificate."""
+    tls_client_auth: Literal["requested", "required"] = "requested"
+    """Whether a client without a certificate is refused, where there is a `MUSTER_TLS_CLIENT_CA_FILE`; as Kafka's
+    `ssl.client.auth`."""
+    tls_ca_file: Path | None = None
+    """The certificate authorities that certificates of nodes are checked against, as PEM: by other nodes, by commands
+    and by DAGs. None: those of the machine."""
     data_dir: Path = DEFAULT_DATA_DIR
     """The directory in which the local platform keeps its database, secrets and logs."""
     max_partitions_per_request: int = Field(default=10_000, ge=1, le=1_000_000)
@@ -172,6 +191,8 @@ class NodeSettings(BaseSettings):
     uses up to six times as much memory for them."""
     request_timeout_ms: int = Field(default=2_000, ge=100, le=600_000)
     """How long a request may take that is not a long poll."""
+    handshake_timeout_ms: int = Field(default=10_000, ge=100, le=600_000)
+    """How long the TLS handshake of a new connection may take."""
     head_timeout_ms: int = Field(default=10_000, ge=100, le=600_000)
     """How long the head of a request may take to arrive, or its first byte on a new connection."""
     body_timeout_ms: int = Field(default=30_000, ge=100, le=3_600_000)
@@ -240,8 +261,13 @@ class NodeSettings(BaseSettings):
     SQL, views, lists and metrics read."""
     max_dirty_offsets: int = Field(default=NODE.max_dirty_offsets, ge=1, le=INT32_MAX)
     """How many committed offsets may wait for a checkpoint before one begins at once. Beyond twice as many, commits are
-    refused with Retry-After. A partition counts once in each of two checkpoints, so this should exceed the number of
-    partitions that a node's groups commit. An offset takes some 300 bytes."""
+    refused with Retry-After; one client may have three times as many as are free. A partition counts once in each of
+    two checkpoints, so this should exceed the number of partitions that a node's groups commit. An offset takes some
+    300 bytes."""
+    max_groups_per_client: int = Field(default=NODE.max_groups_per_client, ge=1, le=INT32_MAX)
+    """The maximum number of groups of one node that one client (as for `MUSTER_MAX_WAITING_REQUESTS_PER_CLIENT`) has
+    created since the node serves them. Beyond it, requests that create groups are refused with POLICY_VIOLATION until
+    groups are deleted."""
     max_checkpoint_offsets: int = Field(default=NODE.max_checkpoint_offsets, ge=1, le=INT32_MAX)
     """The maximum number of offsets of one transaction of a checkpoint. Those of one shard are stored together."""
     pause_ms: int = Field(default=NODE.pause_ms, ge=10, le=600_000)
@@ -392,6 +418,16 @@ class Settings(PlatformSettings, NodeSettings, MirrorSettings, GroupDefaults):
                 raise ValueError(f"{name} may be another address than this machine's own {needed}")
         return self
 
+    @model_validator(mode="after")
+    def _check_tls(self) -> Self:
+        if self.tls_certificate_file is None and (self.tls_key_file or self.tls_client_ca_file):
+            raise ValueError("TLS_CERTIFICATE_FILE is required with TLS_KEY_FILE and TLS_CLIENT_CA_FILE")
+        if self.tls_client_ca_file is None and self.tls_client_auth == "required":
+            raise ValueError("TLS_CLIENT_CA_FILE is required with TLS_CLIENT_AUTH=required")
+        if self.tls_certificate_file is not None and not self.node_url.startswith("https://"):
+            raise ValueError("ADVERTISED_URL must begin with https:// where there is a TLS_CERTIFICATE_FILE")
+        return self
+
     @field_validator("kafka_advertised")
     @classmethod
     def _check_kafka_advertised(cls, address: str | None) -> str | None:
@@ -408,7 +444,8 @@ class Settings(PlatformSettings, NodeSettings, MirrorSettings, GroupDefaults):
     def node_url(self) -> str:
         """How agents reach this node."""
         host = f"[{self.http_host}]" if ":" in self.http_host else self.http_host
-        return self.advertised_url or f"http://{host}:{self.http_port}"
+        scheme = "http" if self.tls_certificate_file is None else "https"
+        return self.advertised_url or f"{scheme}://{host}:{self.http_port}"
 
     @property
     def kafka_address(self) -> str:

@@ -125,7 +125,7 @@ class SnapshotReader:
     def _named(self, node: NodeClient) -> tuple[list[WatchedGroup], int]:
         found = []
         for group_id in self._group_ids:
-            described = node.get(group_path(group_id))
+            described = node.whole(group_path(group_id), "members")
             page = node.get("/v1/overview/groups", q=group_id, sort="group_id", limit=LISTED_MAX)["groups"]
             summary = next((each for each in page if each["group_id"] == group_id), NOT_STORED | {"group_id": group_id})
             found.append(self._described(node, summary, described))
@@ -140,7 +140,7 @@ class SnapshotReader:
 
     def _described(self, node: NodeClient, summary: Json, described: Json | None = None) -> WatchedGroup:
         group_id = summary["group_id"]
-        described = described or node.get(group_path(group_id))
+        described = described or node.whole(group_path(group_id), "members")
         return WatchedGroup(summary, described, self._triggered_by(node, group_id, summary["last_rebalance_at"]))
 
     def _triggered_by(self, node: NodeClient, group_id: str, ended_at: str | None) -> str | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import psycopg2
 import pytest
 import structlog
+from hypothesis import settings
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
 from coordinator_core.queries.runner import Queries
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 # Nodes in tests log to the process's own stdout, so that their events are not in what a command under test prints.
 structlog.configure(logger_factory=structlog.PrintLoggerFactory(open(1, "w", buffering=1, closefd=False)))  # noqa: SIM115 - open as long as the process
+
+settings.register_profile("muster", deadline=None)  # a busy machine is no failure
+settings.load_profile("muster")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell without a terminal starts what ends in &
     signal.signal(signal.SIGINT, signal.default_int_handler)  # Ctrl-C is tested

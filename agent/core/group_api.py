@@ -141,7 +141,14 @@ class GroupApi:
 
     async def topics(self, connection: Connection, *, timeout_ms: int) -> dict[str, TopicMetadata]:
         """Return the topic metadata of all topics."""
-        return await connection.call(responses.parse_topics, "GET", "/v1/topics", timeout_ms=timeout_ms)
+        found: dict[str, TopicMetadata] = {}
+        path = "/v1/topics"
+        while True:
+            page, cursor = await connection.call(responses.parse_topics, "GET", path, timeout_ms=timeout_ms)
+            found |= page
+            if cursor is None:
+                return found
+            path = f"/v1/topics?cursor={cursor}"
 
     def _as_member(self, identity: MemberIdentity) -> JsonObject:
         return {

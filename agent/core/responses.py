@@ -113,12 +113,13 @@ def parse_offset_fetch(answer: JsonObject) -> dict[TopicPartition, OffsetAndMeta
     }
 
 
-def parse_topics(answer: JsonObject) -> dict[str, TopicMetadata]:
-    """Parse the topic metadata."""
-    return {
+def parse_topics(answer: JsonObject) -> tuple[dict[str, TopicMetadata], str | None]:
+    """Parse a page of the topic metadata, and the cursor of the next page; None if it is the last one."""
+    page = {
         entry["topic"]: TopicMetadata(int(entry["partitions"]), int(entry.get("log_start_offset") or 0))
         for entry in answer["topics"]
     }
+    return page, answer.get("next_cursor")
 
 
 def _offset(entry: JsonObject) -> OffsetAndMetadata:

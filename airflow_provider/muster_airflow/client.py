@@ -78,6 +78,14 @@ class MusterClient:
         """Read something; raises as `change` does."""
         return await self._request("GET", path, {}, None)
 
+    async def get_pages(self, path: str, field: str) -> Json:
+        """Read something of which one list comes in pages, and return the first answer with the whole list."""
+        answer = page = await self.get(path)
+        while page.get("next_cursor") is not None:
+            page = await self.get(f"{path}?cursor={page['next_cursor']}")
+            answer[field] += page[field]
+        return answer
+
     async def post(self, path: str, body: Mapping[str, Any], *, actor: str, idempotency_key: str | None = None) -> Json:
         """Change something, or ask what a change would do.
 

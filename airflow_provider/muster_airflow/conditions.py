@@ -86,7 +86,8 @@ class LagCondition:
     async def look(self, client: MusterClient) -> Progress:
         """Read the group's state and lag."""
         state = await _state_of(self.group_id, client)
-        return self.judge(state, (await client.get(group_path(self.group_id, "/lag")))["partitions"])
+        lag = await client.get_pages(group_path(self.group_id, "/lag"), "partitions")
+        return self.judge(state, lag["partitions"])
 
     def judge(self, state: str, partitions: Collection[Mapping[str, Any]]) -> Progress:
         """Return whether partitions, as in the response of `GET …/lag`, meet the condition."""

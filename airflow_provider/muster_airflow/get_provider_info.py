@@ -36,6 +36,15 @@ def get_provider_info() -> dict[str, Any]:
                         "description": "Certificates to verify nodes with; default: those of httpx",
                         "schema": {"type": ["string", "null"]},
                     },
+                    "client_certificate_file": {
+                        "label": "Client certificate",
+                        "description": "Sent to nodes that ask for one; PEM, with its key unless there is a key file",
+                        "schema": {"type": ["string", "null"]},
+                    },
+                    "client_key_file": {
+                        "label": "Client key",
+                        "schema": {"type": ["string", "null"]},
+                    },
                     "verify": {
                         "label": "Verify certificates",
                         "schema": {"type": ["boolean", "null"], "default": True},

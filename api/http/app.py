@@ -133,7 +133,7 @@ def make_app(
         node,
         MetricsSnapshot(node.queries, node.coordinator),
         limits,
-        Metrics(node.metrics),
+        Metrics(node.metrics, node.tls),
         Base64Members(),
         ForwardSigner(
             cluster_secret,
@@ -145,7 +145,10 @@ def make_app(
         trusted_proxies,
     )
     forwarder = Forwarder(
-        is_on=forward, timeout_ms=limits.request_timeout_ms, max_connections=limits.max_forward_connections
+        is_on=forward,
+        timeout_ms=limits.request_timeout_ms,
+        max_connections=limits.max_forward_connections,
+        tls=node.tls,
     )
     return AsgiApp(
         server,

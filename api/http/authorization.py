@@ -1,8 +1,10 @@
-"""Authorization of HTTP requests: bearer tokens, and the access rule of each route.
+"""Authorization of HTTP requests: bearer tokens, client certificates, and the access rule of each route.
 
 Without a tokens file every request is allowed, and the node listens on loopback only. With a tokens file,
 
-* a client without a known token is unauthenticated, and may request public paths only: health and the pages;
+* a client is whom its bearer token names or, if it sends none, its certificate;
+* a client without a known token or certificate is unauthenticated, and may request public paths only: health and the
+  pages;
 * a request for one group needs a token that allows its operation on the group, in whatever encoding the path has it;
 * a request for all groups needs a token for all groups, unless its endpoint filters the result by token;
 * a request that is not in ACCESS_RULES needs DESCRIBE if it only reads, DELETE if it deletes, and CONFIGURE otherwise.
@@ -12,9 +14,10 @@ Without a tokens file every request is allowed, and the node listens on loopback
 Source: security.md "Permissions"; RFC 6750.
 """
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from api.http.forward_signature import CLIENT_HEADER
 from api.http.request_context import RequestContext
@@ -30,6 +33,8 @@ AUTHORIZATION: Final = b"authorization"
 READ_METHODS: Final = frozenset({"GET", "HEAD"})
 GROUP_ROUTE: Final = "/v1/groups/{group_id:str}"
 PUBLIC: Final = AccessRule(None, Scope.OWN_GROUPS)
+CERTIFICATE_NAMES_EXTENSION: Final = "muster.certificate_names"
+"""The ASGI extension that has the names of the client's certificate; absent if it has sent none."""
 
 
 def report_request(job: JobSpec) -> str:
@@ -84,7 +89,9 @@ def access_rule_of(request: str, method: str, path: str) -> AccessRule:
 
 
 def authenticate(context: RequestContext, tokens: Tokens) -> None:
-    """Set the identity of a request by its bearer token; a forwarded request gets it from its signature instead.
+    """Set the identity of a request by its bearer token, or else by the certificate of its client.
+
+    A forwarded request gets it from its signature instead.
 
     Raises:
         Unauthenticated: the method is no GET or HEAD and the token is not known; the body is not read.
@@ -92,7 +99,10 @@ def authenticate(context: RequestContext, tokens: Tokens) -> None:
     if CLIENT_HEADER in context.headers:
         return
     token = _bearer_token(context.headers.get(AUTHORIZATION, b""))
-    context.identity = (tokens.find(token) if token else None) or ANONYMOUS_IDENTITY
+    identity = tokens.find(token) if token else None
+    if AUTHORIZATION not in context.headers and (names := _certificate_names(context)):
+        identity = tokens.find_certificate(names)
+    context.identity = identity or ANONYMOUS_IDENTITY
     context.token_id = context.identity.token_id or (token_id_of(token) if token else None)
     if context.identity is ANONYMOUS_IDENTITY and context.scope["method"] not in READ_METHODS:
         raise _unauthenticated(context)
@@ -117,7 +127,18 @@ def _unauthenticated(context: RequestContext) -> Unauthenticated:
     expired_at = _expired_at(context) if is_given else None
     if expired_at is not None:
         return Unauthenticated(f"the bearer token expired at {expired_at.isoformat()}; ask for a new one")
-    return Unauthenticated("the bearer token is unknown" if is_given else "a bearer token is needed")
+    if is_given:
+        return Unauthenticated("the bearer token is unknown")
+    names = _certificate_names(context)
+    if names and not context.is_forwarded:
+        return Unauthenticated(f"no valid entry of the tokens file has a name of the certificate ({', '.join(names)})")
+    return Unauthenticated("a bearer token is needed")
+
+
+def _certificate_names(context: RequestContext) -> Sequence[str]:
+    extensions: Mapping[str, Any] = context.scope.get("extensions") or {}
+    names: Sequence[str] = extensions.get(CERTIFICATE_NAMES_EXTENSION, ())
+    return names
 
 
 def _expired_at(context: RequestContext) -> datetime | None:

@@ -25,12 +25,14 @@ from uvicorn.protocols.http.flow_control import CLOSE_HEADER
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from api.http.asgi import IS_CONNECTED_EXTENSION, PROBE_PATHS, SINGLE_WRITE_EXTENSION, Headers
+from api.http.authorization import CERTIFICATE_NAMES_EXTENSION
 from api.http.hosts import HOST
 from api.http.limits import HEAD_MAX_BYTES, HEALTH_HEAD_TIMEOUT_MS, HttpLimits
 from api.http.problems import RequestTimedOut, problem_response
 from api.http.response import HttpResponse
 from api.shared.connection_gate import ConnectionGate
 from api.shared.deadlines import TIMER_SLACK_S
+from api.shared.tls import certificate_names
 from coordinator_core.protocol.errors import CoordinatorNotAvailable, InvalidRequest
 
 log = structlog.get_logger("muster.http")
@@ -104,8 +106,9 @@ def is_connected(send: Send) -> bool:
 
 # ASGI specifies a dictionary for each extension; these are private to `asgi` and the server. They hold no request:
 # a request that its own scope refers to would be a cycle, which only the garbage collector frees.
+Extensions = dict[str, dict[object, object]]
 EXTENSIONS: Final = cast(
-    "dict[str, dict[object, object]]",
+    "Extensions",
     {SINGLE_WRITE_EXTENSION: send_in_one_write, IS_CONNECTED_EXTENSION: is_connected},
 )
 
@@ -135,6 +138,7 @@ class HttpConnection(HttpToolsProtocol):
         """Ends the connection when it has been idle for long enough; runs from the first response on."""
         self._body_parts: list[bytes] = []
         """Parts of the body that were parsed and not passed on."""
+        self._extensions = EXTENSIONS
 
     def abort(self) -> None:
         """Close the connection at once."""
@@ -145,6 +149,9 @@ class HttpConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Count the connection, and start the deadline of the first request."""
         super().connection_made(transport)
+        names = certificate_names(transport.get_extra_info("peercert"))
+        if names:
+            self._extensions = cast("Extensions", EXTENSIONS | {CERTIFICATE_NAMES_EXTENSION: names})
         self._is_health_only = not self._gate.admit(self, self.client[0] if self.client else "")
         if self._is_health_only:
             self.app = _health_only(self.app)
@@ -199,7 +206,7 @@ class HttpConnection(HttpToolsProtocol):
         """Begin a request."""
         self._expected_phase, self._is_begun, self._is_started = "head", True, False
         super().on_message_begin()
-        self.scope["extensions"] = EXTENSIONS
+        self.scope["extensions"] = self._extensions
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Record a header; discard trailers."""

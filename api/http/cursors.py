@@ -4,6 +4,7 @@ A cursor is opaque to clients. A cursor that is altered or from another list is 
 that no value reaches the database that it cannot hold.
 """
 
+from collections.abc import Callable, Iterable
 from typing import Annotated, Final, TypeVar
 
 import msgspec
@@ -14,6 +15,8 @@ from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.state_store.postgres.timestamps import END_OF_TIME_MS
 
 Fields = TypeVar("Fields", bound=tuple[object, ...])
+Place = TypeVar("Place", bound=tuple[int | str, ...])
+Row = TypeVar("Row")
 
 AtMs = Annotated[int, Meta(ge=0, le=END_OF_TIME_MS)]
 """An instant, in milliseconds since the epoch."""
@@ -29,6 +32,22 @@ INVALID_CURSOR: Final = "the cursor was not issued by this list"
 def write_cursor(*place: int | str) -> str:
     """Return the cursor for a sort key."""
     return base64url.encode(msgspec.json.encode(place).decode())
+
+
+def page_after(
+    rows: Iterable[Row], place: Callable[[Row], Place], after: Place | None, limit: int
+) -> tuple[list[Row], str | None]:
+    """Return a page of rows that were all read, and the cursor of the next page; None if it is the last one.
+
+    Args:
+        rows: the rows, sorted by `place`.
+        place: returns the sort key of a row.
+        after: the sort key of the last row of the previous page; None: the first page.
+        limit: how many rows the page has at most.
+    """
+    rest = [row for row in rows if after is None or place(row) > after]
+    page = rest[:limit]
+    return page, write_cursor(*place(page[-1])) if len(rest) > limit else None
 
 
 def read_cursor(cursor: str, fields: type[Fields]) -> Fields | None:

@@ -8,7 +8,7 @@ from typing import Annotated, Final, TypeAlias
 from litestar.params import FromPath, QueryParameter
 from msgspec import Meta
 
-from api.http.limits import PAGE_MAX
+from api.http.limits import LONG_PAGE_MAX, PAGE_MAX
 from api.shared.limits import (
     CLIENT_ID_MAX_CHARS,
     INSTANCE_ID_MAX_CHARS,
@@ -47,6 +47,7 @@ RetentionMs = Annotated[int, Meta(ge=-1, le=INT64_MAX // 2, description="-1: the
 
 # For query parameters Litestar applies only its own constraints.
 PageLimit: TypeAlias = Annotated[int, QueryParameter(ge=1, le=PAGE_MAX)]
+LongPageLimit: TypeAlias = Annotated[int, QueryParameter(ge=1, le=LONG_PAGE_MAX)]
 TopicParam: TypeAlias = Annotated[str, QueryParameter(name="topic", min_length=1, max_length=TOPIC_MAX_CHARS)]
 TopicsParam: TypeAlias = Annotated[list[str] | None, QueryParameter(name="topic")]
 PartitionParam: TypeAlias = Annotated[

@@ -25,6 +25,7 @@ from api.http.problems import PROBLEM_JSON
 from api.http.request_context import RequestContext
 from api.http.response import HttpResponse
 from api.shared.errors import NO_ERROR
+from api.shared.tls import NodeTls
 from coordinator_core.protocol.errors import CoordinatorNotAvailable, InvalidRequest, NotCoordinator
 
 log = structlog.get_logger("muster.http")
@@ -45,17 +46,19 @@ KEEP_ALIVE_S: Final = 60
 class Forwarder:
     """Forwards requests to the nodes that own their groups."""
 
-    def __init__(self, *, is_on: bool, timeout_ms: int, max_connections: int) -> None:
+    def __init__(self, *, is_on: bool, timeout_ms: int, max_connections: int, tls: NodeTls) -> None:
         """Connect to no node before the first request.
 
         Args:
             is_on: whether requests are forwarded at all.
             timeout_ms: the timeout of requests other than long polls, and of connecting.
             max_connections: how many such requests may be in progress to one node at once; further ones wait.
+            tls: how certificates of other nodes are checked.
         """
         self._is_on = is_on
         self._timeout_s = timeout_ms / 1000
         self._max_connections = max_connections
+        self._tls = tls
         self._stopping = asyncio.Event()
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
         """Whether for long polls → the pool of connections."""
@@ -95,7 +98,13 @@ class Forwarder:
         headers = _headers(context, owner)
         session = self._session(is_long_poll=context.is_long_poll)
         try:
-            async with session.request(context.scope["method"], url, data=context.body, headers=headers) as answer:
+            async with session.request(
+                context.scope["method"],
+                url,
+                data=context.body,
+                headers=headers,
+                ssl=self._tls.client,
+            ) as answer:
                 return _to_response(answer, await answer.read())
         except (aiohttp.ClientError, TimeoutError) as failure:
             log.warning(

@@ -6,6 +6,8 @@ from api.shared.limits import ListenerLimits
 
 REQUEST_ID_MAX_CHARS = 128
 PAGE_MAX = 1_000
+LONG_PAGE_MAX = 10_000
+"""The same for lists of members, partitions and topics, which most clients need as a whole."""
 HEAD_MAX_BYTES = 65_536
 """How much of a request is read before the end of its headers."""
 HEALTH_CONNECTIONS = 16

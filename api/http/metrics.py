@@ -19,7 +19,9 @@ from prometheus_client.metrics_core import Metric
 
 from api.http.forward_signature import SIGNATURE_FAULTS
 from api.shared.connection_gate import ConnectionCounts
-from api.shared.request_metrics import RequestMetrics
+from api.shared.request_metrics import ListenerMetrics, RequestMetrics
+from api.shared.tls import NodeTls
+from api.shared.tls_server import HANDSHAKE_FAILED
 from coordinator_core.queries.offset_totals import OffsetTotal
 from coordinator_core.queries.runs import ExpiryForecast
 from coordinator_core.runtime.counters import Counters, Distribution, GroupCounts, MirrorCounts, NodeCounts
@@ -36,8 +38,8 @@ DETAILS: Final[Sequence[Detail]] = ("node", "group", "topic", "partition")
 Labels = tuple[str, ...]
 K = TypeVar("K", bound=Labels)
 EXPIRED: Final = "expired"
-TIMEOUTS: Final = ("head_timeout", "body_timeout")
-"""Timeouts for which HTTP closes a connection."""
+CLOSE_REASONS: Final = ("head_timeout", "body_timeout", HANDSHAKE_FAILED)
+"""Reasons, beside the limits of all listeners, for which HTTP closes a connection."""
 ERROR_LABELS: Final = ("request", "error")
 TOPIC_LABELS: Final = ("consumergroup", "topic")
 PARTITION_LABELS: Final = (*TOPIC_LABELS, "partition")
@@ -48,9 +50,10 @@ AWAITED_MEMBER_LABELS: Final = ("consumergroup", "member_id", "client_id")
 class Metrics:
     """Counters of the requests of a node, and of its HTTP connections."""
 
-    def __init__(self, requests: RequestMetrics) -> None:
+    def __init__(self, requests: RequestMetrics, tls: NodeTls) -> None:
         self.requests = requests
-        self.connections = ConnectionCounts(TIMEOUTS)
+        self.tls = tls
+        self.connections = ConnectionCounts(CLOSE_REASONS)
         self.signatures_refused: Counter[str] = Counter(dict.fromkeys(SIGNATURE_FAULTS, 0))
         """Fault of a forward signature → refused requests."""
 
@@ -102,6 +105,7 @@ class Scrape:
         yield from _requests(self._metrics.requests)
         yield _throttled(self._metrics.requests)
         yield from _connections(self._metrics)
+        yield from _listeners(self._metrics.requests.listeners)
         yield from _groups(counts.groups, counts.active_timers, counts.quarantined_groups)
         yield from _rebalances_in_progress(counts)
         yield from _rebalances(counts.sums)
@@ -149,13 +153,67 @@ def _connections(metrics: Metrics) -> Iterator[Metric]:
     yield _single_gauge("muster_connections", "Open client connections.", counts.open)
     yield _single_gauge("muster_max_connections", "Limit of open client connections.", counts.limit)
     closed = _labelled(counts.closed)
-    yield _counter("muster_connections_closed", "Client connections closed because of a limit.", closed, ["reason"])
+    yield _counter(
+        "muster_connections_closed",
+        "Client connections closed because of a limit or a failed handshake.",
+        closed,
+        ["reason"],
+    )
+    expiry: dict[Labels, float] = {} if metrics.tls.expires_at_s is None else {(): metrics.tls.expires_at_s}
+    yield _gauge(
+        "muster_tls_certificate_expiry_timestamp_seconds",
+        "When the certificate of the node expires, in seconds since the epoch.",
+        expiry,
+        (),
+    )
     refused = _labelled(metrics.signatures_refused)
     yield _counter(
         "muster_forward_signatures_refused",
         "Forwarded requests refused because their signature is invalid.",
         refused,
         ["reason"],
+    )
+
+
+def _listeners(listeners: Mapping[str, ListenerMetrics]) -> Iterator[Metric]:
+    """Yield the metrics of listeners beside that of HTTP."""
+    named = ["listener"]
+    connections = {name: each.connections for name, each in listeners.items()}
+    yield _gauge(
+        "muster_listener_connections",
+        "Open client connections of a listener beside HTTP.",
+        {(name,): counts.open for name, counts in connections.items()},
+        named,
+    )
+    yield _gauge(
+        "muster_listener_max_connections",
+        "Limit of open client connections of the listener.",
+        {(name,): counts.limit for name, counts in connections.items()},
+        named,
+    )
+    closed = {
+        (name, reason): number for name, counts in connections.items() for reason, number in counts.closed.items()
+    }
+    yield _counter(
+        "muster_listener_connections_closed",
+        "Client connections of the listener closed because of a limit.",
+        closed,
+        (*named, "reason"),
+    )
+    requests = {(name, *of): number for name, each in listeners.items() for of, number in list(each.requests.items())}
+    yield _counter(
+        "muster_listener_requests",
+        "Requests that the listener answered, by Kafka's error name.",
+        requests,
+        (*named, *ERROR_LABELS),
+    )
+    size_bytes = {
+        (name, direction): number
+        for name, each in listeners.items()
+        for direction, number in (("received", each.received_bytes), ("sent", each.sent_bytes))
+    }
+    yield _counter(
+        "muster_listener_bytes", "Bytes that the listener received and sent.", size_bytes, (*named, "direction")
     )
 
 
@@ -241,6 +299,18 @@ def _writes(counts: NodeCounts) -> Iterator[Metric]:
     yield _histogram("muster_batch_size_rows", "Rows written in a write transaction.", {(): sums.batch_rows})
     yield _total("muster_batches_failed", "Failed write transactions.", sums.batches_failed)
     yield _single_gauge("muster_write_queue_rows", "Rows waiting for the next write transaction.", counts.queued_rows)
+    yield _single_gauge(
+        "muster_write_queue_bytes", "Bytes of metadata and assignments waiting to be written.", counts.queued_bytes
+    )
+    yield _single_gauge(
+        "muster_write_queue_max_bytes", "Limit of these bytes waiting to be written.", counts.max_queued_bytes
+    )
+    refused = _labelled(sums.requests_refused)
+    yield _counter(
+        "muster_requests_refused", "Requests refused because a limit is reached, by its setting.", refused, ["limit"]
+    )
+    shares = {(limit,): share for limit, share in counts.largest_shares.items()}
+    yield _gauge("muster_largest_client_ratio", "Part of a limit that the client with the most has.", shares, ["limit"])
     yield _single_gauge("muster_write_queue_max_rows", "Limit of rows waiting to be written.", counts.max_queued_rows)
     yield _single_gauge(
         "muster_database_up",

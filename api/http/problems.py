@@ -130,6 +130,7 @@ STATUS: Final[dict[type[CoordinatorError], int]] = {
     RequestTimedOut: 408,
     errors.InconsistentGroupProtocol: 409,
     errors.GroupMaxSizeReached: 409,
+    errors.PolicyViolation: 409,
     errors.NonEmptyGroup: 409,
     errors.GroupSubscribedToTopic: 409,
     errors.FencedInstanceId: 409,

@@ -1,7 +1,7 @@
 """The HTTP server: uvicorn on a socket that is already bound, without signal handlers.
 
-`api/http/connection.py` handles single connections. The kernel closes the connection of a client that reads none of its
-response within the send timeout (TCP_USER_TIMEOUT).
+`api/http/connection.py` handles single connections; with TLS, `api/shared/tls_server.py` makes their handshakes. The
+kernel closes the connection of a client that reads none of its response within the send timeout (TCP_USER_TIMEOUT).
 
 Shutdown order: new requests get a retriable error; parked requests get one from the coordinator; responses in progress
 are sent; connections are closed.
@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, cast
 
@@ -22,6 +22,8 @@ from api.http.connection import HttpConnection
 from api.http.limits import HEALTH_CONNECTIONS, HttpLimits
 from api.http.security_headers import SECURITY_HEADERS
 from api.shared.connection_gate import ConnectionCounts, ConnectionGate
+from api.shared.tls import NodeTls
+from api.shared.tls_server import TlsServer
 
 BACKLOG: Final = 2_048
 """How many connections may wait to be accepted."""
@@ -32,7 +34,14 @@ GRACEFUL_SHUTDOWN_S: Final = 2
 class HttpServer:
     """Serves one application on one socket."""
 
-    def __init__(self, app: AsgiApp, listener: socket.socket, limits: HttpLimits, counts: ConnectionCounts) -> None:
+    def __init__(
+        self,
+        app: AsgiApp,
+        listener: socket.socket,
+        limits: HttpLimits,
+        counts: ConnectionCounts,
+        tls: NodeTls | None = None,
+    ) -> None:
         """Configure uvicorn.
 
         Args:
@@ -40,19 +49,14 @@ class HttpServer:
             listener: a bound socket; closed at the end.
             limits: limits on connections and timeouts.
             counts: the connection counters to update.
+            tls: serves HTTPS if it has a certificate.
         """
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # malformed requests: `connection` logs them
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, limits.send_timeout_ms)
+        gate = ConnectionGate(limits.max_connections, limits.connections_per_ip, counts, HEALTH_CONNECTIONS)
         config = uvicorn.Config(
             app,
-            http=cast(
-                "type[asyncio.Protocol]",
-                partial(
-                    HttpConnection,
-                    gate=ConnectionGate(limits.max_connections, limits.connections_per_ip, counts, HEALTH_CONNECTIONS),
-                    limits=limits,
-                ),
-            ),
+            http=cast("type[asyncio.Protocol]", partial(HttpConnection, gate=gate, limits=limits)),
             ws="none",
             lifespan="off",
             log_config=None,
@@ -66,7 +70,10 @@ class HttpServer:
         )
         self._app = app
         self._listener = listener
-        self._uvicorn = _Uvicorn(config)
+        if tls is None or tls.server is None:
+            self._uvicorn = _Uvicorn(config)
+        else:
+            self._uvicorn = _SecureUvicorn(config, gate, tls, limits.handshake_timeout_ms)
         self._serving: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -104,3 +111,23 @@ class _Uvicorn(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+class _SecureUvicorn(_Uvicorn):
+    """The same with TLS: connections are uvicorn's once their handshakes are complete."""
+
+    def __init__(self, config: uvicorn.Config, gate: ConnectionGate, tls: NodeTls, handshake_timeout_ms: int) -> None:
+        super().__init__(config)
+        self._gate = gate
+        self._tls = tls
+        self._handshake_timeout_ms = handshake_timeout_ms
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup([])
+        for listener in sockets or ():
+            server = TlsServer(listener, self._connect, self._gate, self._tls, self._handshake_timeout_ms)
+            self.servers.append(server)  # type: ignore[arg-type]  # it is closed as one of asyncio
+
+    def _connect(self) -> HttpConnection:
+        connect = cast("Callable[..., HttpConnection]", self.config.http_protocol_class)
+        return connect(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)

@@ -14,12 +14,14 @@ from api.kafka import LISTENER
 from api.kafka.apis import APIS, ApiKey
 from api.kafka.errors import (
     INVALID_REQUEST,
+    TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
     UNSUPPORTED_VERSION,
 )
 from api.kafka.messages import Fields, encode
 from api.kafka.request import KafkaRequest
+from api.shared.access_control import Operation
 from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable
 from coordinator_core.runtime.coordinator import Coordinator
 
@@ -29,6 +31,9 @@ GROUP_KEY: Final = 0
 """The key type of groups in FindCoordinator."""
 SEVERAL_KEYS_FROM: Final = 4
 """The first version of FindCoordinator with several keys."""
+
+NULL_TOPIC_NAMES_FROM: Final = 12
+"""The first version of Metadata in which a topic of the response may have an id and no name."""
 
 
 class Broker(NamedTuple):
@@ -78,7 +83,10 @@ def _offered() -> list[Fields]:
 
 
 async def metadata(request: KafkaRequest) -> bytes:
-    """Return the brokers, and the partitions of topics that have metadata (`muster topics`)."""
+    """Return the brokers, and the partitions of topics that have metadata and that the token may read.
+
+    Source: KafkaApis.handleTopicMetadataRequest: without names, other topics are left out; by an id they are unknown.
+    """
     brokers = live_brokers(request.coordinator)
     values = {
         "brokers": [_broker_fields(each) for each in brokers],
@@ -102,19 +110,21 @@ def _topics(request: KafkaRequest, brokers: list[Broker]) -> list[Fields]:
     known = request.coordinator.topic_metadata
     requested = request.message.topics
     if requested is None or (request.version == 0 and not requested):
-        return [_topic(each, found.partitions, brokers) for each, found in known.items()]
-    ids = {topic_id_of(each): each for each in known}
-    found = []
-    for each in requested:
-        topic_id = getattr(each, "topic_id", None)
-        name: str | None = each.name
-        if name is None and topic_id is not None:
-            name = ids.get(topic_id)
-        if name is not None and name in known:
-            found.append(_topic(name, known[name].partitions, brokers))
+        denied = request.denied_topics(known, Operation.READ)
+        return [_topic(each, found.partitions, brokers) for each, found in known.items() if each not in denied]
+    denied = request.denied_topics({*known, *(each.name for each in requested if each.name)}, Operation.READ)
+    ids = {topic_id_of(each): each for each in known if each not in denied}
+    found: list[Fields] = []
+    for name, topic_id in dict.fromkeys((each.name, getattr(each, "topic_id", None)) for each in requested):
+        named = ids.get(topic_id) if name is None and topic_id is not None else name
+        if named in denied:
+            found.append({"error_code": TOPIC_AUTHORIZATION_FAILED, "name": named, "partitions": ()})
+        elif named is not None and named in known:
+            found.append(_topic(named, known[named].partitions, brokers))
         else:
             code = UNKNOWN_TOPIC_ID if name is None else UNKNOWN_TOPIC_OR_PARTITION
-            found.append({"error_code": code, "name": name, "topic_id": topic_id, "partitions": ()})
+            shown = "" if name is None and request.version < NULL_TOPIC_NAMES_FROM else name
+            found.append({"error_code": code, "name": shown, "topic_id": topic_id, "partitions": ()})
     return found
 
 

@@ -5,12 +5,14 @@ that of their oldest request. A join that waits holds back what follows it.
 
 A connection is closed, with one log event, when a frame is too large or no request that is offered, and when a frame or
 the first request does not arrive in time; and without one when it was idle for too long. On a node with tokens nothing
-but ApiVersions is answered before a token was sent by SASL.
+but ApiVersions is answered before a token was sent by SASL, unless the tokens file has a name of the client's
+certificate.
 """
 
 import asyncio
 import struct
 import time
+from collections.abc import Sequence
 from typing import Final
 
 import structlog
@@ -21,19 +23,23 @@ from api.kafka.brokers import unsupported_api_versions
 from api.kafka.handlers import HANDLERS
 from api.kafka.limits import KafkaLimits
 from api.kafka.membership import heartbeat_at_once
-from api.kafka.messages import MalformedFrame, RequestHeader, decode, read_header
+from api.kafka.messages import MalformedFrame, RequestHeader, count_parts, decode, read_header
 from api.kafka.request import KafkaRequest
+from api.shared.body_budget import SMALL_BODY_MAX_BYTES
 from api.shared.client_request import MAX_THROTTLE_S
 from api.shared.connection_gate import ConnectionGate, counted_address
 from api.shared.deadlines import TIMER_SLACK_S
+from api.shared.errors import NO_ERROR, Unauthenticated
 from api.shared.identity import Identity
 from api.shared.node_context import NodeContext
+from api.shared.request_metrics import ListenerMetrics
+from api.shared.tls import certificate_names
 from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable
 
 log = structlog.get_logger("muster.api")
 
 SIZE_BYTES: Final = 4
-UNAUTHENTICATED_FRAME_MAX_BYTES: Final = 65_536
+UNAUTHENTICATED_FRAME_MAX_BYTES: Final = SMALL_BODY_MAX_BYTES
 """The largest frame of a client that has not sent its token."""
 _SIZE: Final = struct.Struct(">i")
 _SIZE_AND_ID: Final = struct.Struct(">ii")
@@ -43,17 +49,20 @@ _SASL: Final = {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 class KafkaConnection(asyncio.Protocol):
     """A connection of a client."""
 
-    def __init__(self, node: NodeContext, gate: ConnectionGate, limits: KafkaLimits) -> None:
+    def __init__(self, node: NodeContext, gate: ConnectionGate, limits: KafkaLimits, metrics: ListenerMetrics) -> None:
         """Wait for the connection.
 
         Args:
             node: the node that answers.
             gate: counts the connections of the listener.
             limits: the limits of the listener.
+            metrics: the counters of the listener.
         """
         self._node = node
         self._gate = gate
         self._limits = limits
+        self._metrics = metrics
+        self._small_frame_max_bytes = min(SMALL_BODY_MAX_BYTES, limits.max_frame_bytes)
         self._loop = asyncio.get_running_loop()
         self._buffer = bytearray()
         self._frame_size: int | None = None
@@ -64,6 +73,7 @@ class KafkaConnection(asyncio.Protocol):
         self._identity: Identity | None = None
         self._credentials: tuple[str, bytes] | None = None
         """The mechanism and the token that the client has sent."""
+        self._certificate_names: Sequence[str] = ()
         self._mechanism: str | None = None
         """The mechanism of the client's handshake."""
         self.closed: asyncio.Future[None] = self._loop.create_future()
@@ -82,6 +92,8 @@ class KafkaConnection(asyncio.Protocol):
         self._client_host: str = peer[0] if isinstance(peer, tuple) else ""
         self._client = counted_address(self._client_host)
         """Whose share of the memory for large requests its frames use."""
+        self._certificate_names = certificate_names(transport.get_extra_info("peercert"))
+        self._identify()
         if self._gate.admit(self, self._client_host):
             self._expect_within(self._limits.frame_timeout_ms / 1000)
 
@@ -97,8 +109,14 @@ class KafkaConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Answer the requests that are complete."""
-        self._buffer += data
-        self._answer_frames()
+        self._metrics.received_bytes += len(data)
+        if (
+            not self._buffer and self._running is None and self._is_small_frame(data)
+        ):  # nearly always: nothing is copied
+            self._answer_frame(data[SIZE_BYTES:])
+        else:
+            self._buffer += data
+            self._answer_frames()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop waiting for the response of a parked request; it has no effect on the group."""
@@ -114,16 +132,28 @@ class KafkaConnection(asyncio.Protocol):
 
     def _answer_frames(self) -> None:
         """Answer one frame after the other, until one has to wait or is not complete."""
-        while self._running is None and not self._transport.is_closing():
+        while self._buffer and self._running is None and not self._transport.is_closing():
             try:
                 frame = self._next_frame()
-                if frame is None:
-                    break
-                self._answer(frame)
             except (MalformedFrame, CoordinatorError) as failure:
                 self._refuse(str(failure))
+                break
+            if frame is None:
+                break
+            self._answer_frame(frame)
         if self._running is not None and len(self._buffer) > self._limits.max_frame_bytes:
             self._transport.pause_reading()
+
+    def _is_small_frame(self, data: bytes) -> bool:
+        """Return whether the bytes are one frame that takes no share of the memory for large requests."""
+        size = len(data) - SIZE_BYTES
+        return 0 < size <= self._small_frame_max_bytes and int.from_bytes(data[:SIZE_BYTES]) == size
+
+    def _answer_frame(self, frame: bytes) -> None:
+        try:
+            self._answer(frame)
+        except (MalformedFrame, CoordinatorError) as failure:
+            self._refuse(str(failure))
 
     def _next_frame(self) -> bytes | None:
         """Take a complete frame from the buffer; None: there is none yet.
@@ -162,15 +192,18 @@ class KafkaConnection(asyncio.Protocol):
             self._send(header, unsupported_api_versions())
             return
         is_public = header.api_key in _SASL or header.api_key == ApiKey.API_VERSIONS
-        if self._node.tokens is not None and self._credentials is not None:  # it may have been revoked since
-            self._identity = sasl.find_identity(self._node.tokens, *self._credentials)
+        self._identify()  # its token may have been revoked since
         if self._node.tokens is not None and self._identity is None and not is_public:
             raise MalformedFrame(
                 f"{api.name} without a token; the node wants one by SASL ({', '.join(sasl.MECHANISMS)})"
             )
         message = decode(header.api_key, header.version, frame, header.size)
+        if count_parts(message) > self._limits.max_parts:
+            raise MalformedFrame(f"{api.name} has lists with more than {self._limits.max_parts} items")
         if header.api_key in _SASL:
             self._send(header, self._authenticate(header, message))
+            is_refused = self._node.tokens is not None and self._credentials is not None and self._identity is None
+            self._metrics.requests[api.name, Unauthenticated.code if is_refused else NO_ERROR] += 1
             return
         request = KafkaRequest(self._node, self._client_host, header, self._identity)
         request.message = message
@@ -212,6 +245,7 @@ class KafkaConnection(asyncio.Protocol):
 
     def _finish(self, request: KafkaRequest, body: bytes | None, started_s: float) -> None:
         self._node.metrics.count(request.request, request.code, time.perf_counter() - started_s)
+        self._metrics.requests[request.request, request.code] += 1
         if body is not None:
             self._send(request.header, body)
         else:
@@ -225,6 +259,7 @@ class KafkaConnection(asyncio.Protocol):
         tags = b"\x00" if is_flexible else b""
         size = 4 + len(tags) + len(body)
         self._transport.write(_SIZE_AND_ID.pack(size, header.correlation_id) + tags + body)
+        self._metrics.sent_bytes += SIZE_BYTES + size
         self._release_bytes()
         self._expect_within(self._limits.keep_alive_s)
 
@@ -246,11 +281,21 @@ class KafkaConnection(asyncio.Protocol):
         if tokens is None:  # an open node: there is nothing to check
             return sasl.authenticated(header.version, is_known=True)
         self._credentials = self._mechanism, auth_bytes
-        self._identity = sasl.find_identity(tokens, *self._credentials)
+        self._identify()
         if self._identity is None:
             log.warning("kafka_authentication_failed", client=self._client_host)
             self._loop.call_soon(self._transport.close)
         return sasl.authenticated(header.version, is_known=self._identity is not None)
+
+    def _identify(self) -> None:
+        """Set the identity of the client: that of its token or, if it has sent none, of its certificate."""
+        tokens = self._node.tokens
+        if tokens is None:
+            return
+        if self._credentials is not None:
+            self._identity = sasl.find_identity(tokens, *self._credentials)
+        elif self._certificate_names:
+            self._identity = tokens.find_certificate(self._certificate_names)
 
     # -- time --------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 Java's consumer gives up when a sync is answered COORDINATOR_LOAD_IN_PROGRESS, and sarama's when a join or a sync is
 answered COORDINATOR_NOT_AVAILABLE; both look the coordinator up again, or join again, after the errors given here.
+Consumers do not know POLICY_VIOLATION, and report what is given in its place.
 
 Source: Java's AbstractCoordinator, librdkafka's rdkafka_cgrp.c, sarama's consumer_group.go.
 """
@@ -14,7 +15,9 @@ from coordinator_core.protocol.errors import (
     CoordinatorError,
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
+    GroupMaxSizeReached,
     NotCoordinator,
+    PolicyViolation,
     RebalanceInProgress,
     UnknownTopicOrPartition,
 )
@@ -28,11 +31,14 @@ INVALID_REQUEST: Final = 42
 UNKNOWN_TOPIC_OR_PARTITION: Final = UnknownTopicOrPartition.kafka_code
 UNKNOWN_TOPIC_ID: Final = 100
 UNKNOWN_SERVER_ERROR: Final = -1
+INVALID_COMMIT_OFFSET_SIZE: Final = 28
 
 _INSTEAD: Final = {
     (ApiKey.JOIN_GROUP, CoordinatorNotAvailable.kafka_code): NotCoordinator.kafka_code,
     (ApiKey.SYNC_GROUP, CoordinatorNotAvailable.kafka_code): NotCoordinator.kafka_code,
     (ApiKey.SYNC_GROUP, CoordinatorLoadInProgress.kafka_code): RebalanceInProgress.kafka_code,
+    (ApiKey.JOIN_GROUP, PolicyViolation.kafka_code): GroupMaxSizeReached.kafka_code,
+    (ApiKey.OFFSET_COMMIT, PolicyViolation.kafka_code): INVALID_COMMIT_OFFSET_SIZE,
     (ApiKey.JOIN_GROUP, ThrottlingQuotaExceeded.kafka_code): CoordinatorLoadInProgress.kafka_code,
     (ApiKey.SYNC_GROUP, ThrottlingQuotaExceeded.kafka_code): RebalanceInProgress.kafka_code,
 }

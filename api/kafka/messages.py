@@ -20,6 +20,8 @@ from kio.serial import entity_reader, entity_writer
 from api.kafka.apis import APIS
 
 MILLISECOND: Final = timedelta(milliseconds=1)
+VARINT_MAX_BYTES: Final = 5
+"""The longest number of 32 bits, seven of them in a byte."""
 Fields = Mapping[str, Any]
 """The fields of a message or of a part of it, by name; lists of parts are sequences of Fields."""
 
@@ -73,6 +75,33 @@ def decode(api_key: int, version: int, frame: bytes, offset: int) -> Any:  # noq
     except Exception as failure:  # kio's errors have no common class
         raise MalformedFrame(f"{type(failure).__name__}: {failure}") from failure
     return message
+
+
+def count_parts(message: Any) -> int:  # noqa: ANN401  # a message, or a part of it
+    """Return how many items all lists of a message have.
+
+    Raises:
+        MalformedFrame: a list is null that may not be, which kio decodes nevertheless.
+    """
+    count = 0
+    for name, is_nullable, has_lists in _lists_of(type(message)):  # type: ignore[arg-type]  # a class is hashable
+        items = getattr(message, name)
+        if items is None and not is_nullable:
+            raise MalformedFrame(f"{name} is null")
+        count += len(items or ()) + (sum(map(count_parts, items or ())) if has_lists else 0)
+    return count
+
+
+@cache
+def _lists_of(schema: type[Any]) -> list[tuple[str, bool, bool]]:
+    """Return the fields of a class that are lists, whether they may be null, and whether their items have lists."""
+    found = []
+    for name, kind in typing.get_type_hints(schema).items():
+        kinds = (kind, *typing.get_args(kind))
+        if any(typing.get_origin(each) is tuple for each in kinds):
+            part = _part_of(kind)
+            found.append((name, type(None) in kinds, bool(part and _lists_of(part))))  # type: ignore[arg-type]  # as above
+    return found
 
 
 def encode(api_key: int, version: int, values: Fields) -> bytes:
@@ -164,11 +193,10 @@ def _skip_tagged_fields(frame: bytes, offset: int) -> int:
 
 
 def _read_varint(frame: bytes, offset: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = frame[offset]
-        value |= (byte & 0x7F) << shift
-        offset += 1
+    value = 0
+    for place in range(VARINT_MAX_BYTES):
+        byte = frame[offset + place]
+        value |= (byte & 0x7F) << 7 * place
         if byte < 0x80:  # the highest bit says that another byte follows
-            return value, offset
-        shift += 7
+            return value, offset + place + 1
+    raise MalformedFrame(f"a number of more than {VARINT_MAX_BYTES} bytes")

@@ -1,12 +1,12 @@
 """OffsetCommit, OffsetFetch and OffsetDelete."""
 
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import count, groupby
 from typing import Any, Final
 
 from api.kafka import hot_responses
 from api.kafka.apis import ApiKey
-from api.kafka.hot_responses import FetchedPartition, FetchedTopic
+from api.kafka.hot_responses import FetchedPartition, FetchedTopic, TopicErrors
 from api.kafka.messages import Fields, encode, milliseconds
 from api.kafka.request import KafkaRequest, check_text
 from api.shared.access_control import Operation
@@ -16,8 +16,9 @@ from coordinator_core.admin import offsets as admin_offsets
 from coordinator_core.admin.reset_by_commit import reset_by_commit
 from coordinator_core.protocol.errors import CoordinatorError, InvalidRequest
 from coordinator_core.protocol.requests import CommitOffsets, OffsetToCommit
-from coordinator_core.protocol.responses import CommitOffsetsResponse, PartitionResult
+from coordinator_core.protocol.responses import CommitOffsetsResponse
 from coordinator_core.protocol.states import EMPTY
+from coordinator_core.runtime.writer import commit_origin
 from coordinator_core.state_store.rows import FetchedOffset
 
 SEVERAL_GROUPS_FROM: Final = 8
@@ -37,41 +38,37 @@ async def offset_commit(request: KafkaRequest) -> bytes:
     try:
         request.authorize("OffsetCommit", message.group_id)
         denied = request.denied_topics((each.name for each in message.topics), Operation.COMMIT)
-        results = await _commit(request, [each for each in message.topics if each.name not in denied])
+        errors = await _commit(request, [each for each in message.topics if each.name not in denied])
     except CoordinatorError as error:
-        code = request.failed(error)
-        return hot_responses.offset_commit(
-            version, [(each.name, [(one.partition_index, code) for one in each.partitions]) for each in message.topics]
-        )
+        return hot_responses.offset_commit(version, _with_code(message.topics, request.failed(error)))
+    if not denied and not errors:
+        return hot_responses.offset_commit(version, _with_code(message.topics, 0))
     refused = TopicAuthorizationFailed("the token does not allow COMMIT on the topic")
+    places = count()
+
+    def code(topic: str) -> int:
+        error = refused if topic in denied else errors.get(next(places))
+        return 0 if error is None else request.failed(error)
+
     return hot_responses.offset_commit(
         version,
-        [
-            (
-                each.name,
-                [
-                    (one.partition_index, _code(request, refused if each.name in denied else next(results).error))
-                    for one in each.partitions
-                ],
-            )
-            for each in message.topics
-        ],
+        [(each.name, [(one.partition_index, code(each.name)) for one in each.partitions]) for each in message.topics],
     )
 
 
-def _code(request: KafkaRequest, error: CoordinatorError | None) -> int:
-    return 0 if error is None else request.failed(error)
+def _with_code(topics: Sequence[Any], code: int) -> list[TopicErrors]:
+    return [(each.name, [(one.partition_index, code) for one in each.partitions]) for each in topics]
 
 
-async def _commit(request: KafkaRequest, topics: Sequence[Any]) -> Iterator[PartitionResult]:
-    """Commit the offsets of these topics, and return the results in their order; without topics nothing is asked."""
+async def _commit(request: KafkaRequest, topics: Sequence[Any]) -> Mapping[int, CoordinatorError]:
+    """Commit the offsets of these topics, and return index → error; without topics nothing is asked."""
     if not topics and request.message.topics:
-        return iter(())
+        return {}
     commit = _request(request, topics)
     answer = await _reset(request, commit) if _may_be_reset(request, commit) else None
     if answer is None:
-        answer = await request.coordinate(request.message.group_id, commit, CommitOffsetsResponse)
-    return iter(answer.offsets)
+        answer = await request.commit(request.message.group_id, commit)
+    return answer.errors
 
 
 def _may_be_reset(request: KafkaRequest, commit: CommitOffsets) -> bool:
@@ -94,6 +91,7 @@ def _is_admin_client(request: KafkaRequest) -> bool:
 async def _reset(request: KafkaRequest, commit: CommitOffsets) -> CommitOffsetsResponse | None:
     """Reset offsets, and record the change; None: the commit moves no offset back, and is no admin client's."""
     group_id, only_back = request.message.group_id, not _is_admin_client(request)
+    commit_origin.set(request.commit_origin)
     return await reset_by_commit(request.coordinator, group_id, commit, request.begin_change(), only_back=only_back)
 
 
@@ -129,13 +127,17 @@ def _offset(topic: str, partition: Any) -> OffsetToCommit:  # noqa: ANN401  # in
 
 
 def _check_partitions(request: KafkaRequest, topics: Sequence[Any]) -> None:
-    for each in topics:
-        check_text("a topic", each.name, TOPIC_MAX_CHARS)
-        if not each.name:
-            raise InvalidRequest("a topic has no name")
+    _check_topics(each.name for each in topics)
     limit = request.node.limits.max_partitions_per_request
     if sum(len(each.partitions) for each in topics) > limit:
         raise InvalidRequest(f"one request may have {limit} partitions")
+
+
+def _check_topics(names: Iterable[str]) -> None:
+    for each in names:
+        check_text("a topic", each, TOPIC_MAX_CHARS)
+        if not each:
+            raise InvalidRequest("a topic has no name")
 
 
 # -- fetch ------------------------------------------------------------------------------------------
@@ -172,6 +174,7 @@ def _partitions_of(topics: Sequence[Any]) -> Partitions:
 async def _fetched(request: KafkaRequest, group_id: str, wanted: Partitions | None) -> list[FetchedTopic]:
     """Fetch offsets of partitions, or all; of topics that the token may not read there are errors, or nothing."""
     topics = None if wanted is None else {topic for topic, _ in wanted}
+    _check_topics(topics or ())
     denied = request.denied_topics(topics or (), Operation.READ)
     allowed = None if topics is None else sorted(topics - denied)
     rows = []
@@ -218,6 +221,7 @@ async def offset_delete(request: KafkaRequest) -> bytes:
     message = request.message
     try:
         request.authorize("OffsetDelete", message.group_id)
+        _check_topics(each.name for each in message.topics)
         denied = request.denied_topics((each.name for each in message.topics), Operation.DELETE_OFFSETS)
         results = [
             {"name": each.name, "partitions": [await _delete(request, each.name, it, denied) for it in each.partitions]}
@@ -237,4 +241,4 @@ async def _delete(request: KafkaRequest, topic: str, wanted: Any, denied: frozen
         change, group_id = request.begin_change(), request.message.group_id
         answer = await admin_offsets.delete_offsets(request.coordinator, group_id, topic, partition, change)
         error = answer.offsets[0].error
-    return {"partition_index": partition, "error_code": _code(request, error)}
+    return {"partition_index": partition, "error_code": 0 if error is None else request.failed(error)}

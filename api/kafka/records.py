@@ -18,6 +18,7 @@ from api.kafka.errors import (
 )
 from api.kafka.messages import Fields, encode, milliseconds
 from api.kafka.request import KafkaRequest
+from api.shared.access_control import Operation
 from coordinator_core.protocol.errors import CoordinatorError
 from coordinator_core.queries.committed_offsets import read_highest_commits, read_log_ends_at
 from coordinator_core.state_store.postgres.timestamps import END_OF_TIME_MS
@@ -36,14 +37,14 @@ async def list_offsets(request: KafkaRequest) -> bytes:
     A log without reports ends at the highest offset that any group has committed, if not later. For a time the answer
     is the last end that was reported by then: a consumer that begins there misses nothing that was written since.
     """
-    names = [each.name for each in request.message.topics]
+    known = request.coordinator.topic_metadata
+    names = [each.name for each in request.message.topics if each.name in known]
     instants_ms = {
         (each.name, one.partition_index): min(one.timestamp, END_OF_TIME_MS)
         for each in request.message.topics
         for one in each.partitions
-        if one.timestamp >= 0
+        if each.name in known and one.timestamp >= 0
     }
-    known = request.coordinator.topic_metadata
     read, store = request.coordinator.read, request.coordinator.store
     try:
         reported = await request.with_deadline(read(partial(store.log_ends, names)))
@@ -55,7 +56,11 @@ async def list_offsets(request: KafkaRequest) -> bytes:
         return _offsets(request, lambda *_: {"error_code": code})
     ends = {**committed, **{key: max(end.offset, committed.get(key, 0)) for key, end in reported.items()}}
 
+    denied = request.denied_topics(names, Operation.READ)
+
     def find(topic: str, partition: int, timestamp: int) -> Fields:
+        if topic in denied:
+            return {"error_code": TOPIC_AUTHORIZATION_FAILED}
         if topic not in known or partition >= known[topic].partitions:
             return {"error_code": UNKNOWN_TOPIC_OR_PARTITION}
         start = starts.get(topic, 0)
@@ -90,12 +95,14 @@ async def fetch(request: KafkaRequest) -> bytes:
     message = request.message
     await asyncio.sleep(min(milliseconds(message.max_wait), FETCH_WAIT_MAX_MS) / 1000)
     counts = request.coordinator.topic_metadata
+    denied = request.denied_topics([each.topic for each in message.topics], Operation.READ)
 
     def part(topic: str, number: int) -> Mapping[str, object]:
         is_known = topic in counts and number < counts[topic].partitions
+        code = 0 if is_known else UNKNOWN_TOPIC_OR_PARTITION
         return {
             "partition_index": number,
-            "error_code": 0 if is_known else UNKNOWN_TOPIC_OR_PARTITION,
+            "error_code": TOPIC_AUTHORIZATION_FAILED if topic in denied else code,
             "high_watermark": -1,
             "aborted_transactions": None,
             "records": b"",

@@ -8,11 +8,14 @@ import asyncio
 import socket
 from typing import Final
 
+from api.kafka import LISTENER
 from api.kafka.connection import KafkaConnection
 from api.kafka.limits import KafkaLimits
 from api.kafka.messages import load_all
 from api.shared.connection_gate import ConnectionCounts, ConnectionGate
 from api.shared.node_context import NodeContext
+from api.shared.request_metrics import ListenerMetrics
+from api.shared.tls_server import HANDSHAKE_FAILED, TlsServer
 from coordinator_core.queries.cluster_id import read_cluster_id
 
 BACKLOG: Final = 2_048
@@ -37,20 +40,24 @@ class KafkaServer:
         self._node = node
         self._listener = listener
         self._limits = limits
-        self.counts = ConnectionCounts()
-        self._gate = ConnectionGate(limits.max_connections, limits.connections_per_ip, self.counts)
+        self._metrics = node.metrics.listeners[LISTENER] = ListenerMetrics(ConnectionCounts((HANDSHAKE_FAILED,)))
+        self._gate = ConnectionGate(limits.max_connections, limits.connections_per_ip, self._metrics.connections)
         self._open: dict[KafkaConnection, asyncio.Future[None]] = {}
         """Connection → what is done when it is lost."""
-        self._server: asyncio.Server | None = None
+        self._server: asyncio.Server | TlsServer | None = None
 
     async def start(self) -> None:
         """Start to serve; when this returns, connections are accepted."""
         loop = asyncio.get_running_loop()
         self._node.cluster_id = await self._node.queries.run(read_cluster_id)
-        self._server = await loop.create_server(self._connect, sock=self._listener, backlog=BACKLOG)
+        if self._node.tls.server is None:
+            self._server = await loop.create_server(self._connect, sock=self._listener, backlog=BACKLOG)
+        else:
+            timeout_ms = self._limits.handshake_timeout_ms
+            self._server = TlsServer(self._listener, self._connect, self._gate, self._node.tls, timeout_ms)
 
     def _connect(self) -> KafkaConnection:
-        connection = KafkaConnection(self._node, self._gate, self._limits)
+        connection = KafkaConnection(self._node, self._gate, self._limits, self._metrics)
         connection.closed.add_done_callback(lambda _: self._open.pop(connection))
         self._open[connection] = connection.closed
         return connection

@@ -11,11 +11,12 @@ from api.shared.identity import ALL_TOPICS, Identity
 from api.shared.node_context import NodeContext
 from api.shared.quotas import NO_RATES
 from api.shared.turns import SMALL_REQUEST_MAX_BYTES
-from coordinator_core.protocol.responses import Answer
+from coordinator_core.protocol.requests import CommitOffsets, MemberRequest
+from coordinator_core.protocol.responses import Answer, CommitOffsetsResponse
 from coordinator_core.queries.group_patterns import GroupPatterns
 from coordinator_core.runtime.coordinator import Coordinator
-from coordinator_core.runtime.shard import MemberRequest
-from coordinator_core.runtime.writer import current_client
+from coordinator_core.runtime.writer import commit_origin, current_client
+from coordinator_core.state_store.dirty_offsets import CommitOrigin
 from coordinator_core.state_store.postgres.connections import Transaction
 
 MAX_THROTTLE_S: Final = 1.0
@@ -130,6 +131,16 @@ class ClientRequest:
         if self.turn_bytes:
             self.node.large_request_turns.end(self.turn_bytes)
             self.turn_bytes = 0
+
+    @property
+    def commit_origin(self) -> CommitOrigin:
+        """Return the token and the address of the client, which its commits name."""
+        return CommitOrigin(self.token_id, self.client_host or None)
+
+    async def commit(self, group_id: str, request: CommitOffsets) -> CommitOffsetsResponse:
+        """Submit a commit, and return its response; the commit names the token and the address of the client."""
+        commit_origin.set(self.commit_origin)
+        return await self.coordinate(group_id, request, CommitOffsetsResponse)
 
     async def coordinate(self, group_id: str, request: MemberRequest, kind: type[T]) -> T:
         """Submit a request to the coordinator, and return its response, which is of type `kind`.

@@ -91,8 +91,11 @@ class ConnectionGate:
             host: the client's address; empty if it has none.
 
         Returns:
-            Whether it is within the limits; if not, it may send one request, and may be closed at any time.
+            Whether it is within the limits; if not, it may send one request, and may be closed at any time. Of a
+            connection that was handed over, what was decided then.
         """
+        if connection in self._admitted or connection in self._over_limit:
+            return connection in self._admitted
         address = counted_address(host)
         reason = None
         if len(self._admitted) >= self._counts.limit:
@@ -106,6 +109,15 @@ class ConnectionGate:
             return True
         self._refuse(connection, reason, host)
         return False
+
+    def hand_over(self, connection: Connection, successor: Connection) -> None:
+        """Count another connection in place of one; it is admitted if that was."""
+        address = self._admitted.pop(connection, None)
+        if address is not None:
+            self._admitted[successor] = address
+        elif connection in self._over_limit:
+            del self._over_limit[connection]
+            self._over_limit[successor] = None
 
     def release(self, connection: Connection) -> None:
         """Stop counting a closed connection."""

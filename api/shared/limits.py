@@ -26,6 +26,8 @@ class ListenerLimits:
     """The maximum number of partitions in one commit, query or reset."""
     request_timeout_ms: int = 2_000
     """The timeout of a request other than a long poll."""
+    handshake_timeout_ms: int = 10_000
+    """The timeout of the handshake of a connection with TLS."""
     send_timeout_ms: int = 30_000
     """How long a client may leave a response unread before the connection is closed."""
     max_connections: int = 8_000

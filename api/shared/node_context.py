@@ -5,6 +5,7 @@ from api.shared.deadlines import Deadlines
 from api.shared.limits import ListenerLimits
 from api.shared.quotas import Quotas
 from api.shared.request_metrics import RequestMetrics
+from api.shared.tls import NodeTls, TlsFiles
 from api.shared.tokens import Tokens
 from api.shared.turns import LargeRequestTurns, LongPollTurns
 from coordinator_core.queries.runner import QueryRunner
@@ -25,11 +26,17 @@ class NodeContext:
         "metrics",
         "queries",
         "quotas",
+        "tls",
         "tokens",
     )
 
     def __init__(
-        self, coordinator: Coordinator, queries: QueryRunner, limits: ListenerLimits, tokens: Tokens | None = None
+        self,
+        coordinator: Coordinator,
+        queries: QueryRunner,
+        limits: ListenerLimits,
+        tokens: Tokens | None = None,
+        tls: NodeTls | None = None,
     ) -> None:
         """Start without requests.
 
@@ -38,11 +45,13 @@ class NodeContext:
             queries: runs queries of the database.
             limits: the limits of the node.
             tokens: the tokens; None: every request is allowed.
+            tls: the certificate of the node, and how other nodes are verified; None: it has none, and as by default.
         """
         self.coordinator = coordinator
         self.queries = queries
         self.limits = limits
         self.tokens = tokens
+        self.tls = tls or NodeTls(TlsFiles())
         self.cluster_id: str | None = None
         """The id of the cluster for Kafka clients, once their listener has started."""
         self.deadlines = Deadlines(limits.request_timeout_ms)

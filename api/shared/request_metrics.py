@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Final
 
+from api.shared.connection_gate import ConnectionCounts
 from api.shared.errors import NO_ERROR
 from coordinator_core.protocol.errors import FencedInstanceId, IllegalGeneration, UnknownMemberId
 from coordinator_core.runtime.counters import PARKED_S, Distribution
@@ -19,6 +20,17 @@ LIMITS: Final = (CLIENT_REQUESTS, CLIENT_BYTES, GROUP_REQUESTS, GROUP_BYTES, WAI
 """The limits that refuse requests with THROTTLING_QUOTA_EXCEEDED, each by the name of its setting."""
 
 
+class ListenerMetrics:
+    """Counters of one listener beside that of HTTP."""
+
+    def __init__(self, connections: ConnectionCounts) -> None:
+        self.connections = connections
+        self.requests: Counter[tuple[str, str]] = Counter()
+        """(request, Kafka's name of the error, or NONE) → requests answered."""
+        self.received_bytes = 0
+        self.sent_bytes = 0
+
+
 class RequestMetrics:
     """Request counters of a node."""
 
@@ -30,6 +42,8 @@ class RequestMetrics:
 
         self.throttled: Counter[str] = Counter(dict.fromkeys(LIMITS, 0))
         """Limit of each client or group → requests that it refused."""
+        self.listeners: dict[str, ListenerMetrics] = {}
+        """Listener → its own counters, for listeners beside that of HTTP."""
 
     def count(self, request: str, code: str, took_s: float) -> None:
         """Count a response; `code` is NONE or the name of the error."""

@@ -1,4 +1,4 @@
-"""The tokens file: one entry per bearer token, with the SHA-256 of the token, its actor and its permissions.
+"""The tokens file: one entry per bearer token or client certificate, with its actor and its permissions.
 
 A node reads the file when it starts, and again within a second of a change. If a new file is invalid, the node logs
 `token_reload_failed` and keeps the previous tokens. The format is in docs/security.md.
@@ -6,9 +6,8 @@ A node reads the file when it starts, and again within a second of a change. If 
 
 import hashlib
 import hmac
-import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final, Literal, NamedTuple
@@ -18,6 +17,7 @@ import structlog
 from msgspec import Meta, Struct
 
 from api.shared.access_control import AccessControlEntry
+from api.shared.file_version import file_version
 from api.shared.identity import ALL_GROUPS, IDENTITY_MAX_BYTES, Actor, Identity, Role, identity_bytes
 from api.shared.limits import GROUP_ID_MAX_CHARS, TOPIC_MAX_CHARS
 from api.shared.quotas import NO_RATES
@@ -47,11 +47,13 @@ TopicPrefix = Annotated[str, Meta(max_length=TOPIC_MAX_CHARS)]
 QuotaName = Literal["client_quota_requests_per_s", "client_quota_bytes_per_s"]
 
 
-class TokenEntry(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """One token of the file."""
+class TokenEntry(Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """One token of the file, or the certificates of one client."""
 
-    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")] | None = None
     """The digest of the token's bytes, in lower-case hexadecimal."""
+    certificate: Annotated[str, Meta(pattern="^(CN=|DNS:|URI:|email:).", max_length=1_024)] | None = None
+    """In place of a token: a name in the certificate of the client, as `certificate_names` returns them."""
     actor: Actor
     role: Role | None = None
     prefixes: Annotated[tuple[Prefix, ...], Meta(min_length=1)] = ALL_GROUPS
@@ -71,7 +73,7 @@ def token_id_of(token: bytes) -> str:
 
 
 class KnownToken(NamedTuple):
-    """A token of the file, found by its digest."""
+    """A token or the certificates of a client; `digest` is that of the token, or of the name."""
 
     digest: bytes
     identity: Identity | None
@@ -96,8 +98,8 @@ class TokensFileBody(Struct, forbid_unknown_fields=True):
     tokens: list[TokenEntry]
 
 
-FileVersion = tuple[int, int, int]
-"""The inode, size and modification time of a file, which identify its version."""
+TokenKey = bytes | str
+"""The digest of a token, or a name in a certificate."""
 
 
 class Tokens:
@@ -121,11 +123,11 @@ class Tokens:
         self._wall_s = wall_s
         self._next_warning_at_s: dict[bytes, float] = {}
         self._next_reload_check_at_s = now_s() + RELOAD_CHECK_INTERVAL_S
-        self._file_version = None if path is None else _file_version(path)
+        self._file_version = None if path is None else file_version(path)
         self._known = {} if path is None else read_tokens_file(path)
         self._stored: Mapping[bytes, KnownToken] = {}
         self._quotas: Mapping[str, Mapping[str, int]] = {}
-        self._quotas_of: Mapping[bytes, KnownToken] = {}
+        self._quotas_of: Mapping[TokenKey, KnownToken] = {}
         """The tokens that `_quotas` was read from."""
 
     def __len__(self) -> int:
@@ -147,6 +149,17 @@ class Tokens:
         if known.expires_at is not None and self._is_expired(known):
             return None
         return known.identity
+
+    def find_certificate(self, names: Sequence[str]) -> Identity | None:
+        """Return the identity of a client's certificate, or None if the file has none of its names, or it has expired.
+
+        Args:
+            names: those of the certificate; the first one that the file has counts.
+        """
+        if self._path is not None and self._now_s() >= self._next_reload_check_at_s:
+            self._reload_if_changed(self._path)
+        known = next((self._known[name] for name in names if name in self._known), NO_TOKEN)
+        return None if self._is_expired(known) else known.identity
 
     def quotas_of(self, actor: str) -> Mapping[str, int]:
         """Return the own quotas of an actor, by the name of their settings; of several tokens the last counts."""
@@ -181,10 +194,10 @@ class Tokens:
     def _reload_if_changed(self, path: Path) -> None:
         """Read the file again if its version has changed."""
         self._next_reload_check_at_s = self._now_s() + RELOAD_CHECK_INTERVAL_S
-        file_version = _file_version(path)
-        if file_version == self._file_version:
+        version = file_version(path)
+        if version == self._file_version:
             return
-        self._file_version = file_version
+        self._file_version = version
         try:
             self._known = read_tokens_file(path)
             self._next_warning_at_s.clear()
@@ -194,8 +207,8 @@ class Tokens:
             log.info("tokens_reloaded", tokens=len(self._known))
 
 
-def read_tokens_file(path: Path) -> dict[bytes, KnownToken]:
-    """Return the tokens of a file by digest, expired ones included.
+def read_tokens_file(path: Path) -> dict[TokenKey, KnownToken]:
+    """Return the tokens of a file by digest, and the clients by a name in their certificates, expired ones included.
 
     Raises:
         TokensFileError: the file cannot be read or is invalid.
@@ -210,15 +223,17 @@ def read_tokens_file(path: Path) -> dict[bytes, KnownToken]:
         raise TokensFileError(f"{path}: {validation_message(str(refusal))}") from None
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise TokensFileError(f"{path} is not JSON") from None
-    found: dict[bytes, KnownToken] = {}
+    found: dict[TokenKey, KnownToken] = {}
     for number, entry in enumerate(body.tokens):
-        digest = bytes.fromhex(entry.sha256)
-        if digest in found:
-            raise TokensFileError(f"{path}: tokens[{number}] has the sha256 of another token")
         try:
-            found[digest] = known_token(entry)
+            known = known_token(entry)
         except ValueError as refusal:
             raise TokensFileError(f"{path}: tokens[{number}] {refusal}") from None
+        key = entry.certificate or known.digest
+        if key in found:
+            kind = "sha256" if isinstance(key, bytes) else "certificate"
+            raise TokensFileError(f"{path}: tokens[{number}] has the {kind} of another token")
+        found[key] = known
     return found
 
 
@@ -226,16 +241,20 @@ def known_token(entry: TokenEntry) -> KnownToken:
     """Return the token of an entry.
 
     Raises:
-        ValueError: it has neither a role nor an entry of access control, or is too large to be forwarded.
+        ValueError: it has both a digest and a certificate, or neither; neither a role nor an entry of access control;
+            or is too large to be forwarded.
     """
+    if (entry.sha256 is None) == (entry.certificate is None):
+        raise ValueError("needs either sha256 or certificate")
     if entry.role is None and not entry.acls:
         raise ValueError("has neither a role nor acls")
-    token_id = entry.sha256[:TOKEN_ID_CHARS]
+    sha256 = entry.sha256 or hashlib.sha256((entry.certificate or "").encode()).hexdigest()
+    token_id = sha256[:TOKEN_ID_CHARS]
     identity = Identity(entry.actor, entry.role, entry.prefixes, entry.topics, entry.acls, token_id)
     if len(identity_bytes(identity)) > IDENTITY_MAX_BYTES:
         raise ValueError("has more prefixes, topics and acls than a request can carry on")
     quotas = {str(name): rate for name, rate in entry.quotas.items()}
-    return KnownToken(bytes.fromhex(entry.sha256), identity, entry.expires_at, quotas)
+    return KnownToken(bytes.fromhex(sha256), identity, entry.expires_at, quotas)
 
 
 def token_entry(
@@ -249,13 +268,12 @@ def token_entry(
 ) -> TokenEntry:
     """Return the entry of a tokens file for a token; `expires_at` is rounded down to the second, in UTC."""
     until = None if expires_at is None else expires_at.astimezone(UTC).replace(microsecond=0)
-    return TokenEntry(hashlib.sha256(token.encode()).hexdigest(), actor, role, prefixes, topics, acls, until)
-
-
-def _file_version(path: Path) -> FileVersion | None:
-    """Return the version of a file, following links; None if there is no file."""
-    try:
-        found = os.stat(path)  # noqa: PTH116 - follows a link
-    except OSError:
-        return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return TokenEntry(
+        sha256=hashlib.sha256(token.encode()).hexdigest(),
+        actor=actor,
+        role=role,
+        prefixes=prefixes,
+        topics=topics,
+        acls=acls,
+        expires_at=until,
+    )

@@ -4,7 +4,8 @@
 unchanged.
 """
 
-from typing import assert_never
+from collections.abc import Callable
+from typing import Any, assert_never
 
 from coordinator_core.protocol.commit import decide_commit
 from coordinator_core.protocol.decision import Decision, Draft
@@ -52,6 +53,9 @@ from coordinator_core.protocol.reset import decide_reset
 from coordinator_core.protocol.restore import decide_restore
 from coordinator_core.protocol.settings import Context, Now
 from coordinator_core.protocol.sync import decide_sync
+
+Decide = Callable[[Group, Any, Now, Context], Decision]
+"""Decides a request, as `decide` does."""
 
 
 def decide(group: Group, request: Request, now: Now, context: Context) -> Decision:

@@ -73,6 +73,12 @@ class InvalidRequest(RequestError):
     code, kafka_code = "INVALID_REQUEST", 42
 
 
+class PolicyViolation(RequestError):
+    """A client or a group has as many groups or offsets as it may have."""
+
+    code, kafka_code = "POLICY_VIOLATION", 44
+
+
 class NonEmptyGroup(RequestError):
     code, kafka_code = "NON_EMPTY_GROUP", 68
 

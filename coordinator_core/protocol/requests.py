@@ -347,12 +347,10 @@ class RetireGroup:
     """The group as proposed; None: a run has just expired the group's last offset."""
 
 
+MemberRequest = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | CommitOffsets
+"""A request of a member."""
 Request = (
-    JoinGroup
-    | SyncGroup
-    | Heartbeat
-    | LeaveGroup
-    | CommitOffsets
+    MemberRequest
     | ExpireDeadline
     | Resume
     | Reevaluate

@@ -62,6 +62,7 @@ RULES: Mapping[str, IntegerRule | ChoiceRule] = {
     "group_initial_rebalance_delay_ms": IntegerRule(0),
     "group_max_size": IntegerRule(1),
     "group_max_pending_members": IntegerRule(1),
+    "group_max_offsets": IntegerRule(1),
     "group_metadata_max_bytes": IntegerRule(1),
     "member_metadata_max_bytes": IntegerRule(1),
     "member_assignment_max_bytes": IntegerRule(1),

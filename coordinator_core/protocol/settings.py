@@ -30,6 +30,7 @@ class GroupSettings:
     group_initial_rebalance_delay_ms: int = 3_000
     group_max_size: int = 10_000
     group_max_pending_members: int = 10_000
+    group_max_offsets: int = 1_000_000
     group_metadata_max_bytes: int = 16_777_216
     member_metadata_max_bytes: int = 262_144
     member_assignment_max_bytes: int = 1_048_576

@@ -43,6 +43,10 @@ class OffsetAtTime(NamedTuple):
     committed_at_ms: int
     member_id: str | None
     """The member that committed it; "": a consumer outside of a group; None: unknown, the offset is in the archive."""
+    token_id: str | None = None
+    """The token that committed it, if that was a rewind, the partition's first commit, or one without a member."""
+    client_address: str | None = None
+    """The client's address, in the same cases."""
 
 
 _OWNED: Final = ("member_id", "topic", "partitions", "generation", "rebalance_id", "valid_from", "valid_to")
@@ -92,7 +96,7 @@ WITH archive AS (
     WHERE group_id = %(group_id)s AND (%(topic)s::text IS NULL OR topic = %(topic)s)
         AND (%(partition)s::integer IS NULL OR partition = %(partition)s)
 ), present AS (
-    SELECT topic, partition, committed_offset, log_end_offset, committed_at, member_id
+    SELECT topic, partition, committed_offset, log_end_offset, committed_at, member_id, token_id, client_address
     FROM offsets
     WHERE group_id = %(group_id)s AND (%(topic)s::text IS NULL OR topic = %(topic)s)
         AND (%(partition)s::integer IS NULL OR partition = %(partition)s)
@@ -101,14 +105,14 @@ WITH archive AS (
     UNION
     SELECT topic, partition FROM archive WHERE committed_at > to_timestamp(%(at_ms)s / 1000.0)
 ), known AS (
-    SELECT topic, partition, committed_offset, log_end_offset, committed_at, member_id,
+    SELECT topic, partition, committed_offset, log_end_offset, committed_at, member_id, token_id, client_address,
         NULL::timestamptz AS removed_at, 0 AS place
     FROM present
     UNION ALL
     SELECT committed_later.topic, committed_later.partition, past.*, NULL, 1
     FROM committed_later
     CROSS JOIN LATERAL (
-        SELECT committed_offset, log_end_offset, at, member_id
+        SELECT committed_offset, log_end_offset, at, member_id, token_id, client_address
         FROM offset_history
         WHERE group_id = %(group_id)s
             AND topic = committed_later.topic
@@ -118,7 +122,7 @@ WITH archive AS (
         LIMIT 1
     ) AS past
     UNION ALL
-    SELECT topic, partition, committed_offset, log_end_offset, committed_at, NULL, archived_at, 2
+    SELECT topic, partition, committed_offset, log_end_offset, committed_at, NULL, NULL, NULL, archived_at, 2
     FROM archive
 ), newest AS (
     SELECT DISTINCT ON (topic, partition) *
@@ -127,7 +131,7 @@ WITH archive AS (
     ORDER BY topic, partition, committed_at DESC, place, removed_at DESC
 )
 SELECT topic, partition, committed_offset, log_end_offset, floor(extract(epoch FROM committed_at) * 1000)::bigint,
-    member_id
+    member_id, token_id, client_address
 FROM newest
 WHERE removed_at IS NULL OR removed_at > to_timestamp(%(at_ms)s / 1000.0)
 ORDER BY topic, partition

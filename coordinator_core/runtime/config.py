@@ -35,6 +35,8 @@ class NodeConfig:
     """How long a commit is in the offset log before a checkpoint stores it in the table `offsets`."""
     max_dirty_offsets: int = 200_000
     """Offsets that may wait for a checkpoint before one begins at once; past twice as many, commits are refused."""
+    max_groups_per_client: int = 200_000
+    """Groups that one client may create on this node; past it, requests that create groups are refused."""
     max_checkpoint_offsets: int = 10_000
     """Offsets in one transaction of a checkpoint; those of a shard are stored together."""
     pause_ms: int = 500

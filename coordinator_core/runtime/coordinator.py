@@ -1,7 +1,8 @@
 """The coordinator of a node: passes requests to the shards that the node owns, and runs the node's loops.
 
 The loops are: the writer; the timers; the renewal of leases, which also refreshes settings and starts maintenance; the
-upkeep of history tables; reports of log ends; session intervals; and awaited members of long rebalances.
+upkeep of history tables; reports of log ends; counts of offsets; session intervals; and awaited members of long
+rebalances.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from typing import Protocol, TypeVar
 
 import structlog
 
+from coordinator_core.protocol.decide import Decide
 from coordinator_core.protocol.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
@@ -22,15 +24,14 @@ from coordinator_core.protocol.errors import (
 from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.protocol.loading import respond_while_loading
 from coordinator_core.protocol.requests import (
-    CommitOffsets,
     Heartbeat,
-    JoinGroup,
-    SyncGroup,
+    MemberRequest,
     Token,
 )
 from coordinator_core.protocol.responses import Answer
 from coordinator_core.protocol.setting_rules import SettingValue, check_settings
 from coordinator_core.protocol.settings import GroupSettings, Now, TopicMetadata
+from coordinator_core.runtime.admission import Admission
 from coordinator_core.runtime.archive_files import ArchiveFiles
 from coordinator_core.runtime.awaited_members import AwaitedMembersLoop
 from coordinator_core.runtime.background_tasks import log_errors, restart_on_error
@@ -40,16 +41,18 @@ from coordinator_core.runtime.confirmations import Confirmations
 from coordinator_core.runtime.counters import Counters, GroupCounts, MirrorCounts, NodeCounts
 from coordinator_core.runtime.database_errors import query_failed
 from coordinator_core.runtime.group_description import describe_group
+from coordinator_core.runtime.groups_of_clients import GroupsOfClients
 from coordinator_core.runtime.history_archiver import HistoryArchiver
 from coordinator_core.runtime.log_ends import LogEndReports
 from coordinator_core.runtime.maintenance import Maintenance
 from coordinator_core.runtime.member_sessions import SessionIntervalsLoop
 from coordinator_core.runtime.metadata_cache import MetadataCache
 from coordinator_core.runtime.offset_checkpoints import OffsetCheckpoints
+from coordinator_core.runtime.offset_counts import OffsetCounts
 from coordinator_core.runtime.quarantine import Quarantine, QuarantinedGroup
 from coordinator_core.runtime.readiness import ReadinessCheck, quarantine_notice
 from coordinator_core.runtime.rebalance_rate import RebalanceRate
-from coordinator_core.runtime.shard import Decide, MemberRequest, Shard, completed_future
+from coordinator_core.runtime.shard import Shard, completed_future
 from coordinator_core.runtime.shard_ownership import ShardOwnership
 from coordinator_core.runtime.stuck_groups import rebalancing_groups
 from coordinator_core.runtime.timer_loop import TimerLoop
@@ -119,6 +122,9 @@ class Coordinator:
         self._writer = Writer(store, config, *shared)
         self._ownership = ShardOwnership(store, config, *shared, self._make_shard, self._refresh)
         self._checkpoints = OffsetCheckpoints(store, config, *shared, self._owned_shards)
+        self._groups_of_clients = GroupsOfClients()
+        self._admission = Admission(self._writer, self._checkpoints, self._groups_of_clients, sums, config)
+        self._offset_counts = OffsetCounts(store, self._threads, self._owned_shards, self.settings_of)
         self._timer_loop = TimerLoop(self._clock, self._owned_shards, config.pause_ms, sums.loop_gap_s)
         archive = ArchiveFiles(config.archive_uri or "", is_checked=config.archive_check)
         archiver = HistoryArchiver(store, self._threads, lambda: self._clock.now().node_ms, archive.has)
@@ -155,6 +161,7 @@ class Coordinator:
             quarantine=self.quarantine,
             on_timer=self._timer_loop.wake,
             checkpoints=self._checkpoints,
+            groups_of_clients=self._groups_of_clients,
             on_unload=self._ownership.forget,
             mirror=self._mirror,
         )
@@ -184,6 +191,7 @@ class Coordinator:
         self._start_loop("ownership", self._renewal_loop)
         self._start_loop("history", partial(self._history_loop, has_partitions))
         self._start_loop("log_ends", self._log_ends.run)
+        self._start_loop("offset_counts", self._offset_counts.run)
         self._start_loop("session_intervals", SessionIntervalsLoop(self._owned_shards, self._is_writer_behind).run)
         after_ms = self._config.awaited_members_after_ms
         self._start_loop(
@@ -328,15 +336,8 @@ class Coordinator:
         self.quarantine.check(group_id)
         if shard.is_loading:
             return completed_future(respond_while_loading(request, self.metadata_cache.context(group_id).settings))
-        if not isinstance(request, Heartbeat) and self._writer.is_full():
-            raise CoordinatorNotAvailable(
-                "too many writes are waiting for the database (max_queued_rows, max_queued_bytes)"
-            )
-        if isinstance(request, CommitOffsets) and self._checkpoints.is_full():
-            raise CoordinatorNotAvailable("too many committed offsets are waiting for a checkpoint (max_dirty_offsets)")
-        is_full = self._counters.waiting_requests >= self._config.max_waiting_requests
-        if is_full and isinstance(request, JoinGroup | SyncGroup):
-            raise CoordinatorNotAvailable("too many requests are waiting for an answer (max_waiting_requests)")
+        if not isinstance(request, Heartbeat):
+            self._admission.check(request, shard.groups.get(group_id), self.settings_of(group_id))
         return shard.submit(group_id, request, now)
 
     def _shard_of(self, group_id: str, now: Now) -> Shard:
@@ -532,9 +533,12 @@ class Coordinator:
             incarnation=self._ownership.incarnation,
             active_timers=sum(len(shard.timers) for shard in shards),
             queued_rows=self._writer.queued_rows,
+            queued_bytes=self._writer.queued_bytes,
+            largest_shares=self._admission.largest_shares(),
             dirty_offsets=self._checkpoints.dirty_size,
             oldest_dirty_offset_s=self._checkpoints.oldest_ms() / 1000,
             max_queued_rows=self._config.max_queued_rows,
+            max_queued_bytes=self._config.max_queued_bytes,
             wall_ms=now.wall_ms,
             mirror=None if self._follower is None else deepcopy(self._follower.counts),
         )

@@ -122,6 +122,8 @@ class Counters:
         """Cause → offsets that went to the archive."""
         self.waiting_requests = 0
         """Requests without a response: parked joins and syncs, and writes under way."""
+        self.requests_refused: Counter[str] = Counter()
+        """Limit (`admission.LIMITS`) → requests that it refused."""
         self.batch_s = Distribution(QUICK_S)
         self.batch_rows = Distribution(ROWS)
         self.batches_failed = 0
@@ -258,6 +260,10 @@ class NodeCounts:
     active_timers: int
     queued_rows: int
     max_queued_rows: int
+    queued_bytes: int
+    max_queued_bytes: int
+    largest_shares: dict[str, float]
+    """Limit that clients share → the part of it, from 0 to 1, that the client with the most has."""
     dirty_offsets: int
     """Committed offsets that wait for a checkpoint."""
     oldest_dirty_offset_s: float

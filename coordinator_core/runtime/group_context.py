@@ -29,7 +29,17 @@ class PendingDecision:
 class GroupContext:
     """One group on the node that owns it."""
 
-    __slots__ = ("drained", "group", "last_pending", "ledger", "lock", "unstored_writes")
+    __slots__ = (
+        "creator",
+        "drained",
+        "group",
+        "last_pending",
+        "ledger",
+        "lock",
+        "offset_count",
+        "uncounted_offsets",
+        "unstored_writes",
+    )
 
     def __init__(self, group: Group, ledger: Ledger) -> None:
         self.group = group
@@ -42,6 +52,12 @@ class GroupContext:
         """Held while an operation reads offsets in order to decide; requests wait for it."""
         self.drained: asyncio.Event | None = None
         """Set when the last write is stored; None unless a task waits for that."""
+        self.creator: str | None = None
+        """The client that created the group since this node serves it; None: it was loaded."""
+        self.offset_count = 0
+        """The committed offsets of the group when they were last counted; 0 before."""
+        self.uncounted_offsets = 0
+        """Offsets that have become dirty since then, of which some may be in the table already."""
 
     @property
     def is_removable(self) -> bool:

@@ -3,7 +3,8 @@
 Rules:
 
 * A commit is in the table at most `offsets_checkpoint_interval_ms` after its response, while the database keeps up.
-  Very many dirty offsets are stored at once; past twice their limit, commits are refused.
+  Very many dirty offsets are stored at once; past twice their limit, or its share of that, a client's commits are
+  refused.
 * A read of the table that answers or decides waits for a checkpoint of the group's shard (`store_group`).
 * One checkpoint is under way at a time, in transactions of some thousand offsets.
 * A checkpoint that stored nothing is repeated. After one of unknown outcome, its shards are loaded again.
@@ -12,6 +13,7 @@ Source: ARCHITECTURE.md "The offset log".
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Final
@@ -23,6 +25,7 @@ from coordinator_core.runtime.clock import Clock, Threads
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.counters import Counters
 from coordinator_core.runtime.shard import Shard
+from coordinator_core.runtime.writer import MAX_SHARE, current_client
 from coordinator_core.state_store.interface import OutcomeUnknown, Store, StoreError
 from coordinator_core.state_store.rows import CheckpointResult
 
@@ -56,10 +59,15 @@ class OffsetCheckpoints:
         self._is_failure_logged = False
         self.dirty_size = 0
         """How many dirty offsets there are, including those of the checkpoint under way; a long one counts more."""
+        self.client_sizes: Counter[str] = Counter()
+        """Client → how many of them are of its commits."""
+        self.max_size = 2 * config.max_dirty_offsets
+        """How many there may be, before commits are refused."""
 
     def is_full(self) -> bool:
-        """Return whether commits must wait until dirty offsets are stored."""
-        return self.dirty_size >= 2 * self._config.max_dirty_offsets
+        """Return whether commits of the current client must wait until dirty offsets are stored."""
+        free = self.max_size - self.dirty_size
+        return free <= 0 or self.client_sizes[current_client.get()] > MAX_SHARE * free
 
     def oldest_ms(self) -> int:
         """Return the age of the oldest commit that is not in the table; 0 if there is none."""
@@ -67,9 +75,10 @@ class OffsetCheckpoints:
         since_ms = [shard.offsets.since_ms for shard in self._shards()]
         return now_ms - min((each for each in since_ms if each is not None), default=now_ms)
 
-    def note_growth(self, size: int) -> None:
-        """Count new dirty offsets; begin a checkpoint if there are too many."""
+    def note_growth(self, size: int, client: str) -> None:
+        """Count new dirty offsets of a client; begin a checkpoint if there are too many."""
         self.dirty_size += size
+        self.client_sizes[client] += size
         if self.dirty_size >= self._config.max_dirty_offsets:
             self._wake.set()
 
@@ -111,6 +120,9 @@ class OffsetCheckpoints:
         for some in self._in_transactions({*waiting, *shards}):
             failures |= await self._checkpoint(some)
         self.dirty_size = sum([shard.offsets.size for shard in self._shards()])
+        self.client_sizes = Counter()
+        for shard in self._shards():
+            self.client_sizes.update(shard.offsets.sizes)
         for shard, future in waiting.items():
             failure = failures.get(shard)
             if future.done():

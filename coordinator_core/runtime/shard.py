@@ -11,15 +11,15 @@ retriable error, and the shard is loaded again from the database under a new epo
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import structlog
 
-from coordinator_core.protocol.decide import decide
+from coordinator_core.protocol.decide import Decide, decide
 from coordinator_core.protocol.decision import Decision
 from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable, NotCoordinator
 from coordinator_core.protocol.group import Group
@@ -29,21 +29,20 @@ from coordinator_core.protocol.requests import (
     DeadlineKind,
     ExpireDeadline,
     Heartbeat,
-    JoinGroup,
-    LeaveGroup,
+    MemberRequest,
     Reevaluate,
     Request,
     Resume,
-    SyncGroup,
     Token,
 )
 from coordinator_core.protocol.responses import Answer, EmptyResponse, Reply
-from coordinator_core.protocol.settings import Context, Now
+from coordinator_core.protocol.settings import Now
 from coordinator_core.protocol.states import COMPLETING, PREPARING
 from coordinator_core.runtime.clock import Clock
 from coordinator_core.runtime.counters import Counters
 from coordinator_core.runtime.events import log_member_events, log_rebalances, log_transition
 from coordinator_core.runtime.group_context import GroupContext, PendingDecision
+from coordinator_core.runtime.groups_of_clients import GroupsOfClients
 from coordinator_core.runtime.log_ends import LogEndReports
 from coordinator_core.runtime.member_sessions import (
     MAX_ROWS_PER_WRITE,
@@ -56,9 +55,10 @@ from coordinator_core.runtime.quarantine import Quarantine, QuarantinedGroup
 from coordinator_core.runtime.rebalance_rate import RebalanceRate
 from coordinator_core.runtime.shard_offsets import Checkpoints, ShardOffsets
 from coordinator_core.runtime.timers import GroupTimer, Timers
-from coordinator_core.runtime.writer import Entry, Writer
+from coordinator_core.runtime.waiting_requests import WaitingRequests
+from coordinator_core.runtime.writer import Entry, Writer, commit_origin, current_client
 from coordinator_core.state_store.awaited import awaited_members
-from coordinator_core.state_store.dirty_offsets import LoggedCommits
+from coordinator_core.state_store.dirty_offsets import CommitOrigin, LoggedCommits
 from coordinator_core.state_store.ledger import Ledger
 from coordinator_core.state_store.projection import group_row, load_group, project
 from coordinator_core.state_store.row_checks import UnreadableRow, check_shard
@@ -75,18 +75,10 @@ from coordinator_core.state_store.rows import (
 log = structlog.get_logger("muster.runtime")
 
 SHARD_RELOADING: Final = "the group's shard is being loaded again"
-REPLIES_AT_ONCE: Final = 100
-"""Sending so many responses takes some milliseconds; heartbeats of other groups come between two lots."""
 
 ExtraRowsOf = Callable[[Group, Decision, Now], ExtraRows]
 """Returns the rows to store with a decision, from the group before it, the decision, and its time."""
-Decide = Callable[[Group, Any, Now, Context], Decision]
-"""Decides a request, as `coordinator_core.protocol.decide.decide` does."""
 SubmitLocked = Callable[[Token, Request, ExtraRowsOf], Awaitable[Answer]]
-
-
-MemberRequest = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | CommitOffsets
-"""A request of a member."""
 
 
 def completed_future(answer: Answer) -> asyncio.Future[Answer]:
@@ -127,6 +119,7 @@ class Shard:
         quarantine: Quarantine,
         on_timer: Callable[[], None],
         checkpoints: Checkpoints,
+        groups_of_clients: GroupsOfClients,
         on_unload: Callable[["Shard"], None],
         mirror: Decide | None = None,  # Decides in place of the protocol, where a Kafka cluster is mirrored.
     ) -> None:
@@ -153,10 +146,11 @@ class Shard:
         self._quarantine = quarantine
         self._on_timer = on_timer
         self._checkpoints = checkpoints
+        self._groups_of_clients = groups_of_clients
         self._on_unload = on_unload
         self._decide: Decide = mirror or decide
         self._is_mirror = mirror is not None
-        self._waiting: dict[Token, asyncio.Future[Answer]] = {}
+        self._waiting = WaitingRequests(counters)
 
     # -- loading and unloading -----------------------------------------------------------------------
 
@@ -166,7 +160,7 @@ class Shard:
         A group whose rows cannot be loaded is quarantined alone.
         """
         self._quarantine.begin_load(self.shard_id)
-        self._checkpoints.note_growth(self.offsets.load(shard_log, self._clock.now().node_ms))
+        self._checkpoints.note_growth(self.offsets.load(shard_log, self._clock.now().node_ms), "")
         for one in stored:
             now = self._clock.now()
             try:
@@ -187,15 +181,14 @@ class Shard:
             CoordinatorError: the shard was lost.
         """
         self._check_lease()
-        if self.is_unloaded:
-            raise NotCoordinator("the shard was unloaded on this node")
+        self.check_is_loaded()
         now = self._clock.now()
         if stored is None:
             loaded = LoadedGroup(self._absent(group_id), None, Decision(Group(group_id)))
         else:
             loaded = self._load_group(stored, now)
         self._quarantine.release(group_id)
-        answer = self._wait(token)
+        answer = self._waiting.wait(token)
         decision = loaded.decision._replace(replies=(Reply(token, EmptyResponse()),))
         extra_rows = extra_rows_of(loaded.group_context.group, decision, now)
         self._add_group(loaded._replace(decision=decision), extra_rows, now)
@@ -265,11 +258,8 @@ class Shard:
         if self.is_unloaded:
             return
         self.is_unloaded = True
-        for future in self._waiting.values():
-            if not future.done():
-                future.set_exception(error)
-        self._counters.waiting_requests -= len(self._waiting)
-        self._waiting.clear()
+        self._waiting.fail_all(error)
+        self._groups_of_clients.forget(self.groups.values())
         self._on_unload(self)
 
     # -- requests --------------------------------------------------------------------------------------
@@ -286,8 +276,10 @@ class Shard:
             CoordinatorError: the shard was unloaded; as the future's exception: the request was refused.
         """
         group_context = self.groups.get(group_id)
-        # A heartbeat does not depend on offsets, and a delayed one would count as silence.
-        if group_context is None or group_context.lock is None or isinstance(request, Heartbeat):
+        if group_context is not None and isinstance(request, Heartbeat):
+            # It does not depend on offsets, and a delayed one would count as silence: it does not wait for the lock.
+            return self._submit_heartbeat(group_context, request, now)
+        if group_context is None or group_context.lock is None:
             return self._submit_now(group_id, request.token, request, no_extra_rows, now)
         return asyncio.create_task(self._submit_when_unlocked(group_id, request))
 
@@ -306,11 +298,24 @@ class Shard:
     def _submit_now(
         self, group_id: str, token: Token, request: Request, extra_rows_of: ExtraRowsOf, now: Now
     ) -> asyncio.Future[Answer]:
-        if self.is_unloaded:
-            raise NotCoordinator("the shard was unloaded on this node")
-        answer = self._wait(token)
+        self.check_is_loaded()
+        answer = self._waiting.wait(token)
         self.perform(group_id, request, extra_rows_of, now)
         return answer
+
+    def _submit_heartbeat(self, group_context: GroupContext, request: Heartbeat, now: Now) -> asyncio.Future[Answer]:
+        """Answer a heartbeat at once, unless its group waits for a write; nearly every request comes here."""
+        group = group_context.group
+        if group_context.last_pending is not None or self.is_unloaded:
+            return self._submit_now(group.group_id, request.token, request, no_extra_rows, now)
+        decision = self._decide(group, request, now, self._metadata_cache.context(group.group_id))
+        answer = decision.replies[0].answer
+        if decision.deadlines:
+            record_activity(group_context.ledger.sessions.get(request.member_id), now, self.stalled_after_ms)
+            self._complete(group_context, decision, now.node_ms)
+        if isinstance(answer, CoordinatorError):
+            raise answer
+        return completed_future(answer)
 
     @asynccontextmanager
     async def locked(self, group_id: str) -> AsyncIterator[SubmitLocked]:
@@ -393,8 +398,10 @@ class Shard:
             group_context.last_pending.dependents.append(decision)
         else:
             self._complete(group_context, decision, now_ms)
-            self._reply(decision.replies)
+            self._waiting.reply(decision.replies)
         if before.state is not decision.group.state:
+            if before.exists is not group_context.group.exists:
+                self._groups_of_clients.track(group_context)
             self._track_rebalancing(decision.group)
             log_transition(before, decision)
 
@@ -409,7 +416,7 @@ class Shard:
         pending.changes_group = write.group is not None or write.is_group_deleted
         if pending.changes_group:
             group_context.last_pending = pending
-        stored = partial(self._stored, group_context, pending, write)
+        stored = partial(self._stored, group_context, pending, write, (current_client.get(), commit_origin.get()))
         self._writer.enqueue(Entry(self, write, write.row_count, stored, partial(self._failed, group_context, pending)))
 
     def _failed(self, group_context: GroupContext, pending: PendingDecision, error: CoordinatorError) -> None:
@@ -417,7 +424,12 @@ class Shard:
         group_context.mark_stored(pending)  # Who waits for it learns that the shard was unloaded.
 
     def _stored(
-        self, group_context: GroupContext, pending: PendingDecision, write: GroupWrite, log_position: int
+        self,
+        group_context: GroupContext,
+        pending: PendingDecision,
+        write: GroupWrite,
+        sender: tuple[str, CommitOrigin],
+        log_position: int,
     ) -> None:
         group_context.mark_stored(pending)
         self._counters.observe_rows(write)
@@ -427,17 +439,21 @@ class Shard:
         if not self.is_unloaded:
             now_ms = self._clock.now().node_ms
             if write.is_logged:
-                self._checkpoints.note_growth(self.offsets.add(write.logged_commits, log_position, now_ms))
+                client, origin = sender
+                growth = self.offsets.add(write.logged_commits, log_position, now_ms, client, origin)
+                group_context.uncounted_offsets += growth
+                self._checkpoints.note_growth(growth, client)
             decided: list[Decision | PendingDecision] = [pending, *pending.dependents]
             for each in decided:
                 self._complete(group_context, each, now_ms)
-            self._reply([reply for each in decided for reply in each.replies])
+            self._waiting.reply([reply for each in decided for reply in each.replies])
         self._forget_if_absent(group_context)
 
     def _complete(self, group_context: GroupContext, decided: Decision | PendingDecision, now_ms: int) -> None:
         """Start the timers of a decision whose rows are stored, count its records, and log them."""
         group_id = group_context.group.group_id
         is_sooner = False
+        is_of_offsets = isinstance(decided, PendingDecision) and not decided.changes_group
         sessions = group_context.ledger.sessions
         for deadline, delay_ms in decided.deadlines:
             if delay_ms is None:
@@ -445,11 +461,7 @@ class Shard:
             else:
                 timer = GroupTimer(group_id, deadline)
                 due_at_ms = now_ms + delay_ms
-                if (
-                    isinstance(decided, PendingDecision)
-                    and not decided.changes_group
-                    and deadline.kind is DeadlineKind.SESSION
-                ):
+                if is_of_offsets and deadline.kind is DeadlineKind.SESSION:
                     # Heartbeats do not wait for offset writes: a later deadline that one has set since remains.
                     due_at_ms = max(due_at_ms, self.timers.due_at_ms(timer) or 0)
                 is_sooner |= self.timers.start(timer, due_at_ms)
@@ -462,32 +474,6 @@ class Shard:
         if decided.records:
             self._counters.observe(decided.records)
             log_member_events(group_id, decided.records)
-
-    def _reply(self, replies: Sequence[Reply]) -> None:
-        """Complete the futures of some requests, and of the others after the event loop has read its sockets."""
-        for token, answer, _ in replies[:REPLIES_AT_ONCE]:
-            self._resolve(token, answer)
-        if len(replies) > REPLIES_AT_ONCE:
-            asyncio.get_running_loop().call_soon(self._reply, replies[REPLIES_AT_ONCE:])
-
-    def _wait(self, token: Token) -> asyncio.Future[Answer]:
-        """Return the future of a request, which `_resolve` completes."""
-        future = self._waiting[token] = asyncio.get_running_loop().create_future()
-        self._counters.waiting_requests += 1
-        return future
-
-    def _resolve(self, token: Token, answer: Answer | CoordinatorError) -> None:
-        """Complete the future of a request, unless the caller has cancelled it."""
-        future = self._waiting.pop(token, None)
-        if future is None:
-            return
-        self._counters.waiting_requests -= 1
-        if future.done():
-            return
-        if isinstance(answer, CoordinatorError):
-            future.set_exception(answer)
-        else:
-            future.set_result(answer)
 
     def _stop_timers(self, group_context: GroupContext, deadlines: tuple[tuple[Deadline, int | None], ...]) -> None:
         for deadline, _ in deadlines:
@@ -504,9 +490,8 @@ class Shard:
         for group_id, group_context in list(self.groups.items()):
             rows = group_context.ledger.due_session_intervals(now.wall_ms, min(MAX_ROWS_PER_WRITE, limit - written))
             if rows:
-                self._enqueue(
-                    group_context, GroupWrite(group_id, self.shard_id, sessions=rows), PendingDecision((), ())
-                )
+                write = GroupWrite(group_id, self.shard_id, sessions=rows)
+                self._enqueue(group_context, write, PendingDecision((), ()))
                 written += len(rows)
         return written
 
@@ -546,7 +531,7 @@ class Shard:
             logged: the commits.
             position: their position in that log (`MirrorPosition`).
         """
-        self._checkpoints.note_growth(self.offsets.add(logged, position, self._clock.now().node_ms))
+        self._checkpoints.note_growth(self.offsets.add(logged, position, self._clock.now().node_ms, ""), "")
 
     async def store_offsets(self, group_id: str | None = None) -> None:
         """Return when the table has every commit so far of a group, or (None) of the shard.

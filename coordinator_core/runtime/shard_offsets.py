@@ -1,8 +1,9 @@
 """The dirty offsets of one shard: commits that are in the offset log, and not in the table `offsets` yet."""
 
+from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
-from coordinator_core.state_store.dirty_offsets import DirtyOffsets, LoggedCommits
+from coordinator_core.state_store.dirty_offsets import UNKNOWN_ORIGIN, CommitOrigin, DirtyOffsets, LoggedCommits
 from coordinator_core.state_store.rows import ShardCheckpoint, ShardLog
 
 if TYPE_CHECKING:
@@ -12,8 +13,8 @@ if TYPE_CHECKING:
 class Checkpoints(Protocol):
     """The part of `OffsetCheckpoints` that a shard needs."""
 
-    def note_growth(self, size: int) -> None:
-        """Count new dirty offsets."""
+    def note_growth(self, size: int, client: str) -> None:
+        """Count new dirty offsets of a client."""
         ...
 
     async def store_group(self, shard: "Shard", group_id: str | None) -> None:
@@ -26,8 +27,10 @@ class ShardOffsets:
 
     def __init__(self) -> None:
         self._dirty = DirtyOffsets()
+        self._sizes: Counter[str] = Counter()
         self._position = 0
         self._under_way: DirtyOffsets | None = None
+        self._under_way_sizes: Counter[str] = Counter()
         self._since_ms: int | None = None
         self._under_way_since_ms: int | None = None
 
@@ -35,6 +38,11 @@ class ShardOffsets:
     def size(self) -> int:
         """Return how many offsets are dirty; a long one counts more."""
         return self._dirty.size + (0 if self._under_way is None else self._under_way.size)
+
+    @property
+    def sizes(self) -> Counter[str]:
+        """Return the size by the client whose commits made the offsets dirty."""
+        return self._sizes + self._under_way_sizes
 
     @property
     def is_under_way(self) -> bool:
@@ -49,14 +57,23 @@ class ShardOffsets:
     def load(self, shard_log: ShardLog, node_ms: int) -> int:
         """Add the commits that the former owner did not checkpoint; return by how much the size grew."""
         self._position = shard_log.position
-        return sum([self.add(logged, position, node_ms) for position, logged in shard_log.commits])
+        return sum([self.add(logged, position, node_ms, "") for position, logged in shard_log.commits])
 
-    def add(self, logged: LoggedCommits, position: int, node_ms: int) -> int:
-        """Add commits that are in the log; return by how much the size grew."""
+    def add(
+        self,
+        logged: LoggedCommits,
+        position: int,
+        node_ms: int,
+        client: str,
+        origin: CommitOrigin = UNKNOWN_ORIGIN,
+    ) -> int:
+        """Add commits of a client (empty: none is known) that are in the log; return by how much the size grew."""
         if self._since_ms is None:
             self._since_ms = node_ms
         self._position = position
-        return self._dirty.add(logged, position)
+        growth = self._dirty.add(logged, position, origin)
+        self._sizes[client] += growth
+        return growth
 
     def has(self, group_id: str | None) -> bool:
         """Return whether the table lacks a commit of the group, or (None) of any group."""
@@ -69,6 +86,7 @@ class ShardOffsets:
     def take(self, epoch: int) -> ShardCheckpoint:
         """Begin a checkpoint with everything that is dirty; `complete` or `put_back` ends it."""
         self._under_way, self._dirty = self._dirty, DirtyOffsets()
+        self._under_way_sizes, self._sizes = self._sizes, Counter()
         self._under_way_since_ms, self._since_ms = self._since_ms, None
         return ShardCheckpoint(epoch, self._position, self._under_way)
 
@@ -76,6 +94,7 @@ class ShardOffsets:
         """End the checkpoint under way, which is stored; return its number of offsets."""
         assert self._under_way is not None, "a checkpoint is under way"
         taken, self._under_way, self._under_way_since_ms = self._under_way, None, None
+        self._under_way_sizes = Counter()
         return len(taken)
 
     def put_back(self) -> None:
@@ -83,4 +102,5 @@ class ShardOffsets:
         assert self._under_way is not None, "a checkpoint is under way"
         self._under_way.add_newer(self._dirty)
         self._dirty, self._under_way = self._under_way, None
+        self._sizes, self._under_way_sizes = self.sizes, Counter()
         self._since_ms, self._under_way_since_ms = self.since_ms, None

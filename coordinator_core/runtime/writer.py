@@ -21,6 +21,7 @@ from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAva
 from coordinator_core.runtime.clock import Clock, Threads
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.counters import Counters
+from coordinator_core.state_store.dirty_offsets import UNKNOWN_ORIGIN, CommitOrigin
 from coordinator_core.state_store.interface import Store, StoreError
 from coordinator_core.state_store.rows import Batch, GroupWrite, WriteResult
 
@@ -32,6 +33,9 @@ MAX_SHARE: Final = 3
 """How many times the free rows of the queue one client may have in it: three quarters of an otherwise empty queue."""
 current_client: Final[ContextVar[str]] = ContextVar("current_client", default="")
 """The client whose request the current task serves; empty for the node's own writes."""
+
+commit_origin: Final[ContextVar[CommitOrigin]] = ContextVar("commit_origin", default=UNKNOWN_ORIGIN)
+"""Who sent the commit that the current task serves; of other requests it is not read."""
 
 
 class Lease(Protocol):
@@ -109,6 +113,12 @@ class Writer:
             or self.queued_rows > self._max_queued_rows
             or self.queued_bytes > self._max_queued_bytes
         )
+
+    def largest_queue(self) -> tuple[int, int]:
+        """Return the most rows, and the most bytes, that one client has in the queue."""
+        queues = self._queues.values()
+        rows = max((queue.rows for queue in queues), default=0)
+        return rows, max((queue.size_bytes for queue in queues), default=0)
 
     def enqueue(self, entry: Entry) -> None:
         """Queue an entry behind all others of its client, and of its group."""

@@ -21,6 +21,16 @@ OffsetKey = tuple[str, str, int]
 """Group, topic and partition."""
 
 
+class CommitOrigin(NamedTuple):
+    """Who sent a commit, as far as it is known: not after another node has read it from the offset log."""
+
+    token_id: str | None = None
+    client_address: str | None = None
+
+
+UNKNOWN_ORIGIN: Final = CommitOrigin()
+
+
 class Commit(NamedTuple):
     """The common values of the offsets of a commit."""
 
@@ -31,6 +41,7 @@ class Commit(NamedTuple):
     first_minute_ms: int
     """The minute of the first commit of the partition that is not in the table: an older stored one is history."""
     record: OffsetsCommitted
+    origin: CommitOrigin = UNKNOWN_ORIGIN
 
 
 DirtyOffset = tuple[Commit, OffsetToCommit]
@@ -84,12 +95,13 @@ class DirtyOffsets:
         first.commits, second.commits = dict(items[:of_first]), dict(items[of_first:])
         return first, second
 
-    def add(self, logged: LoggedCommits, commit_version: int) -> int:
+    def add(self, logged: LoggedCommits, commit_version: int, origin: CommitOrigin = UNKNOWN_ORIGIN) -> int:
         """Add commits, which are newer than all others of their group; return by how much the size grew."""
         before = self.size
         self.group_ids.add(logged.group_id)
         for record in logged.records:
-            commit = Commit(logged.group_id, logged.shard_id, commit_version, minute_ms(record.at_ms), record)
+            first_minute_ms = minute_ms(record.at_ms)
+            commit = Commit(logged.group_id, logged.shard_id, commit_version, first_minute_ms, record, origin)
             self.minutes.add(commit.first_minute_ms)
             self._add({(logged.group_id, one.topic, one.partition): (commit, one) for one in record.offsets})
         return self.size - before

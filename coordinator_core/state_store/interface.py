@@ -261,6 +261,10 @@ class Store(Protocol):
         """Return whether the group has any offset."""
         ...
 
+    def count_offsets(self, group_ids: Sequence[str]) -> dict[str, int]:
+        """Return the number of offsets of each group that has any."""
+        ...
+
     def schema(self) -> SchemaRevision | None:
         """Return the schema's revision; None if no migration was run."""
         ...

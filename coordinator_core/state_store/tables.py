@@ -187,6 +187,12 @@ members = Table(
     postgresql_with={"fillfactor": 80},
 )
 
+
+def _commit_origin() -> tuple[Column[str], Column[str]]:
+    """Return the columns that say who sent a commit; NULL: an ordinary commit, or not known."""
+    return Column("token_id", Text, nullable=True), Column("client_address", Text, nullable=True)
+
+
 offsets = Table(
     "offsets",
     metadata,
@@ -204,6 +210,7 @@ offsets = Table(
     Column("commit_version", BigInteger, nullable=False, server_default=text("nextval('commit_version')")),
     # When the log's end was reported; NULL: at committed_at. A reset and an undo keep it; every other commit clears it.
     Column("log_end_at", At, nullable=True),
+    *_commit_origin(),
     PrimaryKeyConstraint("group_id", "topic", "partition"),
     Index("offsets_shard_id", "shard_id"),
     _check(
@@ -429,6 +436,7 @@ offset_history = Table(
     Column("committed_offset", BigInteger, nullable=False),
     Column("log_end_offset", BigInteger, nullable=True),
     Column("member_id", Text, nullable=False),
+    *_commit_origin(),
     Index("offset_history_group_topic_partition_at", "group_id", "topic", "partition", "at"),
     postgresql_partition_by="RANGE (at)",
 )

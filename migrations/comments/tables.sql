@@ -54,6 +54,8 @@ COMMENT ON COLUMN offsets.commit_version IS 'identifies this commit: drawn at ev
 COMMENT ON COLUMN offsets.log_end_at IS 'when that log end offset was reported, if a reset or an undo wrote the offset; null: at `committed_at`';
 COMMENT ON COLUMN offsets.topic IS 'in the key';
 COMMENT ON COLUMN offsets.partition IS 'in the key';
+COMMENT ON COLUMN offsets.token_id IS 'the token that committed it, if the commit is below the one before, the first of its partition, or without a member; null: another commit, no token, or not known after the group changed its node';
+COMMENT ON COLUMN offsets.client_address IS 'the address from which it was committed, in the same cases';
 
 COMMENT ON TABLE offset_log IS 'Commits that were answered, a row for each batch. They follow into `offsets` with the next checkpoint of their shards, within `MUSTER_OFFSETS_CHECKPOINT_INTERVAL_MS`; `muster offset-log dump` decodes them.';
 COMMENT ON COLUMN offset_log.seq IS 'the key: the position, which becomes the commit version of the offsets';
@@ -249,6 +251,8 @@ COMMENT ON COLUMN offset_history.group_id IS 'the group';
 COMMENT ON COLUMN offset_history.topic IS 'the topic';
 COMMENT ON COLUMN offset_history.partition IS 'the partition';
 COMMENT ON COLUMN offset_history.committed_offset IS 'the next offset to read';
+COMMENT ON COLUMN offset_history.token_id IS 'the token that committed it, if the commit is below the one before, the first of its partition, or without a member; null: another commit, no token, or not known after the group changed its node';
+COMMENT ON COLUMN offset_history.client_address IS 'the address from which it was committed, in the same cases';
 
 COMMENT ON TABLE log_end_history IS 'Earlier log end offsets: the last of each minute with a report by a trusted reporter, written when a report of a later minute follows. The newest is in `log_end_offsets` only. Partitioned by `at`.';
 COMMENT ON COLUMN log_end_history.topic IS 'the key, with `partition` and `at`';

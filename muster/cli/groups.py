@@ -235,11 +235,11 @@ def print_descriptions(
 
 
 def _described(node: NodeClient, group_id: str, parts: DescribedParts) -> Json:
-    described = node.get(group_path(group_id))
+    described = node.whole(group_path(group_id), "members")
     if parts.state:
         described["findings"] = findings(node, group_id)
     if parts.offsets:
-        described["offsets"] = node.get(group_path(group_id, "/lag"))["partitions"]
+        described["offsets"] = node.whole(group_path(group_id, "/lag"), "partitions")["partitions"]
     return described
 
 
@@ -373,7 +373,7 @@ def delete_groups(node: NodeClient, groups: list[str], reason: str, *, is_dry_ru
 
 
 def _dry_run_outcome(node: NodeClient, group_id: str) -> Outcome:
-    described = node.get(group_path(group_id))
+    described = node.whole(group_path(group_id), "members")
     if described["members"] or described["pending_members"]:
         members = counted(len(described["members"]) + described["pending_members"], "member")
         return Outcome(group_id, "refused", f"the group has {members}; stop them first (NON_EMPTY_GROUP)")

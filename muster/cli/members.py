@@ -110,7 +110,7 @@ def remove_member(
     chosen = one_group(group_id, group)
     named = one_named("member", member_id, member)
     node, is_dry_run = NodeClient(url, actor), dry_run or not execute
-    described = node.get(group_path(chosen))
+    described = node.whole(group_path(chosen), "members")
     removed = _member(described, named)
     count = display.owned_count(removed)
     who = display.printable(f"{removed['client_id']} at {removed['client_host']} ({removed['member_id']})")

@@ -324,7 +324,7 @@ def _print_table(node: NodeClient, groups: list[Committed], *, is_wide: bool) ->
 def _lags(node: NodeClient, group_id: str) -> dict[tuple[str, int], Json]:
     """Return what is known of the end of each partition's log; nothing where the token may read offsets only."""
     try:
-        partitions = node.get(group_path(group_id, "/lag"))["partitions"]
+        partitions = node.whole(group_path(group_id, "/lag"), "partitions")["partitions"]
     except ApiError as refusal:
         if refusal.status != FORBIDDEN:
             raise

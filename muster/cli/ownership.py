@@ -40,7 +40,7 @@ def owners(
     if topic is not None:
         named = topic_and_partitions(topic)
         query |= {"topic": named["topic"], "partition": one_partition(named)}
-    answer = NodeClient(url).get(group_path(chosen, "/ownership"), **query)
+    answer = NodeClient(url).whole(group_path(chosen, "/ownership"), "ownership", "offsets", **query)
     if as_json:
         print_json(answer)
         return

@@ -22,7 +22,7 @@ def quarantined(url: UrlOption = None, as_json: JsonOption = False) -> None:
 
     A node lists the groups of its own shards; muster doctor checks the groups of all shards.
     """
-    found = NodeClient(url).get("/v1/quarantined-groups")
+    found = NodeClient(url).whole("/v1/quarantined-groups", "groups")
     if as_json:
         print_json(found)
     elif found["groups"]:

@@ -106,7 +106,8 @@ def _members(node: NodeClient, group_id: str, rebalance: Json) -> Json:
     """Return the members of a rebalance and the consumers that it waited for; of one under way, none."""
     if rebalance["completed_at"] is None:
         return {"members": [], "waited_for": []}
-    answer = node.get(group_path(group_id, f"/rebalances/{rebalance['rebalance_id']}/members"))
+    path = group_path(group_id, f"/rebalances/{rebalance['rebalance_id']}/members")
+    answer = node.whole(path, "members", "waited_for")
     return {"members": answer["members"], "waited_for": answer["waited_for"]}
 
 

@@ -25,13 +25,20 @@ from coordinator_core.admin.changes import Change
 from coordinator_core.state_store.change_actions import ChangeAction
 from coordinator_core.state_store.interface import StoreError
 from coordinator_core.state_store.postgres.connections import ConnectionPool, Limits, Transaction
-from coordinator_core.state_store.postgres.tokens import StoredToken, end_token, find_token, issue_token, read_tokens
+from coordinator_core.state_store.postgres.tokens import (
+    EXPIRY_NOTICE_DAYS,
+    StoredToken,
+    end_token,
+    find_token,
+    issue_token,
+    read_tokens,
+)
 from coordinator_core.state_store.rows import ChangeRow, Json
 from muster.cli.command_tree import command_group
 from muster.cli.crash import command_settings
 from muster.cli.options import REASON, DataDirOption, JsonOption, ReasonOption
 from muster.cli.tokens import new_token
-from muster.display import moment
+from muster.display import counted, moment
 from muster.errors import FAILURE_EXIT_CODE, USAGE_EXIT_CODE, UserError
 from muster.local.database import shared_database
 from muster.node.schema import require_schema
@@ -42,6 +49,7 @@ app = command_group("Issue, list, expire and revoke tokens.")
 
 T = TypeVar("T")
 
+DAY_MS: Final = 86_400_000
 LIMITS: Final = Limits(
     statement_timeout_ms=10_000, lock_timeout_ms=5_000, idle_in_transaction_timeout_ms=10_000, connect_timeout_s=10
 )
@@ -128,7 +136,7 @@ def list_tokens(data_dir: DataDirOption = None, as_json: JsonOption = False) -> 
     table = Table("TOKEN-ID", "ACTOR", "ROLE", "ENTRIES", "ISSUED", "EXPIRES", "REVOKED")
     for each in found:
         shown, entries = _shown(each), len(each.permissions.get("acls", ()))
-        times = (moment(shown[name]) for name in ("issued_at", "expires_at", "revoked_at"))
+        times = (moment(shown["issued_at"]), _expiry(each, _now_ms()), moment(shown["revoked_at"]))
         table.add(each.token_id, each.actor, each.permissions.get("role"), str(entries), *times)
     table.print()
 
@@ -142,7 +150,7 @@ def expire(
     data_dir: DataDirOption = None,
 ) -> None:
     """Let a token expire, at once or in some days."""
-    at_ms = _now_ms() + days * 86_400_000
+    at_ms = _now_ms() + days * DAY_MS
     _end(token_id, ChangeAction.EXPIRE_TOKEN, by, reason, data_dir, expires_at_ms=at_ms)
     print(f"{token_id} expires at {moment(_time(at_ms))}. {EFFECT}")
 
@@ -179,6 +187,7 @@ def _to_store(entry: TokenEntry) -> StoredToken:
     fields: dict[str, Any] = msgspec.to_builtins(entry)
     permissions = {name: fields[name] for name in ("role", "prefixes", "topics", "acls") if name in fields}
     expires_at_ms = None if entry.expires_at is None else int(entry.expires_at.timestamp() * 1000)
+    assert entry.sha256 is not None, "the database has tokens only"
     token_id = entry.sha256[:TOKEN_ID_CHARS]
     return StoredToken(token_id, entry.sha256, entry.actor, permissions, _now_ms(), expires_at_ms)
 
@@ -225,6 +234,16 @@ def _shown(token: StoredToken) -> Json:
     """Return a token for people: its fields and times, and not its digest."""
     times = {name: _time(getattr(token, f"{name}_ms")) for name in ("issued_at", "expires_at", "revoked_at")}
     return {"token_id": token.token_id, "actor": token.actor, **token.permissions, **times}
+
+
+def _expiry(token: StoredToken, now_ms: int) -> str | None:
+    """Return when a token expires, with a note if that was or will be soon."""
+    at_ms = token.expires_at_ms
+    if at_ms is None or token.revoked_at_ms is not None or at_ms > now_ms + EXPIRY_NOTICE_DAYS * DAY_MS:
+        return moment(_time(at_ms))
+    days = (at_ms - now_ms) // DAY_MS
+    note = "expired" if at_ms <= now_ms else f"in {counted(days, 'day')}"
+    return f"{moment(_time(at_ms))} ({note})"
 
 
 def _time(at_ms: int | None) -> str | None:

@@ -29,7 +29,7 @@ def list_topics(url: UrlOption = None, as_json: JsonOption = False) -> None:
 
     Topics without metadata are not listed.
     """
-    found = NodeClient(url).get(TOPICS)
+    found = NodeClient(url).whole(TOPICS, "topics")
     if as_json:
         print_json(found)
     elif found["topics"]:
@@ -136,7 +136,7 @@ def _existing(node: NodeClient, topic: str) -> Json:
 
 def _metadata(node: NodeClient, topic: str) -> Json | None:
     """Return the metadata of a topic, if there is any; the API has only a list."""
-    return next((each for each in node.get(TOPICS)["topics"] if each["topic"] == topic), None)
+    return next((each for each in node.whole(TOPICS, "topics")["topics"] if each["topic"] == topic), None)
 
 
 def _log_ends(node: NodeClient, topic: str) -> list[Json] | None:

@@ -70,7 +70,9 @@ class DemoFleet:
             UserError: the node refused a topic.
         """
         node = NodeClient(self._node_urls[0], actor="demo")
-        groups = (*GROUPS, KAFKA_GROUP) if self._kafka_addresses and has_kafka_client() else GROUPS
+        is_secured = self._node_urls[0].startswith("https")
+        has_kafka = self._kafka_addresses and has_kafka_client() and not is_secured
+        groups = (*GROUPS, KAFKA_GROUP) if has_kafka else GROUPS
         for group in groups:
             body = {"partitions": group.partition_count, "reason": "demonstration fleet"}
             node.put(f"/v1/topics/{segment(group.topic)}", body)

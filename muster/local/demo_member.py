@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from agent import ConsumerAgent, RejoinError, RequestError, RetryError, TopicPartition
+from muster.client_tls import client_ssl_context
 
 RECORDS_BEGAN_AT_S: Final = 1_793_491_200.0
 """When partitions were empty: 2026-11-01T00:00:00Z."""
@@ -74,6 +75,7 @@ class DemoMember:
             [topic],
             client_id=client_id,
             token=os.environ.get("MUSTER_TOKEN"),
+            ssl_context=client_ssl_context(),
             session_timeout_ms=SESSION_TIMEOUT_MS,
             request_timeout_ms=ANSWER_TIMEOUT_MS,
             api_timeout_ms=ANSWER_TIMEOUT_MS,

@@ -7,6 +7,7 @@ from http import HTTPStatus
 
 import urllib3
 
+from muster.client_tls import client_ssl_context
 from muster.data_dir import DataDir, keep_secret
 from muster.local.processes import ChildSpec
 from muster.settings import Settings
@@ -49,7 +50,8 @@ class LocalNode:
     def is_ready(self) -> bool:
         """Return whether the node owns its shards and reaches Postgres."""
         try:
-            reply = urllib3.request("GET", f"{self.url}/readyz", timeout=READY_TIMEOUT_S, retries=False)
+            with urllib3.PoolManager(ssl_context=client_ssl_context()) as pool:
+                reply = pool.request("GET", f"{self.url}/readyz", timeout=READY_TIMEOUT_S, retries=False)
         except urllib3.exceptions.HTTPError:
             return False
         return reply.status == HTTPStatus.OK

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from api.shared.node_context import NodeContext
 from muster.errors import UserError
-from muster.node.file_descriptors import connection_limit
+from muster.node.limits import kafka_limits
 from muster.settings import Settings
 
 if TYPE_CHECKING:
@@ -28,18 +28,9 @@ def make_server(node: NodeContext, settings: Settings, listener: socket.socket) 
         UserError: its package is not installed.
     """
     try:
-        from api.kafka.limits import KafkaLimits
         from api.kafka.server import KafkaServer
     except ModuleNotFoundError as failure:
         raise UserError(
             f"The Kafka listener needs the package {failure.name}; install `muster[server,kafka]`."
         ) from None
-    limits = KafkaLimits(
-        max_partitions_per_request=settings.max_partitions_per_request,
-        send_timeout_ms=settings.send_timeout_ms,
-        max_connections=connection_limit(settings),
-        max_connections_per_ip=settings.max_connections_per_ip,
-        max_frame_bytes=settings.max_body_bytes,
-        frame_timeout_ms=settings.body_timeout_ms,
-    )
-    return KafkaServer(node, listener, limits)
+    return KafkaServer(node, listener, kafka_limits(settings))

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager, closing
 from functools import partial
 from typing import TYPE_CHECKING
 
+from coordinator_core.protocol.decide import Decide
 from coordinator_core.runtime.coordinator import Coordinator
-from coordinator_core.runtime.shard import Decide
 from coordinator_core.state_store.interface import Store
 from coordinator_core.state_store.postgres import PostgresStore
 from muster.errors import UNREACHABLE_EXIT_CODE, UserError

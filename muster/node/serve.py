@@ -29,7 +29,6 @@ from api.http.limits import HttpLimits
 from api.http.server import BACKLOG, HttpServer
 from api.http.trusted_proxies import TrustedProxies
 from api.shared.node_context import NodeContext
-from api.shared.quotas import QuotaLimits
 from api.shared.tokens import Tokens, TokensFileError
 from coordinator_core.protocol.errors import CoordinatorNotAvailable
 from coordinator_core.queries.limits import QueryLimits
@@ -41,9 +40,11 @@ from coordinator_core.state_store.postgres import PostgresStore
 from muster.errors import DATABASE_ADVICE, UserError
 from muster.node import kafka, mirror
 from muster.node.change_sealing import seal_changes
-from muster.node.file_descriptors import connection_limit, raise_descriptor_limit
+from muster.node.file_descriptors import raise_descriptor_limit
+from muster.node.limits import http_limits
 from muster.node.schema import newest
 from muster.node.stored_tokens import StoredTokens
+from muster.node.tls import read_tls, warn_of_unencrypted
 from muster.settings import Settings
 
 SHARD_RELEASE_TIMEOUT_S: Final = 2.5
@@ -112,14 +113,15 @@ async def serve_node(
         UserError: the database cannot be reached, the tokens file will not do, or too few files may be open.
     """
     tokens = read_tokens(settings)
-    limits = _limits(settings)
+    tls = read_tls(settings)
+    limits = http_limits(settings)
     version = importlib.metadata.version("muster")
     try:
         cluster_id = await mirror.check_database(settings, store)
         decide = None if cluster_id is None else mirror.decisions()
         coordinator = Coordinator(store, _node_config(settings, version), mirror=decide)
         # All that takes long is made before the node owns shards, whose members would wait for it.
-        context = NodeContext(coordinator, queries, limits, tokens)
+        context = NodeContext(coordinator, queries, limits, tokens, tls)
         app = _make_app(context, settings, limits, version)
         kafka_server = None if kafka_listener is None else kafka.make_server(context, settings, kafka_listener)
         is_started = await _wait_until_stopping(stopping, coordinator.start())
@@ -131,7 +133,9 @@ async def serve_node(
         mirror.follow(coordinator, settings, cluster_id)
     stored_tokens = None if tokens is None else await _follow_stored_tokens(tokens, queries)
     sealing = asyncio.create_task(seal_changes(store), name="muster-sealing")
-    server = HttpServer(app, listener, limits, app.connections)
+    warn_of_unencrypted(settings)
+    tls_files = asyncio.create_task(tls.keep_fresh(), name="muster-tls")
+    server = HttpServer(app, listener, limits, app.connections, tls)
     await server.start()
     if kafka_server is not None:
         await kafka_server.start()
@@ -139,7 +143,7 @@ async def serve_node(
     on_serving()
     await stopping.wait()
     log.info("node_stopping", node=coordinator.node_id)
-    for task in (sealing, stored_tokens):
+    for task in (sealing, stored_tokens, tls_files):
         if task is not None:
             task.cancel()
     server.reject_requests()
@@ -360,6 +364,7 @@ def _node_config(settings: Settings, version: str) -> NodeConfig:
         max_batch_rows=settings.max_batch_rows,
         offsets_checkpoint_interval_ms=settings.offsets_checkpoint_interval_ms,
         max_dirty_offsets=settings.max_dirty_offsets,
+        max_groups_per_client=settings.max_groups_per_client,
         max_checkpoint_offsets=settings.max_checkpoint_offsets,
         pause_ms=settings.pause_ms,
         awaited_members_after_ms=settings.awaited_members_after_ms,
@@ -384,31 +389,6 @@ def _make_app(context: NodeContext, settings: Settings, limits: HttpLimits, vers
         accepted_cluster_secret=_text(settings.cluster_secret_accepted),
         trusted_proxies=TrustedProxies(settings.trusted_proxies),
         hosts=AllowedHosts(settings.http_host, settings.node_url, settings.allowed_hosts),
-    )
-
-
-def _limits(settings: Settings) -> HttpLimits:
-    return HttpLimits(
-        max_body_bytes=settings.max_body_bytes,
-        max_large_bodies_bytes=settings.max_large_bodies_bytes,
-        max_partitions_per_request=settings.max_partitions_per_request,
-        request_timeout_ms=settings.request_timeout_ms,
-        head_timeout_ms=settings.head_timeout_ms,
-        body_timeout_ms=settings.body_timeout_ms,
-        send_timeout_ms=settings.send_timeout_ms,
-        keep_alive_s=settings.keep_alive_s,
-        max_connections=connection_limit(settings),
-        max_connections_per_ip=settings.max_connections_per_ip,
-        max_forward_connections=settings.max_forward_connections,
-        forward_max_age_ms=settings.forward_max_age_ms,
-        quotas=QuotaLimits(
-            settings.client_quota_requests_per_s,
-            settings.client_quota_bytes_per_s,
-            settings.group_quota_requests_per_s,
-            settings.group_quota_bytes_per_s,
-            settings.quota_window_s,
-            settings.max_waiting_requests_per_client or max(1, settings.max_waiting_requests * 3 // 4),
-        ),
     )
 
 

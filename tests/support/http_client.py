@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import ssl
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -40,8 +41,9 @@ class Answer:
 class Client:
     """Asks one node; every request on a connection of its own."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, ssl_context: ssl.SSLContext | None = None) -> None:
         self.url = url
+        self._ssl_context = ssl_context
         self.address = urlsplit(url).netloc
         self._threads = ThreadPoolExecutor(32, thread_name_prefix="client")
 
@@ -52,13 +54,19 @@ class Client:
         self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> Answer:
         """Send these bytes and wait for the response."""
-        connection = http.client.HTTPConnection(self.address, timeout=PATIENCE_S)
+        connection = self.connect()
         try:
             connection.request(method, path, body, dict(headers or {}))
             response = connection.getresponse()
             return Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
         finally:
             connection.close()
+
+    def connect(self) -> http.client.HTTPConnection:
+        """Return a connection, which is made by its first request."""
+        if self._ssl_context is None:
+            return http.client.HTTPConnection(self.address, timeout=PATIENCE_S)
+        return http.client.HTTPSConnection(self.address, timeout=PATIENCE_S, context=self._ssl_context)
 
     def call(self, method: str, path: str, body: Json = None, headers: Mapping[str, str] | None = None) -> Answer:
         """Send JSON as an operator does."""

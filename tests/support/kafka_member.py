@@ -1,9 +1,9 @@
-"""A member of a Kafka group, of one of three client libraries: commands come on its input, events go to its output.
+"""A member of a Kafka group, of one of four client libraries: commands come on its input, events go to its output.
 
     python -m tests.support.kafka_member LIBRARY BOOTSTRAP GROUP TOPICS OPTIONS
 
-LIBRARY is kafka-python, aiokafka or confluent-kafka; TOPICS are separated by commas, or one regular expression that
-begins with ^; OPTIONS are the library's own, as JSON. Commands are lines:
+LIBRARY is kafka-python, aiokafka, confluent-kafka or kafka-clients (Java's, called by Py4J); TOPICS are separated by
+commas, or one regular expression that begins with ^; OPTIONS are the library's own, as JSON. Commands are lines:
 
     commit OFFSET METADATA    commit this offset of each assigned partition
     leave                     close the consumer and end
@@ -16,11 +16,15 @@ import json
 import os
 import queue
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Final, Protocol
+
+from tests.support.kafka_broker import SMALL, fetch_jars, java_or_unavailable
 
 POLL_S: Final = 0.1
 Options = dict[str, Any]
@@ -64,7 +68,7 @@ def _commit(member: Member, offset: int, metadata: str) -> None:
     try:
         member.commit(offset, metadata)
     except member.error as failure:
-        report("commit_failed", reason=str(failure))
+        report("commit_failed", offset=offset, reason=str(failure))
 
 
 def report(name: str, partitions: Iterable[tuple[str, int]] = (), **details: object) -> None:
@@ -149,6 +153,9 @@ class AioKafkaMember:
         self.consumer.subscribe(topics, listener=Listener())
 
     async def _start(self, bootstrap: str, group_id: str, options: Options) -> None:
+        files = {name: options.pop(f"ssl_{name}", None) for name in ("cafile", "certfile")}
+        if files["cafile"]:
+            options["ssl_context"] = import_module("aiokafka.helpers").create_ssl_context(**files)
         self.consumer = self._types.AIOKafkaConsumer(
             bootstrap_servers=bootstrap, group_id=group_id, enable_auto_commit=False, **options
         )
@@ -198,10 +205,64 @@ class ConfluentMember:
         report("revoked", revoked)
 
 
+class JavaMember:
+    """A consumer of Kafka's own library, in a Java process that ends with this one; its thread is that of the calls."""
+
+    def __init__(self, bootstrap: str, group_id: str, topics: Sequence[str], options: Options) -> None:
+        py4j = import_module("py4j.java_gateway")
+        self.error = import_module("py4j.protocol").Py4JJavaError
+        java = java_or_unavailable(Path(tempfile.mkdtemp()))
+        (bridge,) = Path(import_module("pyspark").__path__[0]).glob("jars/py4j-*.jar")
+        jars = f"{fetch_jars(java, artifact='kafka-tools')}/*"
+        port = py4j.launch_gateway(
+            jarpath=str(bridge), classpath=jars, java_path=java, javaopts=[*SMALL], die_on_exit=True
+        )
+        self._java = py4j.JavaGateway(gateway_parameters=py4j.GatewayParameters(port=port)).jvm
+        properties = self._java.java.util.Properties()
+        own = {"bootstrap.servers": bootstrap, "group.id": group_id, "enable.auto.commit": "false"}
+        for name, value in {**own, **options}.items():
+            properties.setProperty(name, str(value))
+        deserializer = self._java.org.apache.kafka.common.serialization.ByteArrayDeserializer
+        consumer = self._java.org.apache.kafka.clients.consumer.KafkaConsumer
+        self._consumer = consumer(properties, deserializer(), deserializer())
+        names = self._java.java.util.ArrayList()
+        for each in topics:
+            names.add(each)
+        self._consumer.subscribe(names)
+        self._known: tuple[set[tuple[str, int]], int] = set(), -1
+
+    def poll(self) -> None:
+        self._consumer.poll(self._java.java.time.Duration.ofMillis(int(POLL_S * 1000)))
+        group = self._consumer.groupMetadata()
+        owned, generation = self._assignment(), group.generationId()
+        (before, _), known = self._known, (owned, generation)
+        if known != self._known:
+            self._known = known
+            report("revoked", before - owned)
+            report("assigned", owned, member_id=group.memberId(), generation=generation)
+
+    def commit(self, offset: int, metadata: str) -> None:
+        client = self._java.org.apache.kafka
+        offsets = self._java.java.util.HashMap()
+        partitions = self._assignment()
+        for each in partitions:
+            position = client.clients.consumer.OffsetAndMetadata(offset, metadata)
+            offsets.put(client.common.TopicPartition(*each), position)
+        self._consumer.commitSync(offsets)
+        report("committed", partitions, offset=offset, metadata=metadata)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _assignment(self) -> set[tuple[str, int]]:
+        return {(each.topic(), each.partition()) for each in self._consumer.assignment()}
+
+
 MEMBERS: Final[dict[str, Callable[[str, str, Sequence[str], Options], Member]]] = {
     "kafka-python": KafkaPythonMember,
     "aiokafka": AioKafkaMember,
     "confluent-kafka": ConfluentMember,
+    "kafka-clients": JavaMember,
 }
 
 

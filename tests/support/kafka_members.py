@@ -1,4 +1,4 @@
-"""Processes of members of Kafka groups, of libraries of Python, Go and Java, and what they have reported."""
+"""Processes of members of Kafka groups, of four languages, and what they have reported."""
 
 import json
 import os
@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from tests.support.go_members import GO_LIBRARIES, go_member
 from tests.support.kafka_broker import SMALL, fetch_jars, java_or_unavailable
+from tests.support.node_members import fetch_kafkajs
 from tests.support.waiting import PATIENCE_S, poll_until
 
 JAVA_EVENTS: Final = {
@@ -36,7 +37,7 @@ class KafkaMember:
     def of_library(
         cls, directory: Path, library: str, bootstrap: str, group_id: str, topics: str, **options: object
     ) -> "KafkaMember":
-        """Start a member of one of the libraries of `tests.support.kafka_member` and `tests.support.go_members`.
+        """Start a member of one of the libraries of `kafka_member`, `go_members` and `node_members`.
 
         Args:
             directory: where its output goes.
@@ -48,11 +49,14 @@ class KafkaMember:
 
         Raises:
             GoUnavailable: the library is one of Go's, and cannot be had.
+            NodeUnavailable: it is kafkajs, and cannot be had.
         """
         dotted = {name.replace("_", "."): value for name, value in options.items()}
-        named = json.dumps(dotted if library == "confluent-kafka" else options)
+        named = json.dumps(dotted if library in {"confluent-kafka", "kafka-clients"} else options)
         if library in GO_LIBRARIES:
             program = [str(go_member(directory, library))]
+        elif library == "kafkajs":
+            program = fetch_kafkajs()
         else:
             program = [sys.executable, "-m", "tests.support.kafka_member", library]
         argv = [*program, bootstrap, group_id, topics, named]
@@ -140,6 +144,11 @@ class KafkaMember:
         """Let it commit an offset of each of its partitions when it comes to it."""
         self._send(f"commit {offset} {metadata}")
 
+    def result_of(self, offset: int) -> Event | None:
+        """Return whether the commit of an offset was acknowledged or has failed; None: neither is known."""
+        results = (each for each in self.events() if each["event"] in {"committed", "commit_failed"})
+        return next((each for each in results if each.get("offset") == offset), None)
+
     def leave(self) -> None:
         """Close its consumer, and return when the process has ended."""
         self.send_leave()
@@ -192,27 +201,28 @@ class KafkaMembers:
     def __init__(self, directory: Path, bootstrap: str) -> None:
         self._directory = directory
         self._bootstrap = bootstrap
-        self._members: list[KafkaMember] = []
+        self.members: Final[list[KafkaMember]] = []
+        """Those that were started, in their order."""
 
     def join(self, library: str, group_id: str, topics: str, **options: object) -> KafkaMember:
         """Start a member of a library."""
         member = KafkaMember.of_library(self._directory, library, self._bootstrap, group_id, topics, **options)
-        self._members.append(member)
+        self.members.append(member)
         return member
 
     def join_java(self, group_id: str, topic: str, client_id: str, *arguments: str) -> KafkaMember:
         """Start a member of Java's client."""
         member = KafkaMember.of_java(self._directory, self._bootstrap, group_id, topic, client_id, *arguments)
-        self._members.append(member)
+        self.members.append(member)
         return member
 
     def events(self) -> list[Event]:
         """Return what all of them have reported, in order of time."""
-        return sorted((event for each in self._members for event in each.events()), key=lambda event: event["at_ms"])
+        return sorted((event for each in self.members for event in each.events()), key=lambda event: event["at_ms"])
 
     def stop(self) -> None:
         """Kill those that still run."""
-        for member in self._members:
+        for member in self.members:
             member.stop()
 
 

@@ -2,6 +2,7 @@
 
 import io
 import socket
+import ssl
 import struct
 from types import TracebackType
 from typing import Any, Final, Self
@@ -39,10 +40,11 @@ def read_response(key: ApiKey, version: int, data: bytes) -> Any:  # noqa: ANN40
 class KafkaWire:
     """One connection to a node's Kafka listener."""
 
-    def __init__(self, address: str, client_id: str = "wire") -> None:
+    def __init__(self, address: str, client_id: str = "wire", ssl_context: ssl.SSLContext | None = None) -> None:
         self._client_id = client_id
         host, _, port = address.rpartition(":")
-        self.socket: Final = socket.create_connection((host, int(port)), PATIENCE_S)
+        plain = socket.create_connection((host, int(port)), PATIENCE_S)
+        self.socket: Final = plain if ssl_context is None else ssl_context.wrap_socket(plain, server_hostname=host)
 
     def __enter__(self) -> Self:
         return self

@@ -228,8 +228,8 @@ class PostgresWorld:
             offset_history=[
                 OffsetHistoryRow(*row)
                 for row in self._fetch(
-                    "SELECT group_id, shard_id, topic, partition, ms(at), committed_offset, log_end_offset, member_id"
-                    " FROM offset_history ORDER BY group_id, topic, partition, at"
+                    "SELECT group_id, shard_id, topic, partition, ms(at), committed_offset, log_end_offset, member_id,"
+                    " token_id, client_address FROM offset_history ORDER BY group_id, topic, partition, at"
                 )
             ],
             archived=[

@@ -14,6 +14,7 @@ import pytest
 
 PACKAGES: Final = {
     "chromium": "chromium",
+    "kcat": "kcat",
     "libatomic.so.1": "libatomic1",
     "prometheus": "prometheus",
     "promtool": "prometheus",

@@ -6,10 +6,12 @@ A connection of type `muster` names them:
     port      the port of nodes that name none; default 8080
     schema    http (default) or https
     password  a token; empty sends none
-    extra     `verify` (default true), `ca_file` (a path on workers and triggerers), `timeout_s` (default 30),
-              `console_url` (the console's address for browsers; default the first node)
+    extra     `verify` (default true), `ca_file`, `client_certificate_file` and `client_key_file` (paths on workers and
+              triggerers), `timeout_s` (default 30), `console_url` (the console's address for browsers; default the
+              first node)
 
-If there is no connection `muster_default`, the hook uses MUSTER_URL and MUSTER_TOKEN, as Muster's own commands do.
+If there is no connection `muster_default`, the hook uses MUSTER_URL, MUSTER_TOKEN, MUSTER_TLS_CA_FILE,
+MUSTER_CLIENT_CERTIFICATE_FILE and MUSTER_CLIENT_KEY_FILE, as Muster's own commands do.
 """
 
 import asyncio
@@ -64,7 +66,8 @@ class MusterHook(BaseHook):
 
         Raises:
             AirflowNotFoundException: there is no such connection.
-            ValueError: it names no node, another scheme, or a CA file that cannot be read.
+            ValueError: it names no node, or another scheme.
+            OSError: a file cannot be read, or has no certificate or key.
         """
         try:
             return self._client(self.get_connection(self.muster_conn_id))
@@ -94,11 +97,11 @@ class MusterHook(BaseHook):
 
     def describe_group(self, group_id: str) -> Json:
         """Return a group's state, members and settings; a deleted group with history is Dead."""
-        return self.get(group_path(group_id))
+        return asyncio.run(self.get_conn().get_pages(group_path(group_id), "members"))
 
     def describe_lag(self, group_id: str) -> Json:
         """Return a group's lag by partition."""
-        return self.get(group_path(group_id, "/lag"))
+        return asyncio.run(self.get_conn().get_pages(group_path(group_id, "/lag"), "partitions"))
 
     def reset_offsets(
         self, group_id: str, body: Mapping[str, Any], *, actor: str, idempotency_key: str | None = None
@@ -153,7 +156,12 @@ class MusterHook(BaseHook):
 
     def _client_of_environment(self) -> MusterClient:
         url, token = os.environ.get("MUSTER_URL") or DEFAULT_URL, os.environ.get("MUSTER_TOKEN")
-        return MusterClient([url], token=token, retry_timeout_s=self._retry_timeout_s)
+        files = {
+            "ca_file": os.environ.get("MUSTER_TLS_CA_FILE"),
+            "client_certificate_file": os.environ.get("MUSTER_CLIENT_CERTIFICATE_FILE"),
+            "client_key_file": os.environ.get("MUSTER_CLIENT_KEY_FILE"),
+        }
+        return MusterClient([url], token=token, verify=_verify(files), retry_timeout_s=self._retry_timeout_s)
 
 
 def _url(scheme: str, host: str, port: int) -> str:
@@ -163,6 +171,13 @@ def _url(scheme: str, host: str, port: int) -> str:
 
 
 def _verify(extra: Json) -> ssl.SSLContext | bool:
-    if extra.get("verify") is False:
-        return False
-    return ssl.create_default_context(cafile=extra["ca_file"]) if extra.get("ca_file") else True
+    ca, certificate = extra.get("ca_file") or None, extra.get("client_certificate_file")
+    is_verified = extra.get("verify") is not False
+    if not certificate and not (ca and is_verified):
+        return is_verified
+    context = ssl.create_default_context(cafile=ca)
+    if not is_verified:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if certificate:
+        context.load_cert_chain(certificate, extra.get("client_key_file") or None)
+    return context

@@ -26,6 +26,17 @@ export async function read(path, query = {}) {
   return (await request("GET", path + asQuery(query))).json();
 }
 
+/** Send GETs until the last page, and return the first JSON with the whole of the lists `fields`. */
+export async function readPages(path, ...fields) {
+  const whole = await read(path);
+  for (let cursor = whole.next_cursor; cursor; ) {
+    const page = await read(path, { cursor });
+    for (const field of fields) whole[field].push(...page[field]);
+    cursor = page.next_cursor;
+  }
+  return whole;
+}
+
 /** Send a change and return its id (null if nothing was changed), and the JSON; `body` or `query` carries the reason. */
 export async function change(method, path, { body, query = {} } = {}) {
   const response = await request(method, path + asQuery(query), body);

@@ -1,7 +1,7 @@
 // One group: its state, its history and the operations on it.
 
 import { adviceSection } from "./advice_section.js";
-import { groupPath, read } from "./api.js";
+import { groupPath, read, readPages } from "./api.js";
 import { changesTable } from "./changes_list.js";
 import { h, redrawOnChange, replaceContent } from "./dom.js";
 import { findings } from "./findings.js";
@@ -92,7 +92,7 @@ export function groupPage(main, [groupId]) {
   }
 
   async function loadCurrent() {
-    const [group, lag] = await Promise.all([read(groupPath(groupId)).catch(broken), optional(read(groupPath(groupId, "lag")))]);
+    const [group, lag] = await Promise.all([readPages(groupPath(groupId), "members").catch(broken), optional(readPages(groupPath(groupId, "lag"), "partitions"))]);
     sections.hidden = false;
     current = group;
     draw.head(group, lag, rebalancesLastHour);

@@ -77,7 +77,7 @@ export function groupsPage(main, _, query) {
   /** Load the awaited members of rebalancing groups, which only the coordinator of each group knows. */
   async function loadAwaited(groups) {
     const rebalancing = groups.filter((group) => REBALANCING.includes(group.state)).slice(0, DESCRIBED_MAX);
-    const results = await Promise.all(rebalancing.map((group) => read(groupPath(group.group_id)).catch(() => null)));
+    const results = await Promise.all(rebalancing.map((group) => read(groupPath(group.group_id), { limit: 1 }).catch(() => null)));
     waits.clear();
     results.filter(Boolean).forEach((group) => waits.set(group.group_id, { names: group.waiting_for, until: group.waiting_until }));
   }

@@ -19,7 +19,7 @@ export async function membersOf(groupId, rebalances) {
   const shown = rebalances.slice(0, SHOWN);
   if (slowestMembers.size > CACHE_MAX) slowestMembers.clear();
   await Promise.all(shown.filter((each) => each.completed_at && !slowestMembers.has(each.rebalance_id)).map(async ({ rebalance_id: id }) => {
-    slowestMembers.set(id, (await read(groupPath(groupId, "rebalances", id, "members"))).waited_for.slice(0, 3));
+    slowestMembers.set(id, (await read(groupPath(groupId, "rebalances", id, "members"), { limit: 3 })).waited_for);
   }));
   return [shown, shown.map((each) => slowestMembers.get(each.rebalance_id) ?? [])];
 }

@@ -17,6 +17,7 @@ const DESCRIPTIONS = {
   group_initial_rebalance_delay_ms: "initial rebalance delay of an empty group",
   group_max_size: "maximum number of members",
   group_max_pending_members: "maximum number of pending member ids",
+  group_max_offsets: "maximum number of committed offsets",
   group_metadata_max_bytes: "maximum size of all members’ metadata",
   member_metadata_max_bytes: "maximum size of one member’s metadata",
   member_assignment_max_bytes: "maximum size of one member’s assignment",

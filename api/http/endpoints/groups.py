@@ -14,9 +14,10 @@ from msgspec import Struct
 
 from api.http import LISTENER
 from api.http.consumer_json import AssignmentJson, PartitionsOfTopic, assignment_json
-from api.http.cursors import Name, read_cursor, write_cursor
+from api.http.cursors import Name, page_after, read_cursor, write_cursor
 from api.http.fast_path import REQUEST
-from api.http.fields import GroupId, PageLimit, RequiredReason, RequiredReasonParam, StatesParam
+from api.http.fields import GroupId, LongPageLimit, PageLimit, RequiredReason, RequiredReasonParam, StatesParam
+from api.http.limits import LONG_PAGE_MAX
 from api.http.request_context import CurrentRequest, RequestContext
 from api.http.rows import response_of
 from api.http.times import instant_or_none
@@ -147,6 +148,9 @@ class DescribedGroupResponse(Struct, kw_only=True):
     shard_id: int
     coordinator: CoordinatorResponse
     members: list[DescribedMemberResponse] = []
+    """A page of the members by member id."""
+    next_cursor: str | None = None
+    """Null on the last page of members."""
     pending_members: int = 0
     waiting_for: list[str] = []
     waiting_until: datetime | None = None
@@ -154,11 +158,15 @@ class DescribedGroupResponse(Struct, kw_only=True):
 
 
 @get("/v1/groups/{group_id:str}", tags=TAGS, opt={REQUEST: "DescribeGroups"})
-async def describe_group(context: CurrentRequest, group_id: GroupId) -> DescribedGroupResponse:
+async def describe_group(
+    context: CurrentRequest, group_id: GroupId, limit: LongPageLimit = LONG_PAGE_MAX, cursor: FromQuery[str] = ""
+) -> DescribedGroupResponse:
     """Describe a group: its members, the members that it waits for and until when, and its effective settings."""
+    after = read_cursor(cursor, tuple[Name])
     view = context.coordinator.describe(group_id)
     if view is not None:
-        return _describe(context, view)
+        members = sorted(view.members, key=_place_of_member)
+        return _describe(context, view, *page_after(members, _place_of_member, after, limit))
     described = _dead(context, group_id)
     if await context.coordinator.has_offsets(group_id):
         described.state = EMPTY  # a simple group: offsets without members
@@ -167,7 +175,13 @@ async def describe_group(context: CurrentRequest, group_id: GroupId) -> Describe
     return described
 
 
-def _describe(context: RequestContext, view: GroupView) -> DescribedGroupResponse:
+def _place_of_member(view: MemberView) -> tuple[str]:
+    return (view.member.member_id,)
+
+
+def _describe(
+    context: RequestContext, view: GroupView, members: Sequence[MemberView], next_cursor: str | None
+) -> DescribedGroupResponse:
     described = _dead(context, view.group_id)
     described.state = view.state
     described.state_since = instant_or_none(view.state_since_ms)
@@ -175,7 +189,8 @@ def _describe(context: RequestContext, view: GroupView) -> DescribedGroupRespons
     described.protocol_type = view.protocol_type
     described.protocol_name = view.protocol_name
     described.leader = view.leader_id
-    described.members = [_member(view, each) for each in view.members]
+    described.members = [_member(view, each) for each in members]
+    described.next_cursor = next_cursor
     described.pending_members = view.pending_member_count
     described.waiting_for = list(view.waiting_for)
     described.waiting_until = instant_or_none(view.waiting_until_ms)
@@ -231,16 +246,21 @@ class QuarantinedGroupResponse(Struct):
 
 
 class QuarantinedGroupsResponse(Struct):
-    """The quarantined groups of this node, by id."""
+    """A page of the quarantined groups of this node, by id; `next_cursor` is null on the last page."""
 
     groups: list[QuarantinedGroupResponse]
+    next_cursor: str | None
 
 
 @get("/v1/quarantined-groups", tags=TAGS, opt={REQUEST: "ListQuarantinedGroups"})
-async def list_quarantined_groups(context: CurrentRequest) -> QuarantinedGroupsResponse:
+async def list_quarantined_groups(
+    context: CurrentRequest, limit: LongPageLimit = LONG_PAGE_MAX, cursor: FromQuery[str] = ""
+) -> QuarantinedGroupsResponse:
     """List the groups that this node does not serve because their stored rows cannot be loaded."""
+    after = read_cursor(cursor, tuple[Name])
     found = [each for each in context.coordinator.quarantined() if context.can_access(each.group_id)]
-    return QuarantinedGroupsResponse([response_of(QuarantinedGroupResponse, each) for each in found])
+    page, next_cursor = page_after(found, lambda each: (each.group_id,), after, limit)
+    return QuarantinedGroupsResponse([response_of(QuarantinedGroupResponse, each) for each in page], next_cursor)
 
 
 @post("/v1/groups/{group_id:str}/reload", status_code=204, tags=TAGS, opt={REQUEST: "ReloadGroup"})

@@ -11,18 +11,25 @@ from typing import Annotated, Final, TypeAlias
 
 from litestar import get
 from litestar.params import FromPath, FromQuery, QueryParameter
-from msgspec import Struct
+from msgspec import Meta, Struct
 
-from api.http.cursors import UUID_LETTERS, AtMs, Int32, UuidText, read_cursor, write_cursor
+from api.http.cursors import UUID_LETTERS, AtMs, Int32, Name, UuidText, page_after, read_cursor, write_cursor
 from api.http.fast_path import REQUEST
-from api.http.fields import GroupId, PageLimit, PartitionParam
+from api.http.fields import GroupId, LongPageLimit, PageLimit, PartitionParam
+from api.http.limits import LONG_PAGE_MAX
 from api.http.request_context import CurrentRequest
 from api.http.rows import response_of
 from api.http.times import epoch_ms, parse_instant
 from api.shared.limits import TOPIC_MAX_CHARS
 from coordinator_core.analytics.waiting import Wait, rank_waits
 from coordinator_core.protocol.errors import InvalidRequest
-from coordinator_core.queries.ownership import Moment, read_offsets_at, read_ownership
+from coordinator_core.queries.ownership import (
+    Moment,
+    OffsetAtTime,
+    PartitionOwnership,
+    read_offsets_at,
+    read_ownership,
+)
 from coordinator_core.queries.rebalances import (
     RebalanceCursor,
     read_rebalance_members,
@@ -83,6 +90,9 @@ async def list_rebalances(
 
 # -- members of a rebalance -------------------------------------------------------------------------------
 
+Place = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+"""The number of members on the pages before: a rebalance that is over does not change."""
+
 
 class RebalanceMemberResponse(Struct):
     """A member of a completed rebalance; `…_after_ms` count from the start of the rebalance."""
@@ -113,12 +123,14 @@ class ConsumerWaitResponse(Struct):
 
 
 class RebalanceMembersResponse(Struct):
-    """The members of a rebalance, and the consumers that it waited for; both lists begin with the longest wait."""
+    """A page of the members of a rebalance, and one of the consumers that it waited for; the longest waits first."""
 
     group_id: str
     rebalance_id: str
     members: list[RebalanceMemberResponse]
     waited_for: list[ConsumerWaitResponse]
+    next_cursor: str | None
+    """Null on the last page."""
 
 
 @get(
@@ -127,14 +139,24 @@ class RebalanceMembersResponse(Struct):
     opt={REQUEST: "ListRebalanceMembers"},
 )
 async def list_rebalance_members(
-    context: CurrentRequest, group_id: GroupId, rebalance_id: FromPath[str]
+    context: CurrentRequest,
+    group_id: GroupId,
+    rebalance_id: FromPath[str],
+    limit: LongPageLimit = LONG_PAGE_MAX,
+    cursor: FromQuery[str] = "",
 ) -> RebalanceMembersResponse:
     """List the members of a completed rebalance, and how long it waited for each; empty while it is in progress."""
     if re.fullmatch(UUID_LETTERS, rebalance_id) is None:
         raise InvalidRequest("the rebalance id must be a UUID in lower case")
+    (start,) = read_cursor(cursor, tuple[Place]) or (0,)
+    end = start + limit
     found = await context.query(read_rebalance_members, group_id, rebalance_id)
     return RebalanceMembersResponse(
-        group_id, rebalance_id, [response_of(RebalanceMemberResponse, row) for row in found], _waited_for(found)
+        group_id,
+        rebalance_id,
+        [response_of(RebalanceMemberResponse, row) for row in found[start:end]],
+        _waited_for(found)[start:end],
+        write_cursor(end) if len(found) > end else None,  # a consumer is a member or more
     )
 
 
@@ -212,15 +234,21 @@ class CommittedOffsetResponse(Struct):
     committed_at: datetime
     member_id: str | None
     """The member that committed it; "": a consumer outside a generation; null: unknown."""
+    token_id: str | None
+    """The token that committed it, if that was below the commit before, the partition's first, or without a member."""
+    client_address: str | None
+    """The address from which it was committed, in the same cases."""
 
 
 class OwnershipResponse(Struct):
-    """Partition ownership and committed offsets at the requested time `at`; null: now."""
+    """A page of partition ownership, and then committed offsets, at the requested time `at`; null: now."""
 
     group_id: str
     at: datetime | None
     ownership: list[PartitionOwnershipResponse]
     offsets: list[CommittedOffsetResponse]
+    next_cursor: str | None
+    """Null on the last page."""
 
 
 TopicFilterParam: TypeAlias = Annotated[
@@ -235,17 +263,30 @@ async def list_ownership(
     at: FromQuery[str] = "",
     topic: TopicFilterParam = None,
     partition: PartitionParam = None,
+    limit: LongPageLimit = LONG_PAGE_MAX,
+    cursor: FromQuery[str] = "",
 ) -> OwnershipResponse:
     """List the owners of partitions and the committed offsets at a time; without `at`, now."""
+    after = read_cursor(cursor, tuple[Int32, Name, Int32, Name])
     at_instant = parse_instant(at, "at") if at else None
     at_ms = END_OF_TIME_MS if at_instant is None else epoch_ms(at_instant)
     moment = Moment(group_id, at_ms, topic, partition)
     owned = await context.query(read_ownership, moment)
     await context.coordinator.store_own_offsets(group_id)
     committed = await context.query(read_offsets_at, moment)
+    rows: list[PartitionOwnership | OffsetAtTime] = [*owned, *committed]
+    page, next_cursor = page_after(rows, _place_of, after, limit)
     return OwnershipResponse(
         group_id,
         at_instant,
-        [response_of(PartitionOwnershipResponse, each) for each in owned],
-        [response_of(CommittedOffsetResponse, each) for each in committed],
+        [response_of(PartitionOwnershipResponse, each) for each in page if isinstance(each, PartitionOwnership)],
+        [response_of(CommittedOffsetResponse, each) for each in page if isinstance(each, OffsetAtTime)],
+        next_cursor,
     )
+
+
+def _place_of(row: PartitionOwnership | OffsetAtTime) -> tuple[int, str, int, str]:
+    """Return the sort key of a row: ownership before offsets, topic, first partition, member."""
+    if isinstance(row, PartitionOwnership):
+        return 0, row.topic, min(row.partitions, default=-1), row.member_id
+    return 1, row.topic, row.partition, ""

@@ -7,11 +7,13 @@ from datetime import datetime
 from typing import Annotated, Final, TypeAlias
 
 from litestar import get
-from litestar.params import QueryParameter
+from litestar.params import FromQuery, QueryParameter
 from msgspec import Struct
 
+from api.http.cursors import Int32, Name, page_after, read_cursor
 from api.http.fast_path import REQUEST
-from api.http.fields import INT32_MAX, GroupId
+from api.http.fields import INT32_MAX, GroupId, LongPageLimit
+from api.http.limits import LONG_PAGE_MAX
 from api.http.request_context import CurrentRequest
 from api.http.times import MIN_INSTANT, epoch_ms, instant, instant_or_none, parse_instant_ms
 from coordinator_core.protocol.errors import InvalidRequest
@@ -65,11 +67,17 @@ class LagResponse(Struct):
     log_end_at: datetime | None
     """The oldest of the times at which the log ends were last reported."""
     partitions: list[PartitionLagResponse]
+    """A page of the partitions; the values above are those of all."""
+    next_cursor: str | None
+    """Null on the last page."""
 
 
 @get("/v1/groups/{group_id:str}/lag", tags=TAGS, opt={REQUEST: "DescribeLag"})
-async def describe_lag(context: CurrentRequest, group_id: GroupId) -> LagResponse:
+async def describe_lag(
+    context: CurrentRequest, group_id: GroupId, limit: LongPageLimit = LONG_PAGE_MAX, cursor: FromQuery[str] = ""
+) -> LagResponse:
     """Describe a group's lag by partition, with the owner and the expiry of each committed offset."""
+    after = read_cursor(cursor, tuple[Name, Int32])
     coordinator = context.coordinator
     await coordinator.store_own_offsets(group_id)
     found = await context.query(
@@ -83,6 +91,9 @@ async def describe_lag(context: CurrentRequest, group_id: GroupId) -> LagRespons
     known = [each for each in found if each.lag is not None]
     total = total_lag(each.lag for each in known if each.lag is not None)
     lag, lag_seconds = _lag(total)
+    page, next_cursor = page_after(
+        found, lambda each: (each.partition_offset.topic, each.partition_offset.partition), after, limit
+    )
     return LagResponse(
         group_id,
         lag=lag,
@@ -90,7 +101,8 @@ async def describe_lag(context: CurrentRequest, group_id: GroupId) -> LagRespons
         is_lag_lower_bound=total is not None and total.is_lower_bound,
         is_log_end_stale=total is not None and total.is_stale,
         log_end_at=instant_or_none(min((each.partition_offset.ends[-1].at_ms for each in known), default=None)),
-        partitions=[_partition(each) for each in found],
+        partitions=[_partition(each) for each in page],
+        next_cursor=next_cursor,
     )
 
 

@@ -38,7 +38,7 @@ from api.shared.errors import NO_ERROR, TopicAuthorizationFailed
 from coordinator_core.admin import offsets as admin_offsets
 from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.protocol.requests import CommitOffsets, OffsetToCommit
-from coordinator_core.protocol.responses import CommitOffsetsResponse, PartitionResult
+from coordinator_core.protocol.responses import PartitionResult
 from coordinator_core.state_store.rows import FetchedOffset
 
 TAGS: Final = ["Agents: offsets"]
@@ -104,7 +104,7 @@ async def _commit(context: RequestContext, group_id: str, data: CommitBody) -> P
         retention_time_ms=data.retention_time_ms,
         trusted_topic_prefixes=context.trusted_topic_prefixes,
     )
-    answer = await context.coordinate(group_id, request, CommitOffsetsResponse)
+    answer = await context.commit(group_id, request)
     if answer.errors:
         return _results(answer.offsets)
     return PartitionResultsResponse(

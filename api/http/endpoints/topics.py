@@ -10,8 +10,10 @@ from litestar import delete, get, put
 from litestar.params import FromPath, FromQuery, JSONBody
 from msgspec import Struct
 
+from api.http.cursors import Name, read_cursor, write_cursor
 from api.http.fast_path import REQUEST
-from api.http.fields import Offset, PartitionCount, PartitionParam, Reason, RequiredReasonParam
+from api.http.fields import LongPageLimit, Offset, PartitionCount, PartitionParam, Reason, RequiredReasonParam
+from api.http.limits import LONG_PAGE_MAX
 from api.http.request_context import CurrentRequest
 from api.http.rows import response_of
 from api.http.times import instant
@@ -42,15 +44,21 @@ class TopicResponse(Struct):
 
 
 class TopicsResponse(Struct):
-    """The topic metadata, sorted by topic."""
+    """A page of the topic metadata, sorted by topic; `next_cursor` is null on the last page."""
 
     topics: list[TopicResponse]
+    next_cursor: str | None
 
 
 @get("/v1/topics", tags=TAGS, opt={REQUEST: "ListTopics"})
-async def list_topics(context: CurrentRequest) -> TopicsResponse:
+async def list_topics(
+    context: CurrentRequest, limit: LongPageLimit = LONG_PAGE_MAX, cursor: FromQuery[str] = ""
+) -> TopicsResponse:
     """List the topic metadata. Commits to a topic without metadata are accepted."""
-    return TopicsResponse([response_of(TopicResponse, row) for row in await context.query(read_topics)])
+    (after,) = read_cursor(cursor, tuple[Name]) or ("",)
+    found = await context.query(read_topics, after, limit + 1)
+    next_cursor = write_cursor(found[limit - 1].topic) if len(found) > limit else None
+    return TopicsResponse([response_of(TopicResponse, row) for row in found[:limit]], next_cursor)
 
 
 class TopicPartitionResponse(Struct):

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Column, DateTime
 
 from coordinator_core.state_store import tables
-from coordinator_core.state_store.dirty_offsets import DirtyOffset, DirtyOffsets
+from coordinator_core.state_store.dirty_offsets import UNKNOWN_ORIGIN, DirtyOffset, DirtyOffsets
 from coordinator_core.state_store.postgres.arrays import Arrays, quoted
 from coordinator_core.state_store.postgres.connections import Transaction
 from coordinator_core.state_store.postgres.upserts import insert, or_replace, run
@@ -31,6 +31,8 @@ _COMMITS = Arrays(
     tables.offsets.c.member_id,
     tables.offsets.c.expires_at,
     tables.offsets.c.log_end_at,
+    tables.offsets.c.token_id,
+    tables.offsets.c.client_address,
     # From here on in the order of OffsetToCommit's fields, which saves time per row.
     tables.offsets.c.topic,
     tables.offsets.c.partition,
@@ -43,32 +45,40 @@ _COMMITS = Arrays(
 
 def _row(dirty: DirtyOffset) -> tuple[Any, ...]:
     """Return the values of `_COMMITS`."""
-    (group_id, shard_id, version, first_minute_ms, record), offset = dirty
+    (group_id, shard_id, version, first_minute_ms, record, origin), offset = dirty
     at_ms, member_id, expires_at_ms, _, log_end_at_ms = record
-    return (first_minute_ms, group_id, shard_id, version, at_ms, member_id, expires_at_ms, log_end_at_ms, *offset)
+    times = (at_ms, member_id, expires_at_ms, log_end_at_ms)
+    return (first_minute_ms, group_id, shard_id, version, *times, *origin, *offset)
 
 
 def _past_row(dirty: DirtyOffset) -> tuple[Any, ...]:
     """Return the values of `_OFFSET_HISTORY`."""
-    (group_id, shard_id, _, _, record), offset = dirty
+    (group_id, shard_id, _, _, record, origin), offset = dirty
     partition = (offset.topic, offset.partition)
     log_end_offset = offset.log_end_offset if record.log_end_at_ms is None else None
-    return (group_id, shard_id, *partition, record.at_ms, offset.offset, log_end_offset, record.member_id)
+    named = UNKNOWN_ORIGIN if record.member_id else origin  # what it replaced is not known here
+    return (group_id, shard_id, *partition, record.at_ms, offset.offset, log_end_offset, record.member_id, *named)
 
 
 _NAMES = ", ".join(quoted(column.name) for column in _COMMITS.columns[1:])
 
+_IS_NAMED = "excluded.member_id = '' OR excluded.committed_offset < offsets.committed_offset"
+_ORIGINS = {name: f"CASE WHEN {_IS_NAMED} THEN excluded.{name} END" for name in ("token_id", "client_address")}
+"""Only commits without a member, and those that rewind, keep their origin; so does the first one of a partition."""
+
 _STORE = f"""
 WITH given AS MATERIALIZED ({_COMMITS.source}),
 past AS (
-    INSERT INTO offset_history (group_id, shard_id, topic, partition, at, committed_offset, log_end_offset, member_id)
+    INSERT INTO offset_history (group_id, shard_id, topic, partition, at, committed_offset, log_end_offset, member_id,
+        token_id, client_address)
     SELECT group_id, stored.shard_id, topic, partition,
         stored.committed_at, stored.committed_offset,
-        CASE WHEN stored.log_end_at IS NULL THEN stored.log_end_offset END, stored.member_id
+        CASE WHEN stored.log_end_at IS NULL THEN stored.log_end_offset END, stored.member_id,
+        stored.token_id, stored.client_address
     FROM given JOIN offsets AS stored USING (group_id, topic, partition)
     WHERE stored.committed_at < given.first_minute AND stored.commit_version < given.commit_version
 )
 INSERT INTO offsets ({_NAMES}) SELECT {_NAMES} FROM given
-{or_replace(tables.offsets)} WHERE offsets.commit_version < excluded.commit_version
+{or_replace(tables.offsets, _ORIGINS)} WHERE offsets.commit_version < excluded.commit_version
 """  # noqa: S608
 """An offset that is stored under the same or a greater version stays, so that a repeated checkpoint changes nothing."""

@@ -154,7 +154,7 @@ def store_in_halves(transaction: Transaction, dirty: DirtyOffsets) -> tuple[Quar
 
 
 def _quarantined(transaction: Transaction, dirty: DirtyOffset, reason: str) -> QuarantinedOffset:
-    (group_id, shard_id, version, _, record), offset = dirty
+    (group_id, shard_id, version, _, record, _), offset = dirty
     data = encode_unchecked(LoggedCommits(shard_id, group_id, (record._replace(offsets=(offset,)),)))
     found = QuarantinedOffset(group_id, offset.topic, offset.partition, reason)
     row = {**found._asdict(), "seq": version, "shard_id": shard_id, "data": Binary(data)}

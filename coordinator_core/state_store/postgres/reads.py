@@ -64,5 +64,11 @@ def has_offsets(transaction: Transaction, group_id: str) -> bool:
     return _exists(transaction, select(literal(1)).where(offsets.c.group_id == group_id))
 
 
+def count_offsets(transaction: Transaction, group_ids: Sequence[str]) -> dict[str, int]:
+    """Return the number of offsets of each group that has any."""
+    of_groups = select(offsets.c.group_id, func.count()).where(offsets.c.group_id.in_(group_ids))
+    return {row.group_id: row[1] for row in transaction.execute(of_groups.group_by(offsets.c.group_id))}
+
+
 def _exists(transaction: Transaction, rows: Select[Any]) -> bool:
     return transaction.execute(rows.limit(1)).first() is not None

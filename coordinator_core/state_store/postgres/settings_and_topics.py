@@ -29,9 +29,10 @@ from coordinator_core.state_store.undo import settings_to_restore, topic_json, u
 # -- the topic metadata ------------------------------------------------------------------------------------------
 
 
-def read_topics(transaction: Transaction) -> list[TopicRow]:
-    """Return the topic metadata, by topic."""
-    return [TopicRow(*row) for row in transaction.execute(select(topics).order_by(topics.c.topic))]
+def read_topics(transaction: Transaction, after: str = "", limit: int | None = None) -> list[TopicRow]:
+    """Return the metadata of the topics after one, by topic; at most `limit` of them."""
+    wanted = select(topics).where(topics.c.topic > after).order_by(topics.c.topic).limit(limit)
+    return [TopicRow(*row) for row in transaction.execute(wanted)]
 
 
 def put_topic(

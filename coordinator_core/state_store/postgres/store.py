@@ -244,6 +244,10 @@ class PostgresStore:
         """Return whether the group has any offset."""
         return self._readers.read(partial(reads.has_offsets, group_id=group_id))
 
+    def count_offsets(self, group_ids: Sequence[str]) -> dict[str, int]:
+        """Return the number of offsets of each group that has any."""
+        return self._readers.read(partial(reads.count_offsets, group_ids=group_ids))
+
     def schema(self) -> SchemaRevision | None:
         """Return the revision of the database's schema."""
         return self._readers.read(revision.read_schema)

@@ -14,6 +14,9 @@ from coordinator_core.state_store.postgres.connections import Transaction
 from coordinator_core.state_store.postgres.timestamps import columns_of, from_ms
 from coordinator_core.state_store.rows import ChangeRow, Json
 
+EXPIRY_NOTICE_DAYS: Final = 14
+"""How many days before its expiry operators are warned of a token."""
+
 
 class StoredToken(NamedTuple):
     """A row of `tokens`."""

@@ -3,7 +3,8 @@
 Every inserted name comes from tables.py, and every value is a parameter.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import Table
@@ -32,9 +33,14 @@ def upsert(table: Table, arrays: Arrays) -> str:
     return f"INSERT INTO {table.name} ({arrays.column_list}) {arrays.source} {or_replace(table)}"
 
 
-def or_replace(table: Table) -> str:
-    """Return the ON CONFLICT clause that replaces rows; columns without a given value are reset to their defaults."""
+def or_replace(table: Table, expressions: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Return the ON CONFLICT clause that replaces rows; columns without a given value are reset to their defaults.
+
+    Args:
+        table: the table.
+        expressions: column → what it is set to, in place of the given value.
+    """
     key = ", ".join(quoted(column.name) for column in table.primary_key)
-    names = [quoted(column.name) for column in table.columns if not column.primary_key]
-    values = ", ".join(f"{name} = excluded.{name}" for name in names)
+    names = [column.name for column in table.columns if not column.primary_key]
+    values = ", ".join(f"{quoted(name)} = {expressions.get(name, f'excluded.{quoted(name)}')}" for name in names)
     return f"ON CONFLICT ({key}) DO UPDATE SET {values}"

@@ -10,6 +10,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -36,13 +37,16 @@ from muster.cli.doctor.database import (
 )
 from muster.cli.doctor.results import CheckResult, error, ok, warning
 from muster.cli.doctor.stored_rows import check_constraints, check_groups
+from muster.cli.doctor.stored_tokens import check_issued_tokens
 from muster.cli.options import DataDirOption, JsonOption, UrlOption
+from muster.client_tls import client_ssl_context
 from muster.data_dir import DataDir
 from muster.display import counted
 from muster.errors import FAILURE_EXIT_CODE, UserError
 from muster.local.database import urls_in_use
 from muster.local.java import find_java
 from muster.local.ports import is_free_port, listener_on
+from muster.node.tls import read_tls, unencrypted
 from muster.node_client import NodeClient
 from muster.output import Table, print_json
 from muster.settings import Settings, load_settings, psql_url
@@ -57,8 +61,8 @@ def doctor(url: UrlOption = None, data_dir: DataDirOption = None, as_json: JsonO
     """Check the installation and report problems.
 
     Checks the settings, the disk, the ports, Postgres, the schema, the database's roles, the incarnation, the
-    leases, the constraints, the offsets, the clocks, the audit log, the stored groups, a node, the tokens, Java, the
-    JDBC driver and Airflow, and changes nothing. The exit code is 1 if a check fails.
+    leases, the constraints, the offsets, the clocks, the audit log, the issued tokens, the stored groups, a node, the
+    tokens file, TLS, Java, the JDBC driver and Airflow, and changes nothing. The exit code is 1 if a check fails.
     """
     found = list(run_checks(url, data_dir))
     if as_json:
@@ -93,6 +97,7 @@ def run_checks(url: str | None, data_dir: Path | None) -> Iterator[CheckResult]:
     yield from _database(settings)
     yield from _node(url)
     yield _tokens(settings)
+    yield from _tls(settings)
     yield _java(settings)
     yield _jdbc_driver()
     yield _airflow(settings)
@@ -149,6 +154,7 @@ DATABASE_CHECKS = (
     check_offsets,
     check_clocks,
     check_audit_log,
+    check_issued_tokens,
 )
 
 
@@ -192,7 +198,8 @@ def _node(url: str | None) -> Iterator[CheckResult]:
         yield error("node", failure.sentence, "put --url, MUSTER_URL or MUSTER_TOKEN right")
         return
     try:
-        reply = urllib3.request("GET", f"{node.url}/readyz", timeout=NODE_TIMEOUT_S, retries=False)
+        with urllib3.PoolManager(ssl_context=client_ssl_context()) as pool:
+            reply = pool.request("GET", f"{node.url}/readyz", timeout=NODE_TIMEOUT_S, retries=False)
         answer = reply.json()
         if reply.status == MISDIRECTED_REQUEST:
             yield error("node", answer["detail"], "name the host in MUSTER_ALLOWED_HOSTS of the node")
@@ -247,6 +254,22 @@ def _tokens(settings: Settings) -> CheckResult:
         )
         return warning("tokens", message, "make new ones with muster token new, and take these out of the file")
     return ok("tokens", f"{settings.tokens_file} holds {counted(len(tokens), 'token')}")
+
+
+def _tls(settings: Settings) -> Iterator[CheckResult]:
+    for found in unencrypted(settings):
+        message = f"{found.setting} is not encrypted: {found.reason}"
+        yield warning("encryption", message, "docs/security.md says how to encrypt it")
+    try:
+        tls = read_tls(settings)
+    except UserError as failure:
+        yield error("TLS", failure.sentence, "put the file right")
+        return
+    if tls.expires_at_s is None:
+        yield ok("TLS", "none: nodes speak plain HTTP")
+        return
+    message = f"the certificate of nodes expires at {datetime.fromtimestamp(tls.expires_at_s, UTC).isoformat()}"
+    yield warning("TLS", message, "renew it, and replace the files") if tls.is_expiring else ok("TLS", message)
 
 
 # -- maintenance ------------------------------------------------------------------------------------------

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from agent import ConsumerAgent, FencedInstanceId, OffsetAndMetadata, TopicPartition
 from agent.assignors import BUILT_IN
+from tests.support.blocking_aio_agent import BlockingAioAgent
+from tests.support.certificates import Authority
 from tests.support.cutting_proxy import CuttingProxy
+from tests.support.databases import Databases
+from tests.support.http_client import Client
+from tests.support.nodes import CLUSTER_SECRET, running_node
 from tests.support.running_agents import PARTITIONS, AgentGroup
-from tests.support.waiting import PATIENCE_S
+from tests.support.tokens_file import ADA, TokensFile
+from tests.support.waiting import PATIENCE_S, poll_until
 
 
 @pytest.fixture
@@ -181,3 +189,32 @@ def test_close_leaves_the_group_at_once(group: AgentGroup) -> None:
         agent.poll(timeout_s=PATIENCE_S)
 
     assert group.call("GET", f"/v1/groups/{group.group_id}")["state"] == "Empty"
+
+
+@pytest.mark.parametrize("kind", [ConsumerAgent, BlockingAioAgent])
+def test_agent_with_a_certificate_is_a_member_of_a_node_with_tls(
+    kind: Callable[..., ConsumerAgent | BlockingAioAgent], databases: Databases, tmp_path: Path
+) -> None:
+    authority, tokens = Authority(tmp_path), TokensFile(tmp_path / "tokens.json")
+    tokens.write(ADA, {"certificate": "CN=billing", "actor": "billing", "role": "agent", "prefixes": ["billing-"]})
+    options: dict[str, int | str] = {
+        "group_initial_rebalance_delay_ms": 0,
+        "tls_certificate_file": str(authority.issue("node")),
+        "tls_client_ca_file": str(authority.path),
+        "tokens_file": str(tokens.path),
+        "cluster_secret": CLUSTER_SECRET,
+    }
+    url = databases.create()
+    context = authority.trusted(authority.issue("billing"))
+    with running_node(url, **options) as node:
+        agent = kind(node.url, "billing-1", ["orders"], ssl_context=context, partitions_of=lambda _: 2)
+        try:
+            poll_until(lambda: agent.poll(1.0))
+            agent.commit({TopicPartition("orders", 1): 4})
+        finally:
+            agent.close()
+        with closing(Client(node.url, context)) as client:
+            (offset,) = client.ok("GET", "/v1/groups/billing-1/offsets")["offsets"]
+    databases.drop(url)
+
+    assert (offset["partition"], offset["offset"]) == (1, 4)

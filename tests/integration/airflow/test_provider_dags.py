@@ -70,6 +70,14 @@ def test_hook_verifies_certificates_with_the_ca_file(airflow: AirflowProcess, tm
         refused = airflow.read("muster_default", RUN, connection(node.url))
         trusted = airflow.read("muster_default", RUN, connection(node.url, extra={"ca_file": str(certificate)}))
         unverified = airflow.read("muster_default", RUN, connection(node.url, extra={"verify": False}))
+        pair = {"verify": False, "client_certificate_file": str(certificate)}
+        with_certificate = airflow.read("muster_default", RUN, connection(node.url, extra=pair))
+        absent = {"ca_file": str(certificate), "client_certificate_file": "/nowhere.pem"}
+        without = airflow.read("muster_default", RUN, connection(node.url, extra=absent))
+        names = {"MUSTER_URL": node.url, "MUSTER_TLS_CA_FILE": str(certificate)}
+        by_variable = airflow.read("muster_default", RUN, names)
+    assert with_certificate["answer"] == by_variable["answer"] == trusted["answer"]
+    assert "No such file" in without["error"]
     assert "CERTIFICATE_VERIFY_FAILED" in refused["error"]
     assert [found["answer"]["status"] for found in (trusted, unverified)] == ["applied", "applied"]
 

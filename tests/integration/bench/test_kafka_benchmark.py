@@ -16,17 +16,22 @@ from muster.errors import UserError
 @pytest.mark.slow
 @pytest.mark.jvm
 def test_kafka_benchmark_reports_figures(database_url: str, tmp_path: Path) -> None:
-    size = kafka.Size(heartbeats=4, commits=((1, 4), (3, 2)), members=(2, 4), rounds=1, round_s=0.2)
+    commits = (kafka.Commits(1, 4, wanted=1.0), kafka.Commits(3, 2, wanted=1.0))
+    size = kafka.Size(heartbeats=4, commits=commits, members=(2, 4), rounds=1, round_s=0.2)
     try:
         figures = kafka.measure(Place(database_url, tmp_path), size)
     except Skipped as why:
         pytest.skip(str(why))
     assert [figure.what for figure in figures] == [
-        "heartbeats, 4 connections",
-        "commits of 1 partition, 4 connections",
-        "commits of 3 partitions, 2 connections",
-        "rebalance of 2 members",
-        "rebalance of 4 members",
+        f"{what}, {how}"
+        for what in (
+            "heartbeats, 4 connections",
+            "commits of 1 partition, 4 connections",
+            "commits of 3 partitions, 2 connections",
+            "rebalance of 2 members",
+            "rebalance of 4 members",
+        )
+        for how in ("HTTP", "Kafka protocol")
     ]
     assert all(figure.value > 0 and figure.ceiling for figure in figures)
     assert {"node_cpu_us", "postgres_cpu_us", "kafka_cpu_us"} <= set(figures[0].details)

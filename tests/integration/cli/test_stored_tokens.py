@@ -119,3 +119,29 @@ def test_an_unknown_or_revoked_token_is_not_changed(url: str, bare_muster: Muste
 
     assert "does not exist" in bare_muster.refused(1, "tokens", "revoke", "0123456789abcdef")
     assert "was revoked already" in bare_muster.refused(1, "tokens", "expire", token_id, "--days", "9")
+
+
+def test_tokens_that_expire_soon_are_marked_and_reported_by_the_doctor(url: str, bare_muster: Muster) -> None:
+    def reported() -> list[str]:
+        checks = bare_muster("doctor", "--json").json["checks"]
+        return next([each["status"], each["message"]] for each in checks if each["check"] == "issued tokens")
+
+    def issue(actor: str, *options: str) -> str:
+        issued = bare_muster.ok("tokens", "issue", "--actor", actor, "--role", "viewer", *options, "--json").json
+        return str(issued["token_id"])
+
+    issue("for-ever")
+    issue("later", "--days", "30")
+    revoked = issue("revoked", "--days", "3")
+    bare_muster.ok("tokens", "revoke", revoked)
+    assert reported() == ["ok", "2 valid tokens in the database"]
+    issue("soon", "--days", "10")
+    expired = issue("expired")
+    bare_muster.ok("tokens", "expire", expired)
+
+    status, message = reported()
+    assert (status, message.partition(", the")[0]) == ("warning", "1 token of 3 will expire within 14 days")
+    lines = {line.split()[1]: line for line in bare_muster.ok("tokens", "list").out.splitlines()[1:]}
+    assert "(in 9 days)" in lines["soon"]
+    assert "(expired)" in lines["expired"]
+    assert not any("(" in lines[actor] for actor in ("for-ever", "later", "revoked"))

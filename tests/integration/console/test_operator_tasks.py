@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, expect
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from tests.integration.console.sample_groups import SIMPLE_CONSUMER, SampleGroups
 from tests.support.databases import Databases
@@ -124,27 +124,6 @@ def test_notice_of_a_stuck_group_offers_what_helps(shows: Callable[[str], Page],
     page.keyboard.press("Escape")
     notice.get_by_role("button", name="Remove slowpoke…").click()
     expect(page.get_by_role("dialog")).to_contain_text("its 4 partitions (orders:0,1,2,3) go to the other members.")
-    page.keyboard.press("Escape")
-
-
-def test_shorter_timeout_of_the_advice_is_suggested_with_its_source(shows: Callable[[str], Page], stuck: Group) -> None:
-    page = shows("")
-
-    def advise(route: Route) -> None:
-        answer = route.fetch()
-        body = answer.json()
-        advice = {"value": 60_000, "verdict": "change", "because": "members joined within 48 s"}
-        body["advice"]["rebalance_timeout_ms"] |= advice
-        route.fulfill(response=answer, json=body)
-
-    page.route("**/tuning", advise)
-    page = shows(f"groups/{stuck.group_id}")
-    page.get_by_role("button", name="Shorten rebalance timeout…").click()
-    dialog = page.get_by_role("dialog")
-    expect(dialog).to_contain_text(
-        "suggested: 60,000 ms (1 min) (the advice from this group’s history: members joined within 48 s)."
-    )
-    expect(dialog.get_by_label("New value")).to_have_value("60000")
     page.keyboard.press("Escape")
 
 

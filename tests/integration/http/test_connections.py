@@ -20,6 +20,7 @@ from api.http.connection import HttpConnection
 from muster.errors import UserError
 from muster.node.file_descriptors import connection_limit
 from muster.settings import Settings
+from tests.integration.http.connection_counts import closed_for, counted, read_all
 from tests.integration.http.forward_signatures import forward_headers
 from tests.integration.http.ports import free_port
 from tests.support.databases import Databases
@@ -59,24 +60,6 @@ def crowded(databases: Databases) -> Iterator[Client]:
 def connected(client: Client, source: str = "127.0.0.1") -> socket.socket:
     host, _, port = client.address.partition(":")
     return socket.create_connection((host, int(port)), PATIENCE_S, source_address=(source, 0))
-
-
-def read_all(connection: socket.socket) -> bytes:
-    """Return what comes until the node closes the connection."""
-    parts: list[bytes] = []
-    with contextlib.suppress(ConnectionResetError):
-        parts.extend(iter(lambda: connection.recv(65_536), b""))
-    return b"".join(parts)
-
-
-def counted(client: Client, name: str) -> float:
-    lines = client.send("GET", "/metrics?detail=node").body.decode().splitlines()
-    (line,) = [each for each in lines if each.startswith(f"{name} ")]
-    return float(line.rpartition(" ")[2])
-
-
-def closed_for(client: Client, reason: str) -> float:
-    return counted(client, f'muster_connections_closed_total{{reason="{reason}"}}')
 
 
 # -- slow callers -----------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
-from tests.support.http_client import Client, Group, fresh_id, gives, join_body, position
+from tests.support.http_client import Answer, Client, Group, fresh_id, gives, join_body, position
 from tests.support.nodes import running_node
 from tests.support.offset_log import wait_for_checkpoint
 from tests.support.waiting import PATIENCE_S
@@ -349,3 +349,18 @@ def test_first_and_last_representable_times_are_accepted(group: Group) -> None:
 def test_unknown_group_name_is_reported_before_history_is_read(client: Client) -> None:
     assert client.call("GET", f"/v1/groups/{'g' * 256}/rebalances").code == "INVALID_GROUP_ID"
     assert client.call("GET", f"/v1/groups/{fresh_id('no%2Fgroup')}/ownership").code == "GROUP_ID_NOT_FOUND"
+
+
+def test_rewinds_and_commits_without_a_member_name_the_client_s_address(client: Client, group: Group) -> None:
+    def address_after(answer: Answer) -> str | None:
+        assert answer.status == 200
+        (found,) = client.ok("GET", f"{group.path}/ownership")["offsets"]
+        address: str | None = found["client_address"]
+        return address
+
+    simple = {"generation": -1, "member_id": ""}
+    assert address_after(group.post("offsets", {**simple, "offsets": [position(5)]})) == "127.0.0.1"
+    member = group.stable()
+    assert address_after(member.commit(position(6))) is None
+    assert address_after(member.commit(position(3))) == "127.0.0.1"
+    assert address_after(member.commit(position(4))) is None

@@ -234,6 +234,8 @@ def test_node_exports_its_time_and_queue_limit(client: Client) -> None:
     found = scraped(client, "?detail=node")
     assert abs(values(found["muster_node_time_seconds"])[0] - time.time()) < 60
     assert values(found["muster_write_queue_max_rows"]) == [50_000]
+    assert values(found["muster_write_queue_max_bytes"]) == [67_108_864]
+    assert values(found["muster_write_queue_bytes"])[0] >= 0
 
 
 def test_default_detail_of_metrics_is_topic(client: Client, group: Group) -> None:

@@ -127,7 +127,7 @@ def _seed(client: Client, rows: PsycopgConnection) -> Mapping[str, str]:
 
 @pytest.mark.slow
 @SCHEMA.parametrize()
-@settings(max_examples=EXAMPLES, derandomize=True, database=None, deadline=None, suppress_health_check=[*HealthCheck])
+@settings(max_examples=EXAMPLES, derandomize=True, database=None, suppress_health_check=[*HealthCheck])
 def test_answers_match_the_document(case: schemathesis.Case[Any], seeded: SeededNode) -> None:
     parts: list[Any] = [case.path_parameters, case.body]
     for given in parts:

@@ -82,7 +82,7 @@ def requests(draw: st.DrawFn) -> bytes:
     return bytes(drawn)
 
 
-@settings(max_examples=400, derandomize=True, database=None, deadline=None)
+@settings(max_examples=400, derandomize=True, database=None)
 @given(sent=st.lists(requests(), min_size=1, max_size=3).map(b"".join) | st.binary(max_size=100))
 def test_bytes_are_answered_or_refused(client: Client, sent: bytes) -> None:
     check_answered_or_refused(client, sent)

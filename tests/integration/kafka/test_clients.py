@@ -12,16 +12,18 @@ from tests.support.kafka_listener import PARTITIONS, TOPIC, put_topic, wait_unti
 from tests.support.kafka_members import kafka_members
 from tests.support.kafka_wire import KafkaWire
 from tests.support.nodes import Node, running_kafka_node
+from tests.support.peers import LIBRARIES, PYTHON_LIBRARIES, skip_without
 from tests.support.waiting import poll_until
 
-LIBRARIES = ["kafka-python", "aiokafka", "confluent-kafka"]
+IN_EVERY_RUN = [*PYTHON_LIBRARIES, pytest.param("kafka-clients", marks=[pytest.mark.slow, pytest.mark.jvm])]
 ALL = {(TOPIC, partition) for partition in range(PARTITIONS)}
 PATIENT_MS = 45_000
 """A session timeout that no member misses on a busy machine."""
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("library", [*IN_EVERY_RUN, *LIBRARIES[len(IN_EVERY_RUN) :]])
 def test_members_share_partitions_and_commit(library: str, kafka_node: Node, group_id: str, tmp_path: Path) -> None:
+    skip_without(library, tmp_path)
     with kafka_members(tmp_path, kafka_node.settings.kafka_address) as members:
         first = members.join(library, group_id, TOPIC, client_id="first", session_timeout_ms=PATIENT_MS)
         first.wait_until(lambda member: member.owned() == ALL)
@@ -46,6 +48,7 @@ def test_members_share_partitions_and_commit(library: str, kafka_node: Node, gro
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_member_that_is_killed_is_evicted(library: str, kafka_node: Node, group_id: str, tmp_path: Path) -> None:
+    skip_without(library, tmp_path)
     with kafka_members(tmp_path, kafka_node.settings.kafka_address) as members:
         options = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 500}
         first = members.join(library, group_id, TOPIC, client_id="first", **options)
@@ -56,7 +59,7 @@ def test_member_that_is_killed_is_evicted(library: str, kafka_node: Node, group_
         first.wait_until(lambda member: member.owned() == ALL)
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("library", PYTHON_LIBRARIES)
 def test_members_go_on_at_another_node(library: str, databases: Databases, group_id: str, tmp_path: Path) -> None:
     """A node that stops hands its groups over, and its members find their new owner, and remain members."""
     url = databases.create()

@@ -2,17 +2,28 @@
 
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
+from hashlib import sha256
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from api.kafka.apis import APIS, ApiKey
+from api.kafka.brokers import topic_id_of
+from api.kafka.errors import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID
 from api.shared.client_request import MAX_THROTTLE_S
 from tests.support.databases import Databases, offset_log_locked
 from tests.support.http_client import Client, Group, fresh_id, join_body
-from tests.support.kafka_listener import PATIENT, SUBSCRIPTION, join_alone, put_topic, wait_until_ready
+from tests.support.kafka_listener import (
+    PATIENT,
+    SUBSCRIPTION,
+    join_alone,
+    put_topic,
+    wait_until_ready,
+    wait_until_serving,
+)
 from tests.support.kafka_wire import KafkaWire, frame, read_response
 from tests.support.nodes import CLUSTER_SECRET, Node, running_kafka_node
 from tests.support.tokens_file import ADA, BOB, TokensFile
@@ -76,6 +87,9 @@ MALFORMED = {
     "version that is not offered": struct.pack(">ihhih", 10, 12, 77, 1, -1),
     "cut-off body": struct.pack(">ihhih", 10, 12, 0, 1, -1),
     "endless varint": struct.pack(">ihhih", 30, 12, 4, 1, -1) + b"\xff" * 20,
+    "varint of megabytes": struct.pack(">ihhih", 10 + 2**22, 12, 4, 1, -1) + b"\xff" * 2**22,
+    "null list": struct.pack(">ihhihi", 14, ApiKey.DESCRIBE_GROUPS, 0, 1, -1, -1),
+    "more parts than allowed": frame(ApiKey.FIND_COORDINATOR, 5, key_type=0, coordinator_keys=["g"] * 20_001),
 }
 
 
@@ -134,7 +148,7 @@ def test_refusal_of_a_large_commit_is_delayed(databases: Databases) -> None:
     partitions = [{"partition_index": at, "committed_offset": 1, "committed_metadata": "m" * 3_000} for at in range(50)]
     values = {"generation_id_or_member_epoch": -1, "member_id": "", "topics": [{"name": "t", "partitions": partitions}]}
     with running_kafka_node(url, request_timeout_ms=100) as node, KafkaWire(node.settings.kafka_address) as wire:
-        wait_until_ready(node)
+        wait_until_serving(node)
         with offset_log_locked(url):
             began_s = time.monotonic()
             answer = wire.call(ApiKey.OFFSET_COMMIT, 9, group_id="g", **values)
@@ -159,11 +173,22 @@ def _is_closed_within_a_moment(wire: KafkaWire) -> bool:
 # -- tokens -----------------------------------------------------------------------------------------
 
 
+CARL: Final = {
+    "sha256": sha256(b"carl's").hexdigest(),
+    "actor": "carl",
+    "acls": [
+        {"permission": "ALLOW", "operations": ["READ"], "resource": "TOPIC", "pattern": "PREFIXED", "name": "bill"}
+    ],
+}
+TOPICS_OF_CARL: Final = {"bills": 0, "secrets": TOPIC_AUTHORIZATION_FAILED, "unheard": TOPIC_AUTHORIZATION_FAILED}
+"""Topic → the error code that carl gets."""
+
+
 @pytest.fixture(scope="module")
 def guarded(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    """Serve a node with tokens: ada's is an operator's, bob's a viewer's."""
+    """Serve a node with tokens: ada's is an operator's, bob's a viewer's; carl's may read some topics."""
     tokens = TokensFile(tmp_path_factory.mktemp("tokens") / "tokens.json")
-    tokens.write(ADA, BOB)
+    tokens.write(ADA, BOB, CARL)
     url = databases.create()
     with running_kafka_node(url, tokens_file=str(tokens.path), cluster_secret=CLUSTER_SECRET) as node:
         yield node
@@ -238,6 +263,48 @@ def test_role_and_prefixes_hold_over_the_wire(guarded: Node) -> None:
         elsewhere = wire.call(ApiKey.DESCRIBE_GROUPS, 5, groups=("orders", "billing-1")).groups
     assert denied == GROUP_AUTHORIZATION_FAILED
     assert [each.error_code for each in elsewhere] == [GROUP_AUTHORIZATION_FAILED, 0]
+
+
+def test_only_topics_that_the_token_may_read_are_shown(guarded: Node) -> None:
+    client = Client(guarded.url)
+    poll_until(lambda: client.call("GET", "/readyz").status == 200)
+    operator = {"Authorization": "Bearer ada's"}
+    for topic in ("bills", "secrets"):
+        assert client.call("PUT", f"/v1/topics/{topic}", {"partitions": 1}, operator).status == 200
+    client.close()
+    with KafkaWire(guarded.settings.kafka_address) as wire:
+        assert _log_in(wire, "PLAIN", _plain("carl's")) == 0
+
+        def listed(*topics: Mapping[str, object]) -> list[tuple[str | None, int]]:
+            answer = wire.call(ApiKey.METADATA, 12, topics=topics or None)
+            return [(each.name, each.error_code) for each in answer.topics]
+
+        partitions = [{"partition_index": 0, "timestamp": -1}]
+        ends = [{"name": topic, "partitions": partitions} for topic in ("bills", "secrets")]
+        offsets = wire.call(ApiKey.LIST_OFFSETS, 9, replica_id=-1, isolation_level=0, topics=ends)
+        assert listed() == [("bills", 0)]
+        assert listed(*({"name": topic, "topic_id": None} for topic in TOPICS_OF_CARL)) == list(TOPICS_OF_CARL.items())
+        assert listed({"name": None, "topic_id": topic_id_of("secrets")}) == [(None, UNKNOWN_TOPIC_ID)]
+    assert [each.partitions[0].error_code for each in offsets.topics] == [0, TOPIC_AUTHORIZATION_FAILED]
+
+
+def test_connections_requests_and_bytes_are_in_the_metrics(kafka_node: Node, wire: KafkaWire) -> None:
+    def value(name: str) -> float:
+        client = Client(kafka_node.url)
+        text = client.call("GET", "/metrics?detail=node").body.decode()
+        client.close()
+        return next((float(line.rpartition(" ")[2]) for line in text.splitlines() if line.startswith(f"{name} ")), 0.0)
+
+    heartbeats = 'muster_listener_requests_total{error="UNKNOWN_MEMBER_ID",listener="kafka",request="Heartbeat"}'
+    sizes = [f'muster_listener_bytes_total{{direction="{way}",listener="kafka"}}' for way in ("received", "sent")]
+    before = [value(heartbeats), *map(value, sizes)]
+    join_alone(wire, group_id := fresh_id())
+    wire.call(ApiKey.HEARTBEAT, 4, group_id=group_id, generation_id=1, member_id="m")
+    after = [value(heartbeats), *map(value, sizes)]
+    assert after[0] == before[0] + 1
+    assert all(now > then for now, then in zip(after, before, strict=True))
+    assert value('muster_listener_connections{listener="kafka"}') >= 1
+    assert value('muster_listener_max_connections{listener="kafka"}') > 1
 
 
 # -- several nodes ----------------------------------------------------------------------------------

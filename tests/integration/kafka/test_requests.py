@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -15,6 +16,7 @@ from tests.support.waiting import poll_until
 
 UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP = 25, 22, 69, 68
 UNKNOWN_TOPIC_OR_PARTITION, INVALID_GROUP_ID, TOPIC_AUTHORIZATION_FAILED = 3, 24, 29
+UNKNOWN_TOPIC_ID, INVALID_REQUEST = 100, 42
 
 
 def versions(key: ApiKey) -> range:
@@ -48,6 +50,18 @@ def test_metadata_has_the_node_and_its_topics(wire: KafkaWire, kafka_node: Node,
 def test_metadata_of_unknown_topics_is_an_error(wire: KafkaWire) -> None:
     answer = wire.call(ApiKey.METADATA, 12, topics=[{"name": "nowhere", "topic_id": None}])
     assert [(each.name, each.error_code) for each in answer.topics] == [("nowhere", UNKNOWN_TOPIC_OR_PARTITION)]
+
+
+@pytest.mark.parametrize("version", [10, 12])
+def test_metadata_of_a_topic_without_name_is_an_error(wire: KafkaWire, version: int) -> None:
+    answer = wire.call(ApiKey.METADATA, version, topics=[{"name": None, "topic_id": UUID(int=7)}])
+    assert [each.error_code for each in answer.topics] == [UNKNOWN_TOPIC_ID]
+
+
+def test_metadata_of_a_topic_is_returned_once(wire: KafkaWire) -> None:
+    """A frame of a few bytes for each topic could otherwise ask for any amount of memory."""
+    answer = wire.call(ApiKey.METADATA, 9, topics=[{"name": TOPIC}] * 3)
+    assert [each.name for each in answer.topics] == [TOPIC]
 
 
 def test_topics_are_found_by_their_ids(wire: KafkaWire) -> None:
@@ -317,3 +331,19 @@ def test_records_are_refused(wire: KafkaWire, version: int) -> None:
         ApiKey.PRODUCE, version, transactional_id=None, acks=1, timeout=timedelta(seconds=1), topic_data=data
     )
     assert answer.responses[0].partition_responses[0].error_code == TOPIC_AUTHORIZATION_FAILED
+
+
+def test_topic_with_a_nul_is_refused(wire: KafkaWire, group_id: str) -> None:
+    """Postgres does not store it, and would not compare it."""
+    join_alone(wire, group_id)
+    topics = [{"name": "t\x00", "partition_indexes": (0,)}]
+    fetched = wire.call(ApiKey.OFFSET_FETCH, 7, group_id=group_id, topics=topics)
+    assert fetched.error_code == INVALID_REQUEST
+    partitions = [{"partition_index": 0}]
+    deleted = wire.call(
+        ApiKey.OFFSET_DELETE, 0, group_id=group_id, topics=[{"name": "t\x00", "partitions": partitions}]
+    )
+    assert deleted.error_code == INVALID_REQUEST
+    listed = [{"name": "t\x00", "partitions": [{"partition_index": 0, "timestamp": -1, "current_leader_epoch": -1}]}]
+    ends = wire.call(ApiKey.LIST_OFFSETS, 6, replica_id=-1, isolation_level=0, topics=listed)
+    assert ends.topics[0].partitions[0].error_code == UNKNOWN_TOPIC_OR_PARTITION

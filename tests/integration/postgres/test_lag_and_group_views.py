@@ -287,7 +287,7 @@ STEPS = st.lists(
 
 
 @given(steps=STEPS, pause_minutes=st.integers(0, 60))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_lag_in_seconds_follows_the_rule(
     owner: Owner, query: Query, steps: list[tuple[int, int, int, str]], pause_minutes: int
 ) -> None:

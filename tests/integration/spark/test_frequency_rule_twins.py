@@ -35,7 +35,7 @@ UNSHRUNK = (Phase.explicit, Phase.reuse, Phase.generate)
 starts = st.lists(st.integers(0, 600), max_size=14).map(sorted)
 
 
-@settings(max_examples=4, deadline=None, phases=UNSHRUNK)
+@settings(max_examples=4, phases=UNSHRUNK)
 @given(st.lists(starts, min_size=20, max_size=40))
 def test_churn_periods_and_lengths_equal_the_pure_rules(spark: SparkSession, groups: list[list[int]]) -> None:
     rows = [(name, start_ms) for name, starts_ms in enumerate(groups) for start_ms in starts_ms]
@@ -69,7 +69,7 @@ consumers = st.builds(
 pairs = st.tuples(consumers, consumers, st.integers(0, 40), st.integers(0, 40), st.integers(0, 40))
 
 
-@settings(max_examples=4, deadline=None, phases=UNSHRUNK)
+@settings(max_examples=4, phases=UNSHRUNK)
 @given(st.lists(pairs, min_size=40, max_size=80))
 def test_rejoin_is_reported_as_by_the_pure_rules(
     spark: SparkSession, cases: list[tuple[Consumer, Consumer, int, int, int]]
@@ -106,7 +106,7 @@ def test_stuck_group_is_reported_as_by_the_pure_rule(spark: SparkSession) -> Non
 lives = st.builds(Life, st.integers(0, 300), st.none() | st.integers(0, 300))
 
 
-@settings(max_examples=4, deadline=None, phases=UNSHRUNK)
+@settings(max_examples=4, phases=UNSHRUNK)
 @given(st.lists(st.tuples(lives, st.integers(0, 50)), min_size=40, max_size=80))
 def test_lifetimes_and_shares_equal_the_pure_rules(spark: SparkSession, cases: list[tuple[Life, int]]) -> None:
     rows = [(life.created_at_ms, life.died_at_ms, spent_ms) for life, spent_ms in cases]
@@ -128,7 +128,7 @@ waits = st.builds(
 )
 
 
-@settings(max_examples=4, deadline=None, phases=UNSHRUNK)
+@settings(max_examples=4, phases=UNSHRUNK)
 @given(st.lists(st.lists(waits, min_size=1, max_size=8), min_size=20, max_size=40))
 def test_longest_wait_of_a_group_equals_the_pure_rule(spark: SparkSession, groups: list[list[Wait]]) -> None:
     rows = [

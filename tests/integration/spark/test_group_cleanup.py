@@ -45,7 +45,7 @@ def test_only_empty_groups_without_offsets_are_selected(state: GroupState) -> No
     assert not is_unused(state, has_offsets=True)
 
 
-@settings(max_examples=5, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@settings(max_examples=5, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(st.lists(st.tuples(st.sampled_from(GroupState), st.booleans()), min_size=1, max_size=30))
 def test_column_expressions_equal_the_pure_rule(spark: SparkSession, cases: list[tuple[GroupState, bool]]) -> None:
     facts = spark.createDataFrame([(str(state), has) for state, has in cases], "state string, has_offsets boolean")

@@ -100,7 +100,7 @@ cases = st.builds(
 UNSHRUNK = (Phase.explicit, Phase.reuse, Phase.generate)
 
 
-@settings(max_examples=12, deadline=None, phases=UNSHRUNK)
+@settings(max_examples=12, phases=UNSHRUNK)
 @given(st.lists(cases, min_size=40, max_size=80))
 def test_column_expressions_equal_the_pure_rule(spark: SparkSession, rows: list[Case]) -> None:
     facts = RetentionFacts(**{name: sf.col(name) for name in RetentionFacts.__slots__})
@@ -117,7 +117,7 @@ def test_column_expressions_equal_the_pure_rule(spark: SparkSession, rows: list[
     assert [(row, answer) for row, answer in pairs if answer != row.by_the_pure_rule()] == []
 
 
-@settings(max_examples=6, deadline=None, phases=UNSHRUNK)
+@settings(max_examples=6, phases=UNSHRUNK)
 @given(st.lists(st.integers(-2, 2**31 - 1), min_size=1, max_size=30))
 def test_setting_in_minutes_is_converted_as_by_the_pure_rule(spark: SparkSession, minutes: list[int]) -> None:
     frame = spark.createDataFrame([Row(value=str(count)) for count in minutes])

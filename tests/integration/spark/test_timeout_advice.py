@@ -57,7 +57,7 @@ UNSHRUNK = (Phase.explicit, Phase.reuse, Phase.generate)
 
 
 @pytest.mark.slow
-@settings(max_examples=4, deadline=None, phases=UNSHRUNK)
+@settings(max_examples=4, phases=UNSHRUNK)
 @given(st.lists(st.integers(0, 20_000_000), min_size=30, max_size=60))
 def test_columns_count_a_length_in_the_same_step_as_the_pure_rule(spark: SparkSession, lengths_ms: list[int]) -> None:
     asked = [*lengths_ms, *(step_ms + beside for step_ms in STEPS_MS for beside in (-1, 0, 1))]

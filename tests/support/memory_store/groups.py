@@ -12,7 +12,14 @@ from typing import Any, NamedTuple
 from coordinator_core.protocol.records import CommittedOffset, OffsetRemoved, Trigger
 from coordinator_core.protocol.requests import OffsetToCommit, StoredOffset
 from coordinator_core.protocol.states import EMPTY
-from coordinator_core.state_store.dirty_offsets import Commit, DirtyOffsets, dirty_offsets, minute_ms
+from coordinator_core.state_store.dirty_offsets import (
+    UNKNOWN_ORIGIN,
+    Commit,
+    CommitOrigin,
+    DirtyOffsets,
+    dirty_offsets,
+    minute_ms,
+)
 from coordinator_core.state_store.incarnations import Jump
 from coordinator_core.state_store.rows import (
     WITHOUT_GROUP,
@@ -52,6 +59,8 @@ class OffsetHistoryRow(NamedTuple):
     offset: int
     log_end_offset: int | None
     member_id: str
+    token_id: str | None = None
+    client_address: str | None = None
 
 
 @dataclass(slots=True)
@@ -61,6 +70,7 @@ class StoredOffsetRow:
     record: CommittedOffset
     shard_id: int
     commit_version: int
+    origin: CommitOrigin = UNKNOWN_ORIGIN
 
     @property
     def minute_ms(self) -> int:
@@ -341,7 +351,7 @@ def _copied(value: Json) -> Json:
 def _store_dirty(draft: Group, news: History, dirty: DirtyOffsets) -> None:
     """Store a group's offsets that are newer than the stored ones."""
     for commit, offset in dirty.superseded:
-        news.offset_history.append(_past(commit.group_id, _offset_row(commit, offset)))
+        news.offset_history.append(_past(commit.group_id, _offset_row(commit, offset, is_named=False)))
     for commit, offset in dirty.commits.values():
         key = (offset.topic, offset.partition)
         before = draft.offsets.get(key)
@@ -349,13 +359,16 @@ def _store_dirty(draft: Group, news: History, dirty: DirtyOffsets) -> None:
             continue
         if before is not None and before.minute_ms < commit.first_minute_ms:
             news.offset_history.append(_past(commit.group_id, before))
-        draft.offsets[key] = _offset_row(commit, offset)
+        is_named = before is None or offset.offset < before.record.offset
+        draft.offsets[key] = _offset_row(commit, offset, is_named=is_named)
 
 
-def _offset_row(commit: Commit, offset: OffsetToCommit) -> StoredOffsetRow:
+def _offset_row(commit: Commit, offset: OffsetToCommit, *, is_named: bool) -> StoredOffsetRow:
+    """Return the row of an offset; it keeps its origin if it `is_named`, or without a member."""
     at_ms, member_id, expires_at_ms, _, log_end_at_ms = commit.record
     committed = CommittedOffset(at_ms, *offset, expires_at_ms, member_id, log_end_at_ms)
-    return StoredOffsetRow(committed, commit.shard_id, commit.commit_version)
+    origin = commit.origin if is_named or not member_id else UNKNOWN_ORIGIN
+    return StoredOffsetRow(committed, commit.shard_id, commit.commit_version, origin)
 
 
 def _past(group_id: str, stored_offset: StoredOffsetRow) -> OffsetHistoryRow:
@@ -369,6 +382,7 @@ def _past(group_id: str, stored_offset: StoredOffsetRow) -> OffsetHistoryRow:
         record.offset,
         record.log_end_offset if record.log_end_at_ms is None else None,
         record.member_id,
+        *stored_offset.origin,
     )
 
 

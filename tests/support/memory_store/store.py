@@ -333,6 +333,10 @@ class MemoryStore:
         """Return whether the group has any offset."""
         return bool(self.fetch_offsets(group_id))
 
+    def count_offsets(self, group_ids: Sequence[str]) -> dict[str, int]:
+        """Return the number of offsets of each group that has any."""
+        return {group_id: count for group_id in group_ids if (count := len(self.fetch_offsets(group_id)))}
+
     def schema(self) -> SchemaRevision | None:
         """Return a schema that every node can use."""
         return SchemaRevision("9999", "0000")

@@ -88,14 +88,15 @@ class Groups:
                 act(slot, slot.member)
 
     def end(self) -> None:
-        """Let all members leave; kill those that do not."""
+        """Let all members leave; kill those that have not within the time of a session."""
         self._resume(float("inf"))
         running = [slot.member for slot in self._slots if slot.member is not None and slot.member.is_running()]
         for member in running:
             with suppress(BrokenPipeError):
                 member.send_leave()
+        ends_s = time.monotonic() + SESSION_MS / 1000
         for member in running:
-            member.end(SESSION_MS / 1000)
+            member.end(max(0.0, ends_s - time.monotonic()))
 
     def _join(self, slot: Slot) -> None:
         self.done["joins"] += 1

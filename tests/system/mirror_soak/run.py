@@ -60,9 +60,11 @@ def run(
     with running_platform(directory, _available(directory, kinds, report), random) as platform:
         report("the mirrors have caught up")
         _inject_faults(platform, random, duration_s, report)
+        report("the members leave")
         platform.groups.end()
         report(f"members: {_counts(platform)}")
         platform.cluster.wait_until_replicated()
+        report("the rows are compared")
         with platform.database() as rows:
             events = platform.members.events()
             found = checks(platform.cluster.bootstrap, rows, events, platform.restart_mirrors)

@@ -50,7 +50,7 @@ def probes(world: World, watch: Watch) -> Iterator[None]:
         extend(shard, valid_until_ms)
 
     def unload_shard(shard: Shard, error: CoordinatorError) -> None:
-        waited = list(shard._waiting.values())
+        waited = list(shard._waiting._futures.values())
         drop(shard, error)
         watch.dropped(shard, waited)
 

@@ -106,11 +106,11 @@ def shard_with_wrong_owner(node: Coordinator, group_id: str, now: Now) -> Shard:
 def enqueue_and_reply(shard: Shard, group_context: GroupContext, write: GroupWrite, pending: PendingDecision) -> None:
     _enqueue(shard, group_context, write, pending)
     shard._complete(group_context, pending, shard._clock.now().node_ms)
-    shard._reply(pending.replies)
+    shard._waiting.reply(pending.replies)
 
 
 def unload_without_replies(shard: Shard, error: NotCoordinator) -> None:
-    shard._waiting.clear()
+    shard._waiting._futures.clear()
     _unload(shard, error)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import random
@@ -15,7 +16,7 @@ import agent
 from agent import ConsumerAgent, TopicPartition, aio, errors
 from agent.core.backoff import Backoff
 from agent.core.consumer import Consumer, ConsumerOptions
-from agent.core.group_api import group_segment
+from agent.core.group_api import GroupApi, group_segment
 from agent.core.membership import ON_ERROR, MemberIdentity, Membership, MemberState, Reaction, RequestType
 from agent.core.node_selector import NodeSelector
 from agent.core.responses import parse_sync_group
@@ -483,3 +484,15 @@ def test_both_agents_have_the_same_methods_and_arguments() -> None:
     assert ConsumerOptions.__annotations__.keys() == inspect.signature(Consumer).parameters.keys() - {
         "runtime", "base_url", "group_id", "topics", "timing"
     } | TimingOptions.__annotations__.keys()  # fmt: skip
+
+
+def test_topic_metadata_of_several_pages_is_read_as_a_whole() -> None:
+    class PagedConnection:
+        async def call(self, parse: Any, method: str, path: str, *, timeout_ms: int) -> Any:  # noqa: ANN401 - of parse
+            name = path.partition("?cursor=")[2] or "first"
+            following = {"first": "second", "second": "third"}.get(name)
+            return parse({"topics": [{"topic": name, "partitions": timeout_ms}], "next_cursor": following})
+
+    api = GroupApi("g", None)
+    found = asyncio.run(api.topics(PagedConnection(), timeout_ms=7))  # type: ignore[arg-type]  # what it needs of one
+    assert {topic: metadata.partitions for topic, metadata in found.items()} == {"first": 7, "second": 7, "third": 7}

@@ -121,3 +121,13 @@ def test_certificate_is_verified(certificate: Path) -> None:
 )
 def test_every_group_id_has_a_path(group_id: str, path: str) -> None:
     assert group_path(group_id, "/lag") == f"/v1/groups/{path}/lag"
+
+
+def test_a_list_of_several_pages_is_read_as_a_whole() -> None:
+    class PagedClient(MusterClient):
+        async def get(self, path: str) -> Json:
+            is_last = path.endswith("?cursor=next")
+            return {"lag": 3, "partitions": [2] if is_last else [0, 1], "next_cursor": None if is_last else "next"}
+
+    client = PagedClient(["http://127.0.0.1:1"])
+    assert asyncio.run(client.get_pages("/v1/groups/g/lag", "partitions"))["partitions"] == [0, 1, 2]

@@ -35,7 +35,7 @@ from tests.support.offsets_topic_bytes import (
     varint,
 )
 
-unhurried = settings(derandomize=True, database=None, deadline=None, max_examples=150)
+unhurried = settings(derandomize=True, database=None, max_examples=150)
 
 names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
 numbers = st.integers(0, 2**31 - 1)

@@ -189,3 +189,26 @@ def test_a_cluster_secret_has_at_least_32_bytes(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setenv("MUSTER_CLUSTER_SECRET", "x" * 32)
     assert load_settings().cluster_secret is not None
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"TLS_KEY_FILE": "k"}, "MUSTER_TLS_CERTIFICATE_FILE is required with TLS_KEY_FILE"),
+        ({"TLS_CLIENT_CA_FILE": "c"}, "MUSTER_TLS_CERTIFICATE_FILE is required"),
+        ({"TLS_CERTIFICATE_FILE": "c", "TLS_CLIENT_AUTH": "required"}, "MUSTER_TLS_CLIENT_CA_FILE is required"),
+        (
+            {"TLS_CERTIFICATE_FILE": "c", "ADVERTISED_URL": "http://node:1"},
+            "MUSTER_ADVERTISED_URL must begin with https",
+        ),
+    ],
+)
+def test_tls_settings_belong_together(given: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in given.items():
+        monkeypatch.setenv(f"MUSTER_{name}", value)
+
+    assert refusal().startswith(said)
+
+
+def test_url_of_a_node_with_a_certificate_is_https() -> None:
+    assert Settings(tls_certificate_file="c", http_port=1).node_url == "https://127.0.0.1:1"  # type: ignore[arg-type]  # validated there

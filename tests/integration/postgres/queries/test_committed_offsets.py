@@ -194,7 +194,7 @@ EXAMPLES = count()
     early=st.integers(-4, 12),
 )
 @example(commits=[(0, 0, None, 1), (0, 0, None, 4), (0, 0, None, 1)], since=0, first=6, length=1, step=2, early=0)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_queries_return_what_was_committed(
     postgres_store: PostgresStore,
     commits: list[tuple[int, int, int | None, int]],

@@ -161,7 +161,7 @@ EXAMPLES = count()
 
 
 @given(lives=SESSIONS, first=st.integers(0, 200), length=st.integers(0, 200))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_reconnects_are_those_of_the_same_client(
     postgres_store: PostgresStore,
     lives: list[tuple[str, int, int, str | None, str, int | None]],

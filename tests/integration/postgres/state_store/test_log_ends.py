@@ -172,7 +172,7 @@ EVENTS = st.lists(
 @given(
     events=EVENTS, since=st.integers(0, 9), first=st.integers(-3, 9), length=st.integers(0, 9), step=st.integers(1, 3)
 )
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_queries_return_what_was_committed_and_reported(
     postgres_store: PostgresStore,
     events: list[tuple[bool, int, int | None, int]],

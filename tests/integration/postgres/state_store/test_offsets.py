@@ -3,11 +3,12 @@
 import pytest
 
 from coordinator_core.protocol.requests import StoredOffset
+from coordinator_core.state_store.dirty_offsets import UNKNOWN_ORIGIN, CommitOrigin, DirtyOffsets, LoggedCommits
 from coordinator_core.state_store.interface import Store
-from coordinator_core.state_store.rows import ArchivedOffset, FetchedOffset
+from coordinator_core.state_store.rows import ArchivedOffset, FetchedOffset, ShardCheckpoint
 from tests.support.memory_store.groups import OffsetHistoryRow
 from tests.support.store_rows import MINUTE_MS, NOW_MS, SHARD, committed, removed, together, uuid_of, write
-from tests.support.store_worlds import Owner, World
+from tests.support.store_worlds import NODE, Owner, World
 
 # -- reading --------------------------------------------------------------------------------------------------
 
@@ -153,6 +154,34 @@ def test_history_has_the_member_of_each_commit(owner: Owner, world: World) -> No
     assert world.history().offset_history == [expected]
 
 
+# -- origins --------------------------------------------------------------------------------------------------
+
+ADA = CommitOrigin("0123456789abcdef", "192.0.2.7")
+
+
+def commit_from(owner: Owner, origin: CommitOrigin, minute: int, *, offset: int, member_id: str = "m-1") -> None:
+    record = committed(offset=offset, at_ms=NOW_MS + minute * MINUTE_MS, member_id=member_id)
+    position = 1_000 + minute
+    dirty = DirtyOffsets()
+    dirty.add(LoggedCommits(SHARD, "orders", (record,)), position, origin)
+    owner.store.checkpoint(NODE, {SHARD: ShardCheckpoint(owner.epochs[SHARD], position, dirty)})
+
+
+def test_a_rewind_and_a_commit_without_a_member_keep_their_origin(owner: Owner, world: World) -> None:
+    given = [(5, "m-1"), (6, "m-1"), (4, "m-1"), (5, "m-1"), (9, ""), (9, "m-1"), (9, "m-1")]
+    for minute, (offset, member_id) in enumerate(given):
+        commit_from(owner, ADA, minute, offset=offset, member_id=member_id)
+    kept = [(row.offset, row.token_id, row.client_address) for row in world.history().offset_history]
+    assert kept == [(5, *ADA), (6, None, None), (4, *ADA), (5, None, None), (9, *ADA), (9, None, None)]
+
+
+def test_a_rewind_from_an_unknown_origin_does_not_keep_that_of_the_commit_before(owner: Owner, world: World) -> None:
+    commit_from(owner, ADA, 0, offset=5)
+    commit_from(owner, UNKNOWN_ORIGIN, 1, offset=4)
+    commit_from(owner, ADA, 2, offset=5)
+    assert [row.token_id for row in world.history().offset_history] == [ADA.token_id, None]
+
+
 # -- the archive ----------------------------------------------------------------------------------------------
 
 
@@ -192,6 +221,12 @@ def test_what_is_removed_twice_is_archived_once_under_the_first_change(
     (seen,) = store.stored_offsets("orders")
     owner.write(write(removed=(removed(seen, "first"),)), write(removed=(removed(seen, "second"),)))
     assert [row.change_id for row in world.history().archived] == [uuid_of("first")]
+
+
+def test_offsets_are_counted_by_group(owner: Owner, store: Store) -> None:
+    owner.write(write(committed=tuple(committed(partition=number) for number in range(3))))
+    assert store.count_offsets(["orders", "absent"]) == {"orders": 3}
+    assert store.count_offsets(["absent"]) == {}
 
 
 def test_has_offsets_follows_commits_and_removals(owner: Owner, store: Store) -> None:

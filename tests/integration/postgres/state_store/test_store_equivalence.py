@@ -77,7 +77,7 @@ EXAMPLES = count()
 
 
 @given(batches=BATCHES)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_both_stores_end_up_the_same(twins: tuple[World, World], batches: list[list[Step]]) -> None:
     life = f"life-{next(EXAMPLES)}-"
     postgres, memory = (play(world, life, batches) for world in twins)

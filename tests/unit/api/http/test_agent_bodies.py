@@ -75,7 +75,7 @@ def changed(draw: st.DrawFn, value: Json) -> Json:
 
 
 @pytest.mark.parametrize("action", ENDPOINTS, ids=bytes.decode)
-@settings(max_examples=400, derandomize=True, database=None, deadline=None)
+@settings(max_examples=400, derandomize=True, database=None)
 @given(data=st.data(), is_ascii=st.booleans())
 def test_decoder_accepts_what_the_document_allows(action: bytes, data: st.DataObject, *, is_ascii: bool) -> None:
     value = data.draw(changed(VALID[action]))
@@ -84,7 +84,7 @@ def test_decoder_accepts_what_the_document_allows(action: bytes, data: st.DataOb
 
 
 @pytest.mark.parametrize("action", ENDPOINTS, ids=bytes.decode)
-@settings(max_examples=400, derandomize=True, database=None, deadline=None)
+@settings(max_examples=400, derandomize=True, database=None)
 @given(data=st.data())
 def test_any_bytes_are_decoded_or_refused(action: bytes, data: st.DataObject) -> None:
     body = bytearray(json.dumps(VALID[action]).encode())

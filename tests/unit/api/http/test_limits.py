@@ -40,7 +40,8 @@ def test_the_page_lists_the_limits() -> None:
     assert shared.INSTANCE_ID_MAX_CHARS == shared.CLIENT_ID_MAX_CHARS
     texts = (shared.REASON_MAX_CHARS, shared.ACTOR_MAX_CHARS, limits.REQUEST_ID_MAX_CHARS)
     assert table["reason; actor; request id"] == "; ".join(f"{n:,}" for n in texts) + " characters"
-    counts = (shared.PROTOCOLS_MAX, shared.LEAVING_MEMBERS_MAX, limits.PAGE_MAX)
-    assert table["supported protocols; members in one leave request; items in one page"] == "; ".join(
-        f"{n:,}" for n in counts
-    )
+    counts = (shared.PROTOCOLS_MAX, shared.LEAVING_MEMBERS_MAX)
+    assert table["supported protocols; members in one leave request"] == "; ".join(f"{n:,}" for n in counts)
+    pages = (limits.PAGE_MAX, limits.LONG_PAGE_MAX)
+    listed = table["items in one page; members, partitions or topics in one page"]
+    assert listed == "; ".join(f"{n:,}" for n in pages)

@@ -43,3 +43,21 @@ def test_a_released_connection_no_longer_counts_for_its_address() -> None:
     assert gate.admit(first, "192.0.2.1")
     gate.release(first)
     assert gate.admit(second, "192.0.2.1")
+
+
+def test_a_connection_that_was_handed_over_keeps_its_place() -> None:
+    counts = ConnectionCounts()
+    gate = ConnectionGate(1, 1, counts, spare_connections=1)
+    first, admitted, second, spare = (FakeConnection() for _ in range(4))
+
+    assert gate.admit(first, "192.0.2.1")
+    assert not gate.admit(second, "192.0.2.1")
+    gate.hand_over(first, admitted)
+    gate.hand_over(second, spare)
+    gate.release(first)
+
+    assert gate.admit(admitted, "192.0.2.1")
+    assert not gate.admit(spare, "192.0.2.1")
+    assert (counts.open, counts.closed["max_connections"]) == (1, 1)
+    gate.release(admitted)
+    assert counts.open == 0

@@ -64,6 +64,24 @@ def test_an_actor_may_have_quotas_of_its_own(file: TokensFile) -> None:
         file.read()
 
 
+def test_first_name_of_a_certificate_that_the_file_has_counts(file: TokensFile) -> None:
+    file.write(
+        ADA,
+        {"certificate": "DNS:billing.svc", "actor": "billing", "role": "agent"},
+        {"certificate": "CN=ops", "actor": "ops", "role": "operator", "expires_at": "1970-01-02T00:00:00Z"},
+    )
+    tokens = file.read()
+
+    found = tokens.find_certificate(("CN=unknown", "DNS:billing.svc", "CN=ops"))
+    assert found is not None
+    assert found.actor == "billing"
+    assert found.token_id == sha256(b"DNS:billing.svc").hexdigest()[:16]
+    assert tokens.find_certificate(("CN=unknown",)) is None
+    assert tokens.find_certificate(("CN=ops",)) is None  # it has expired
+    assert tokens.find_certificate((ADA["sha256"],)) is None
+    assert tokens.find(b"DNS:billing.svc") is None
+
+
 def test_digest_is_not_accepted_as_a_token(file: TokensFile) -> None:
     file.write(ADA)
 
@@ -75,6 +93,7 @@ def test_created_token_entry_is_accepted_by_the_token_file(file: TokensFile) -> 
     entry = token_entry("ada's", "ada", Role.AGENT, ("a", "b"))
     file.write({"sha256": entry.sha256, "actor": entry.actor, "role": entry.role, "prefixes": entry.prefixes})
 
+    assert entry.sha256 is not None
     assert file.read().find(b"ada's") == Identity("ada", Role.AGENT, ("a", "b"), token_id=entry.sha256[:16])
 
 
@@ -83,13 +102,15 @@ def test_created_token_entry_is_accepted_by_the_token_file(file: TokensFile) -> 
     [
         ("", "is not JSON"),
         ("{", "is not JSON"),
+        ('{"tokens": [{"actor": "a", "role": "agent"}]}', "tokens[0] needs either sha256 or certificate"),
+        ('{"tokens": [{"actor": "a", "role": "agent", "certificate": "billing"}]}', "tokens[0].certificate"),
         ("\xff", "is not JSON"),
         ('{"tokens": [{"actor": "\xff"}]}', "is not JSON"),
         ("[]", "expected object, got array"),
         ("{}", "missing required field tokens"),
         ('{"tokens": {}}', "tokens: expected array"),
         ('{"tokens": [], "more": 1}', "unknown field more"),
-        ('{"tokens": [{}]}', "tokens[0]: object missing required field sha256"),
+        ('{"tokens": [{}]}', "tokens[0]: object missing required field actor"),
         (json.dumps({"tokens": [{**ADA, "token": "ada's"}]}), "unknown field token"),
         (json.dumps({"tokens": [{**ADA, "sha256": "ada's"}]}), "tokens[0].sha256: expected str matching regex"),
         (json.dumps({"tokens": [{**ADA, "sha256": ADA["sha256"].upper()}]}), "tokens[0].sha256: expected str"),

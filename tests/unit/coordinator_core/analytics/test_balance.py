@@ -147,7 +147,7 @@ def assigned_by(assignor: str, subscriptions: list[set[str]], counts: dict[str, 
     return judge(*facts, topic_partitions=counts)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(GROUPS)
 def test_sticky_assignment_of_equal_subscriptions_scores_100(
     group: tuple[list[set[str]], dict[str, int]],
@@ -157,7 +157,7 @@ def test_sticky_assignment_of_equal_subscriptions_scores_100(
     assert assigned_by("sticky", alike, counts).group.score == 100
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(GROUPS, st.sampled_from(["range", "roundrobin", "sticky"]))
 def test_nothing_scores_above_100_or_below_0_and_better_exists_below_100(
     group: tuple[list[set[str]], dict[str, int]], assignor: str

@@ -72,13 +72,13 @@ def by_trying_all(case: Case) -> tuple[list[int], int]:
     return min(tried)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(cases())
 def test_loads_and_moves_are_those_of_the_best_of_all_assignments(case: Case) -> None:
     assert (best_loads(case.wanted), fewest_moves(*case)) == by_trying_all(case)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(cases())
 def test_every_partition_is_assigned_to_a_subscriber(case: Case) -> None:
     spread = best_spread(*case)

@@ -12,8 +12,8 @@ COMPLETE = [name for name, assignor in ASSIGNORS.items() if not assignor.is_coop
 MOST_ROUNDS = 4
 """A cooperative group whose subscriptions differ has come to rest after so many rounds; Kafka's own tests ask that."""
 
-thoroughly = settings(max_examples=100, deadline=None)
-briefly = settings(max_examples=50, deadline=None)
+thoroughly = settings(max_examples=100)
+briefly = settings(max_examples=50)
 
 # -- all assignors --------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from coordinator_core.protocol.consumer_protocol import (
     write_subscription,
 )
 
-unhurried = settings(derandomize=True, database=None, deadline=None, max_examples=150)
+unhurried = settings(derandomize=True, database=None, max_examples=150)
 
 topics = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 int32s = st.integers(-(2**31), 2**31 - 1)

@@ -38,7 +38,7 @@ def test_a_hash_is_java_s(text: str, value: int) -> None:
     assert java_hash(text) == value
 
 
-@settings(derandomize=True, database=None, deadline=None, max_examples=200)
+@settings(derandomize=True, database=None, max_examples=200)
 @given(st.text(max_size=40), st.integers(1, 10_000))
 def test_every_group_has_a_shard(group_id: str, shards: int) -> None:
     assert 0 <= shard_of(group_id, shards) < shards

@@ -53,6 +53,7 @@ def test_every_default_is_valid() -> None:
         ("group_initial_rebalance_delay_ms", 0),
         ("group_max_size", 1),
         ("group_max_pending_members", 1),
+        ("group_max_offsets", 1),
         ("group_metadata_max_bytes", 1),
         ("member_metadata_max_bytes", 1),
         ("member_assignment_max_bytes", 1),

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator_core.protocol.errors import CoordinatorNotAvailable, NotCoordinator
+from coordinator_core.protocol.errors import CoordinatorNotAvailable, NotCoordinator, RetryError
 from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.coordinator import Coordinator
@@ -229,7 +229,7 @@ async def test_shards_are_loaded_again_after_a_checkpoint_of_unknown_outcome(
                 try:
                     assert await fetched(node) == [2]
                     break
-                except (NotCoordinator, CoordinatorNotAvailable):
+                except RetryError:
                     await asyncio.sleep(0.01)
 
 

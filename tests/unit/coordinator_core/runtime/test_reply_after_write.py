@@ -12,8 +12,8 @@ from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.protocol.requests import Deadline, DeadlineKind, Heartbeat
 from coordinator_core.protocol.states import COMPLETING, PREPARING
 from coordinator_core.runtime.coordinator import Coordinator
-from coordinator_core.runtime.shard import REPLIES_AT_ONCE
 from coordinator_core.runtime.timers import GroupTimer
+from coordinator_core.runtime.waiting_requests import REPLIES_AT_ONCE
 from coordinator_core.state_store.interface import OutcomeUnknown, StoreUnavailable
 from tests.support.waiting import limited
 from tests.unit.coordinator_core.runtime.nodes import HeldStore, Member, a_change, config, running, state_of, until

@@ -121,7 +121,7 @@ ALL = (A, B, C, JOIN)
 moves = st.tuples(st.sampled_from(["start", "stop", "take", "delay"]), st.sampled_from(ALL), st.integers(0, 20))
 
 
-@settings(derandomize=True, database=None, deadline=None, max_examples=300)
+@settings(derandomize=True, database=None, max_examples=300)
 @given(st.lists(moves, max_size=40))
 def test_heap_agrees_with_a_linear_search(steps: list[tuple[str, GroupTimer, int]]) -> None:
     timers, plain = Timers(), Plain()

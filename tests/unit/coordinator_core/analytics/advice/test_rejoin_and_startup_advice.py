@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_core.analytics.advice.advise import advise
@@ -18,7 +18,6 @@ from coordinator_core.analytics.advice.what_if import Eviction, what_if_rejoin, 
 from tests.support.histories import History, observed
 
 POLICY = Policy()
-unhurried = settings(deadline=None)
 
 # -- rebalance timeout ------------------------------------------------------------------------------------------
 
@@ -137,7 +136,6 @@ def test_few_rejoins_are_too_little_data() -> None:
 lengths = st.lists(st.integers(0, 400_000), min_size=1, max_size=60)
 
 
-@unhurried
 @given(lengths)
 def test_no_shorter_rebalance_timeout_leaves_time_for_every_rejoin(lengths_ms: list[int]) -> None:
     seen = rejoins(*lengths_ms)
@@ -148,7 +146,6 @@ def test_no_shorter_rebalance_timeout_leaves_time_for_every_rejoin(lengths_ms: l
         assert covered(seen.counts, POLICY.without_headroom(value_ms) - 5_001) < len(lengths_ms) or value_ms > 300_000
 
 
-@unhurried
 @given(lengths, st.integers(0, 400_000))
 def test_a_longer_rejoin_never_makes_the_rebalance_timeout_shorter(lengths_ms: list[int], more_ms: int) -> None:
     longest = max(lengths_ms) + more_ms
@@ -156,7 +153,6 @@ def test_a_longer_rejoin_never_makes_the_rebalance_timeout_shorter(lengths_ms: l
     assert before <= after
 
 
-@unhurried
 @given(lengths, lengths, st.integers(0, 5), st.integers(0, 1), st.sampled_from([10_000, 60_000, 300_000]))
 def test_a_change_lowers_the_cost_and_evicts_no_live_member_that_is_known(
     lengths_ms: list[int], later_ms: list[int], no_shows: int, lost: int, present_ms: int
@@ -289,7 +285,6 @@ def test_what_if_reports_avoided_rebalances_and_their_cost() -> None:
     assert advice.because == "39 rebalances followed 20 start-ups, and 10000 ms saves 38 of them"
 
 
-@unhurried
 @given(st.lists(st.lists(st.integers(1, 300_000), min_size=1, max_size=4).map(tuple), min_size=3, max_size=12))
 def test_advised_initial_delay_is_between_the_present_one_and_the_maximum(followers: list[tuple[int, ...]]) -> None:
     advice = advise_initial_delay(startups(0, *followers), 3_000, POLICY)

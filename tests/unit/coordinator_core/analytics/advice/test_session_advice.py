@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_core.analytics.advice.backtest import BackTest
@@ -23,7 +23,6 @@ from coordinator_core.analytics.advice.steps import STEPS_MS, candidates, counte
 from tests.support.histories import FIRST_DAY, KINDS, History, gaps, history, observed, spurious_in_truth
 
 POLICY = Policy()
-unhurried = settings(deadline=None)
 BOUNDS = Bounds()
 
 
@@ -43,7 +42,6 @@ def test_steps_only_grow_and_end_at_four_hours() -> None:
     assert (STEPS_MS[0], STEPS_MS[-1]) == (1_000, 14_400_000)
 
 
-@unhurried
 @given(st.integers(0, 20_000_000))
 def test_a_length_is_counted_under_the_least_step_that_covers_it(length_ms: int) -> None:
     place = place_of(length_ms)
@@ -51,7 +49,6 @@ def test_a_length_is_counted_under_the_least_step_that_covers_it(length_ms: int)
     assert all(step_ms >= length_ms for step_ms in STEPS_MS[place:])
 
 
-@unhurried
 @given(st.lists(st.integers(0, 20_000_000)), st.sampled_from(STEPS_MS))
 def test_a_step_covers_exactly_the_lengths_that_it_reaches(lengths_ms: list[int], step_ms: int) -> None:
     assert covered(counted(lengths_ms), step_ms) == sum(length_ms <= step_ms for length_ms in lengths_ms)
@@ -78,7 +75,6 @@ histories = st.builds(
 timeouts = st.sampled_from([6_000, 10_000, 16_384, 30_000, 45_000, 65_536, 90_000])
 
 
-@unhurried
 @given(histories, timeouts, timeouts)
 def test_upper_bound_of_evictions_is_never_below_the_truth(past: History, current_ms: int, timeout_ms: int) -> None:
     back_too_late = sum(ms > current_ms + 60_000 for day in past.silences_ms for ms in day)
@@ -86,7 +82,6 @@ def test_upper_bound_of_evictions_is_never_below_the_truth(past: History, curren
     assert reported + back_too_late >= spurious_in_truth(past, timeout_ms)
 
 
-@unhurried
 @given(histories, timeouts, timeouts)
 def test_added_evictions_lie_between_the_bounds(past: History, seen_ms: int, timeout_ms: int) -> None:
     at_least, at_most = added_at(observed(past, seen_ms), timeout_ms)
@@ -94,7 +89,6 @@ def test_added_evictions_lie_between_the_bounds(past: History, seen_ms: int, tim
     assert at_least <= truth <= at_most
 
 
-@unhurried
 @given(histories, timeouts, st.one_of(st.integers(1, 5_000_000), st.sampled_from(GAP_BOUNDS_MS)))
 def test_gaps_are_counted_as_bound_by_bound(past: History, current_ms: int, timeout_ms: int) -> None:
     for day in observed(past, current_ms):
@@ -105,14 +99,12 @@ def test_gaps_are_counted_as_bound_by_bound(past: History, current_ms: int, time
         assert gaps_over(day, timeout_ms) == ((max(1, at_least), max(1, at_most)) if is_over else (0, 0))
 
 
-@unhurried
 @given(histories, st.sampled_from([8_192, 16_384, 32_768, 65_536]))
 def test_at_a_bound_of_the_histogram_the_answer_is_exact(past: History, bound_ms: int) -> None:
     truth = sum(bound_ms < ms for day in past.silences_ms for ms in day)
     assert added_at(observed(past, 100_000), bound_ms) == (truth, truth)
 
 
-@unhurried
 @given(histories, timeouts, timeouts, timeouts)
 def test_longer_timeout_never_evicts_more_members(past: History, current_ms: int, one_ms: int, other_ms: int) -> None:
     days = observed(past, current_ms)
@@ -143,7 +135,6 @@ def test_rate_bound_equals_the_poisson_bound(count: int, exact: float) -> None:
 # -- the value ------------------------------------------------------------------------------------------------
 
 
-@unhurried
 @given(histories, timeouts, st.sampled_from([0.0, 1.0, 7.0]))
 def test_value_is_the_shortest_choice_that_meets_the_target(past: History, current_ms: int, per_week: float) -> None:
     policy, days = replace(POLICY, spurious_per_week=per_week), observed(past, current_ms)
@@ -157,14 +148,12 @@ def test_value_is_the_shortest_choice_that_meets_the_target(past: History, curre
     assert value_ms == min(meeting)
 
 
-@unhurried
 @given(histories, timeouts, st.integers(1, 40_000), st.integers(0, 40_000))
 def test_the_value_lies_between_the_bounds(past: History, current_ms: int, least_ms: int, more_ms: int) -> None:
     value_ms = shortest_timeout_ms(observed(past, current_ms), Bounds(least_ms, least_ms + more_ms), POLICY)
     assert least_ms <= value_ms <= least_ms + more_ms
 
 
-@unhurried
 @given(histories, timeouts, lengths)
 def test_additional_heartbeat_gap_never_shortens_the_timeout(past: History, current_ms: int, length_ms: int) -> None:
     worse = replace(past, silences_ms=(*past.silences_ms[:-1], (*past.silences_ms[-1], length_ms)))
@@ -173,7 +162,6 @@ def test_additional_heartbeat_gap_never_shortens_the_timeout(past: History, curr
         assert before <= after
 
 
-@unhurried
 @given(histories, timeouts)
 def test_stricter_target_never_shortens_the_timeout(past: History, current_ms: int) -> None:
     days = observed(past, current_ms)
@@ -183,7 +171,6 @@ def test_stricter_target_never_shortens_the_timeout(past: History, current_ms: i
     assert values == sorted(values, reverse=True)
 
 
-@unhurried
 @given(histories, timeouts, st.integers(1, 1_000))
 def test_advice_does_not_depend_on_dates_or_order(past: History, current_ms: int, later: int) -> None:
     days = observed(past, current_ms)
@@ -375,7 +362,6 @@ def test_advised_timeout_is_not_shorter_than_a_gap_of_a_live_member() -> None:
     assert (advice.effect["evictions_present"], advice.effect["evictions_advised"]) == (0, 0)
 
 
-@unhurried
 @given(st.sampled_from(sorted(KINDS)), st.integers(0, 60), st.sampled_from([10_000, 30_000, 60_000, 120_000]))
 def test_shorter_session_timeout_evicts_no_live_member_of_the_history(kind: str, seed: int, present_ms: int) -> None:
     days = observed(history(kind, seed), present_ms)

@@ -76,7 +76,6 @@ def test_laws_hold_in_shrinkable_runs() -> None:
             stateful_step_count=30,
             derandomize=True,
             database=None,
-            deadline=None,
             report_multiple_bugs=False,
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
             phases=[Phase.generate, Phase.shrink],

@@ -1,0 +1,55 @@
+"""The requests of one shard that wait for their responses, as futures by token."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from coordinator_core.protocol.errors import CoordinatorError
+from coordinator_core.protocol.requests import Token
+from coordinator_core.protocol.responses import Answer, Reply
+from coordinator_core.runtime.counters import Counters
+
+REPLIES_AT_ONCE: Final = 100
+"""Sending so many responses takes some milliseconds; heartbeats of other groups come between two lots."""
+
+
+class WaitingRequests:
+    """The futures of the requests; `counters.waiting_requests` counts them."""
+
+    def __init__(self, counters: Counters) -> None:
+        self._counters = counters
+        self._futures: dict[Token, asyncio.Future[Answer]] = {}
+
+    def wait(self, token: Token) -> asyncio.Future[Answer]:
+        """Return the future of a request, which `reply` completes."""
+        future = self._futures[token] = asyncio.get_running_loop().create_future()
+        self._counters.waiting_requests += 1
+        return future
+
+    def reply(self, replies: Sequence[Reply]) -> None:
+        """Complete the futures of some requests, and of the others after the event loop has read its sockets."""
+        for token, answer, _ in replies[:REPLIES_AT_ONCE]:
+            self._resolve(token, answer)
+        if len(replies) > REPLIES_AT_ONCE:
+            asyncio.get_running_loop().call_soon(self.reply, replies[REPLIES_AT_ONCE:])
+
+    def fail_all(self, error: CoordinatorError) -> None:
+        """Complete every future with an error."""
+        for future in self._futures.values():
+            if not future.done():
+                future.set_exception(error)
+        self._counters.waiting_requests -= len(self._futures)
+        self._futures.clear()
+
+    def _resolve(self, token: Token, answer: Answer | CoordinatorError) -> None:
+        """Complete the future of a request, unless the caller has cancelled it."""
+        future = self._futures.pop(token, None)
+        if future is None:
+            return
+        self._counters.waiting_requests -= 1
+        if future.done():
+            return
+        if isinstance(answer, CoordinatorError):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)

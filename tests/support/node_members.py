@@ -1,0 +1,36 @@
+"""Members of Kafka groups in JavaScript: the program of `tests/support/kafka_js`, of the library kafkajs."""
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final
+
+from tests.support.kafka_broker import TOOLS
+
+KAFKAJS: Final = "kafkajs@2.2.4"
+PROGRAM: Final = Path(__file__).with_name("kafka_js") / "member.js"
+FETCH_TIMEOUT_S: Final = 300.0
+
+
+class NodeUnavailable(Exception):
+    """There is no Node.js, or the library cannot be had; the sentence says which."""
+
+
+def fetch_kafkajs() -> list[str]:
+    """Return the command of a member; npm gets the library once, into a folder of `.tools`.
+
+    Raises:
+        NodeUnavailable: it cannot be had.
+    """
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node is None or npm is None:
+        raise NodeUnavailable("members of kafkajs need the programs node and npm, and one is missing")
+    directory = TOOLS / KAFKAJS
+    if not (directory / "node_modules" / "kafkajs").is_dir():
+        directory.mkdir(parents=True, exist_ok=True)
+        argv = [npm, "install", "--silent", "--no-audit", "--prefix", str(directory), KAFKAJS]
+        try:
+            subprocess.run(argv, check=True, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S)
+        except subprocess.SubprocessError as failure:
+            raise NodeUnavailable(f"npm cannot install {KAFKAJS}: {failure}") from failure
+    return [node, str(PROGRAM), str(directory / "node_modules" / "kafkajs")]

@@ -1,0 +1,25 @@
+"""The client reads lists that come in pages as a whole."""
+
+from muster.node_client import Json, NodeClient
+
+PAGES = {
+    None: {"group_id": "g", "members": [1, 2], "waited_for": ["a"], "next_cursor": "x"},
+    "x": {"group_id": "g", "members": [3], "waited_for": [], "next_cursor": "y"},
+    "y": {"group_id": "g", "members": [4], "waited_for": ["b"], "next_cursor": None},
+}
+
+
+class PagedNode(NodeClient):
+    """A node that answers every request with a page."""
+
+    def get(self, path: str, **query: str | int | list[str] | None) -> Json:
+        assert (path, query.pop("state")) == ("/v1/x", "Empty")
+        cursor = query.get("cursor")
+        assert cursor is None or isinstance(cursor, str)
+        return {name: list(each) if isinstance(each, list) else each for name, each in PAGES[cursor].items()}  # type: ignore[attr-defined]  # each is a list or a text
+
+
+def test_lists_of_all_pages_are_joined() -> None:
+    node = PagedNode("http://127.0.0.1:1")
+    whole = node.whole("/v1/x", "members", "waited_for", state="Empty")
+    assert whole == {"group_id": "g", "members": [1, 2, 3, 4], "waited_for": ["a", "b"]}
