@@ -157,6 +157,11 @@ class NewUser:
         count: int = task.json()["try_number"]
         return count
 
+    def task_states(self, dag_id: str, dag_run_id: str) -> dict[str, str]:
+        """Return the state of each task of a run."""
+        tasks = self._airflow("GET", f"dags/{dag_id}/dagRuns/{quote(dag_run_id)}/taskInstances")
+        return {each["task_id"]: each["state"] for each in tasks.json()["task_instances"]}
+
     def has_active_runs(self, dag_id: str) -> bool:
         """Tell whether a run of the DAG is queued or running."""
         return bool(self.runs(dag_id, "state=queued&state=running"))
