@@ -1,6 +1,5 @@
-"""Kafka's client libraries and tools are members and operators of groups at Muster."""
+"""Kafka's client libraries are members of groups at Muster."""
 
-import subprocess
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -9,7 +8,6 @@ import pytest
 from api.kafka.apis import ApiKey
 from tests.support.databases import Databases
 from tests.support.http_client import Client, Group
-from tests.support.kafka_broker import SMALL, KafkaUnavailable, fetch_jars, java_or_unavailable
 from tests.support.kafka_listener import PARTITIONS, TOPIC, put_topic, wait_until_ready
 from tests.support.kafka_members import kafka_members
 from tests.support.kafka_wire import KafkaWire
@@ -111,56 +109,3 @@ def _owner(node: Node, group_id: str) -> str:
     with KafkaWire(node.settings.kafka_address) as wire:
         found = wire.call(ApiKey.FIND_COORDINATOR, 2, key=group_id, key_type=0)
         return f"{found.host}:{found.port}"
-
-
-@pytest.fixture(scope="module")
-def tool(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Give the command line of Kafka's kafka-consumer-groups."""
-    try:
-        java = java_or_unavailable(tmp_path_factory.mktemp("java"))
-        jars = fetch_jars(java, artifact="kafka-tools")
-    except KafkaUnavailable as reason:
-        pytest.skip(str(reason))
-    return [java, *SMALL, "-cp", f"{jars}/*", "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"]
-
-
-@pytest.mark.slow
-@pytest.mark.jvm
-def test_kafka_consumer_groups_does_all_that_it_can(
-    tool: list[str], kafka_node: Node, wire: KafkaWire, group_id: str, tmp_path: Path
-) -> None:
-    def run(*arguments: str) -> str:
-        command = [*tool, "--bootstrap-server", kafka_node.settings.kafka_address, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    def rows(*arguments: str) -> list[list[str]]:
-        return [line.split() for line in run(*arguments).splitlines() if line.startswith(group_id)]
-
-    with kafka_members(tmp_path, kafka_node.settings.kafka_address) as members:
-        member = members.join("confluent-kafka", group_id, TOPIC, client_id="reader", session_timeout_ms=PATIENT_MS)
-        member.wait_until(lambda member: member.owned() == ALL)
-        member.commit(40, "x")
-        assert [group_id, "Stable"] in rows("--list", "--state")
-        described = rows("--describe", "--group", group_id)
-        assert {(row[1], row[2], row[3]) for row in described} == {(TOPIC, str(n), "40") for n in range(PARTITIONS)}
-        assert {row[7] for row in described} == {"/127.0.0.1"}
-        (of_member,) = rows("--describe", "--group", group_id, "--members", "--verbose")
-        assert of_member[3:5] == ["reader", str(PARTITIONS)]
-        (state,) = rows("--describe", "--group", group_id, "--state")
-        assert state[-2:] == ["Stable", "1"]
-        member.leave()
-
-    reset = ("--reset-offsets", "--group", group_id, "--execute", "--topic")
-    assert {row[3] for row in rows(*reset, f"{TOPIC}:0", "--shift-by", "-10")} == {"30"}
-    assert {row[3] for row in rows(*reset, f"{TOPIC}:1", "--to-earliest")} == {"0"}
-    assert {row[3] for row in rows(*reset, f"{TOPIC}:2", "--to-offset", "20")} == {"20"}
-    poll_until(lambda: rows("--describe", "--group", group_id)[3][4] == "40")
-    assert {row[3] for row in rows(*reset, f"{TOPIC}:3", "--to-latest")} == {"40"}
-    assert "Successful" in run("--delete-offsets", "--group", group_id, "--topic", f"{TOPIC}:4")
-    assert {row[2]: row[3] for row in rows("--describe", "--group", group_id)} == {
-        "0": "30", "1": "0", "2": "20", "3": "40", "5": "40"
-    }  # fmt: skip
-    assert "successful" in run("--delete", "--group", group_id)
-    assert group_id not in run("--list")
