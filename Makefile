@@ -40,7 +40,7 @@ sim: setup ## simulate SEEDS=1000 worlds on JOBS=2 cores (all, if not said), or 
 conformance: setup ## run the Kafka scenarios, in process and over HTTP (SCENARIOS=file.json: your own)
 	@exec $(BIN)/python -m tests.system.conformance $(SCENARIOS) $(ARGS)
 
-chaos: setup ## kill, stop and cut off real nodes, agents and Postgres for some minutes (ARGS="--minutes 5 --agents 200")
+chaos: setup ## kill, stop, slow and cut off real nodes, agents and Postgres for some minutes (ARGS="--minutes 5 --agents 200")
 	@exec $(BIN)/python -m tests.system.chaos.run $(ARGS)
 
 mirror-soak: setup ## let a mirror watch a real Kafka cluster under faults, and compare its rows (ARGS="--minutes 60")

@@ -89,10 +89,21 @@ def start_node(place: Place, **settings: int | str) -> Server:
     return _started(place, ("-m", "muster", "serve"), port, "/readyz", environment)
 
 
-def start_mirror(place: Place, bootstrap: str) -> Server:
-    """Start a mirror of a Kafka cluster and return when it answers; the caller stops its child process."""
+def start_mirror(place: Place, bootstrap: str, source: str = "topic") -> Server:
+    """Start a mirror of a Kafka cluster and return when it answers; the caller stops its child process.
+
+    Args:
+        place: where it runs.
+        bootstrap: the brokers.
+        source: `topic` or `poll`, as MUSTER_MIRROR_SOURCE.
+    """
     port = free_port()
-    own = {"database_url": place.database_url, "http_port": port, "mirror_bootstrap_servers": bootstrap}
+    own = {
+        "database_url": place.database_url,
+        "http_port": port,
+        "mirror_bootstrap_servers": bootstrap,
+        "mirror_source": source,
+    }
     environment = {f"{ENVIRONMENT_PREFIX}{name.upper()}": str(value) for name, value in own.items()}
     return _started(place, ("-m", "muster", "mirror"), port, "/metrics", environment)
 

@@ -1,7 +1,7 @@
 """Measure how fast a mirror catches up with a Kafka cluster that it has not read yet, and the memory that it needs.
 
 A broker gets groups that have committed offsets. The ceiling reads and decodes the same log, in one process, and stores
-nothing.
+nothing. Where a mirror polls, the ceiling makes the requests of one poll, and stores nothing.
 
 Run: python -m bench.mirror [FILE]
 """
@@ -23,6 +23,7 @@ from bench.cpu_time import CpuMeter
 from bench.figures import Figure, run_benchmark
 from bench.kafka_broker import kafka_broker
 from bench.kafka_members import TOPIC
+from mirror.kafka_groups import KafkaGroups
 from mirror.kafka_log import KafkaConnection, KafkaLog, describe_cluster
 from mirror.offsets_topic import decode
 from muster.local.processes import stop_children
@@ -41,6 +42,9 @@ class Size:
     groups: int = 10_000
     partitions: int = 100
     """Committed offsets of each group."""
+
+
+POLLED: Final = Size(groups=5_000, partitions=10)
 
 
 def measure(place: Place, size: Size) -> list[Figure]:
@@ -64,6 +68,39 @@ def measure(place: Place, size: Size) -> list[Figure]:
         f"catching up with {what}", records / took_s, "records/s", "reading alone", records / read_s, details=details
     )
     return [rate, Figure(f"seconds for {what}", took_s, "s"), Figure(f"memory of a mirror of {what}", memory_mb, "MB")]
+
+
+def measure_polls(place: Place, size: Size) -> list[Figure]:
+    """Return the figures of a mirror that polls.
+
+    Raises:
+        Skipped: no broker can be started here.
+    """
+    with kafka_broker(place.directory, size.partitions, initial_rebalance_delay_ms=0) as kafka:
+        uvloop.run(_commit_all(kafka.url, size))
+        bootstrap = kafka.url.removeprefix("kafka://")
+        polled_s = uvloop.run(_poll_all(bootstrap))
+        with _mirror(place, bootstrap, "poll") as (server, began_s):
+            meter = CpuMeter(place.pids(server))
+            _wait_until_stored(server.url, size.groups * size.partitions)
+            took_s = time.monotonic() - began_s
+            details = meter.details(size.groups)
+            memory_mb = _peak_memory_mb(server.child.pid)
+    what = f"{size.groups:,} groups with {size.groups * size.partitions:,} offsets"
+    first = f"first poll of {what}"
+    bare = size.groups / polled_s
+    rate = Figure(first, size.groups / took_s, "groups/s", "requests alone", bare, details=details)
+    return [rate, Figure(f"memory of a mirror that polls {what}", memory_mb, "MB")]
+
+
+async def _poll_all(bootstrap: str) -> float:
+    """Return the seconds that the requests of one poll take."""
+    async with KafkaGroups(KafkaConnection(bootstrap_servers=bootstrap)) as groups:
+        began_s = time.monotonic()
+        listed = await groups.listed()
+        await groups.described([each for each in listed if each.protocol_type])
+        await groups.offsets(listed)
+        return time.monotonic() - began_s
 
 
 async def _commit_all(url: str, size: Size) -> None:
@@ -100,10 +137,10 @@ async def _read_all(bootstrap: str) -> tuple[int, float]:
 
 
 @contextmanager
-def _mirror(place: Place, bootstrap: str) -> Iterator[tuple[Server, float]]:
+def _mirror(place: Place, bootstrap: str, source: str = "topic") -> Iterator[tuple[Server, float]]:
     """Run a mirror; yield it with the time of its start."""
     began_s = time.monotonic()
-    server = start_mirror(place, bootstrap)
+    server = start_mirror(place, bootstrap, source)
     try:
         yield server, began_s
     finally:
@@ -127,7 +164,9 @@ def _peak_memory_mb(pid: int) -> float:
 
 def main() -> list[Figure]:
     with durable_place() as place:
-        return measure(place, Size())
+        figures = measure(place, Size())
+    with durable_place() as place:
+        return [*figures, *measure_polls(place, POLLED)]
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from mirror.polled_groups import (
     classic_members,
     committed_offsets,
     consumer_members,
+    storable,
 )
 
 GROUPS_MAX: Final = 100
@@ -74,7 +75,11 @@ class KafkaGroups:
             _check(answer["error_code"])
             listed += [
                 ListedGroup(
-                    each["group_id"], broker, each.get("group_type", CLASSIC_TYPE), each["protocol_type"], each["state"]
+                    each["group_id"],
+                    broker,
+                    each.get("group_type", CLASSIC_TYPE),
+                    storable(each["protocol_type"]),
+                    each["state"],
                 )
                 for each in answer["groups"]
             ]
@@ -91,7 +96,9 @@ class KafkaGroups:
         async for each in self._each(classic, DescribeGroups):
             if each["state"] == STABLE:
                 members = classic_members(each["members"])
-                found[each["group_id"]] = PolledGroup(each["protocol_type"], each["protocol"], members)
+                found[each["group_id"]] = PolledGroup(
+                    storable(each["protocol_type"]), storable(each["protocol"]), members
+                )
         consumer = [each for each in groups if each.group_type == CONSUMER_TYPE]
         async for each in self._each(consumer, DescribeConsumerGroups):
             if each["epoch"] == each["assignment_epoch"] or not each["members"]:

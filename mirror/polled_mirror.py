@@ -36,6 +36,7 @@ from mirror.polled_groups import (
     PolledOffset,
     observed_group,
     observed_offsets,
+    storable,
 )
 
 log = structlog.get_logger("muster.mirror")
@@ -98,6 +99,8 @@ class PolledMirror:
         self._shards: dict[Shard, PolledShard] = {}
         self._next_offsets: dict[int, int] = {}
         """Of shards that failed, the offset after the last that was used."""
+        self._unstorable: set[str] = set()
+        """Groups that the last poll skipped, since Postgres cannot store their ids; without what it cannot store."""
 
     async def run(self) -> None:
         """Poll, without end."""
@@ -137,10 +140,14 @@ class PolledMirror:
         await self._update_shards()
         by_id = {shard.shard_id: shard for shard in self._shards}
         own: dict[Shard, dict[str, ListedGroup]] = {shard: {} for shard in self._shards}
+        unstorable = set()
         for each in await groups.listed():
             shard = by_id.get(self._coordinator.shard_id_of(each.group_id))
-            if shard is not None:
+            if shard is not None and storable(each.group_id) != each.group_id:
+                unstorable.add(storable(each.group_id))
+            elif shard is not None:
                 own[shard][each.group_id] = each
+        self._report_unstorable(unstorable)
         all_own = [each for listed in own.values() for each in listed.values()]
         described = await groups.described([each for each in all_own if self._needs_description(each)])
         offsets = await groups.offsets([each for each in all_own if each.group_type != SHARE_TYPE])
@@ -156,6 +163,14 @@ class PolledMirror:
             for polled in self._shards.values()
             for group in polled.follower.other_groups.values()
         )
+
+    def _report_unstorable(self, group_ids: set[str]) -> None:
+        """Log the groups that are skipped, when there are others than in the last poll."""
+        if group_ids and group_ids != self._unstorable:
+            log.warning(
+                "mirrored_groups_skipped", groups=len(group_ids), first=min(group_ids), reason="NUL in their ids"
+            )
+        self._unstorable = group_ids
 
     async def _update_shards(self) -> None:
         served = {shard for shard in self._coordinator.serving_shards() if not shard.is_unloaded}

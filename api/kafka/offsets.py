@@ -13,13 +13,19 @@ from api.shared.access_control import Operation
 from api.shared.errors import TopicAuthorizationFailed
 from api.shared.limits import MEMBER_ID_MAX_CHARS, TOPIC_MAX_CHARS
 from coordinator_core.admin import offsets as admin_offsets
+from coordinator_core.admin.reset_by_commit import reset_by_commit
 from coordinator_core.protocol.errors import CoordinatorError, InvalidRequest
 from coordinator_core.protocol.requests import CommitOffsets, OffsetToCommit
+from coordinator_core.protocol.responses import CommitOffsetsResponse
+from coordinator_core.protocol.states import EMPTY
+from coordinator_core.runtime.writer import commit_origin
 from coordinator_core.state_store.rows import FetchedOffset
 
 SEVERAL_GROUPS_FROM: Final = 8
 """The first version of OffsetFetch with several groups."""
 NO_OFFSET: Final = -1
+ADMIN_CLIENT_PREFIX: Final = "adminclient-"
+"""How the client id of Java's admin clients begins, and so of Kafka's tools, unless they are configured otherwise."""
 
 
 # -- commit -----------------------------------------------------------------------------------------
@@ -58,8 +64,35 @@ async def _commit(request: KafkaRequest, topics: Sequence[Any]) -> Mapping[int, 
     """Commit the offsets of these topics, and return index → error; without topics nothing is asked."""
     if not topics and request.message.topics:
         return {}
-    answer = await request.commit(request.message.group_id, _request(request, topics))
+    commit = _request(request, topics)
+    answer = await _reset(request, commit) if _may_be_reset(request, commit) else None
+    if answer is None:
+        answer = await request.commit(request.message.group_id, commit)
     return answer.errors
+
+
+def _may_be_reset(request: KafkaRequest, commit: CommitOffsets) -> bool:
+    """Return whether a commit without a member may be a reset: an admin client's, or to a group that members have used.
+
+    Consumers that are no members have groups of their own.
+    """
+    if commit.generation >= 0 or commit.member_id or commit.group_instance_id is not None or not commit.offsets:
+        return False
+    group = request.coordinator.describe(request.message.group_id)
+    if group is None:
+        return _is_admin_client(request)
+    return group.state is EMPTY and (group.protocol_type is not None or _is_admin_client(request))
+
+
+def _is_admin_client(request: KafkaRequest) -> bool:
+    return request.client_id.startswith(ADMIN_CLIENT_PREFIX)
+
+
+async def _reset(request: KafkaRequest, commit: CommitOffsets) -> CommitOffsetsResponse | None:
+    """Reset offsets, and record the change; None: the commit moves no offset back, and is no admin client's."""
+    group_id, only_back = request.message.group_id, not _is_admin_client(request)
+    commit_origin.set(request.commit_origin)
+    return await reset_by_commit(request.coordinator, group_id, commit, request.begin_change(), only_back=only_back)
 
 
 def _request(request: KafkaRequest, topics: Sequence[Any]) -> CommitOffsets:

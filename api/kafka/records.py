@@ -12,6 +12,7 @@ from typing import Any, Final
 from api.kafka.apis import ApiKey
 from api.kafka.errors import (
     INVALID_REQUEST,
+    INVALID_TIMESTAMP,
     TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
@@ -19,7 +20,8 @@ from api.kafka.messages import Fields, encode, milliseconds
 from api.kafka.request import KafkaRequest
 from api.shared.access_control import Operation
 from coordinator_core.protocol.errors import CoordinatorError
-from coordinator_core.queries.committed_offsets import read_highest_commits
+from coordinator_core.queries.committed_offsets import read_highest_commits, read_log_ends_at
+from coordinator_core.state_store.postgres.timestamps import END_OF_TIME_MS
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -30,16 +32,24 @@ NO_ACKS: Final = 0
 
 
 async def list_offsets(request: KafkaRequest) -> bytes:
-    """Return where the logs of partitions begin, and where they end as far as that is known.
+    """Return where the logs of partitions begin, and where they end or ended as far as that is known.
 
-    A log without reports ends at the highest offset that any group has committed, if not later.
+    A log without reports ends at the highest offset that any group has committed, if not later. For a time the answer
+    is the last end that was reported by then: a consumer that begins there misses nothing that was written since.
     """
     known = request.coordinator.topic_metadata
     names = [each.name for each in request.message.topics if each.name in known]
+    instants_ms = {
+        (each.name, one.partition_index): min(one.timestamp, END_OF_TIME_MS)
+        for each in request.message.topics
+        for one in each.partitions
+        if each.name in known and one.timestamp >= 0
+    }
     read, store = request.coordinator.read, request.coordinator.store
     try:
         reported = await request.with_deadline(read(partial(store.log_ends, names)))
         committed = await request.with_deadline(request.query(read_highest_commits, names))
+        past = await request.with_deadline(request.query(read_log_ends_at, instants_ms)) if instants_ms else {}
         starts = {each.topic: each.log_start_offset for each in await request.with_deadline(read(store.topics))}
     except CoordinatorError as error:
         code = request.failed(error)
@@ -58,7 +68,10 @@ async def list_offsets(request: KafkaRequest) -> bytes:
             return {"offset": start}
         if timestamp == LATEST:
             return {"offset": max(start, ends.get((topic, partition), 0))}
-        return {"error_code": INVALID_REQUEST}  # a time: `muster groups reset-offsets --to-datetime` knows it by group
+        if timestamp < 0:
+            return {"error_code": INVALID_REQUEST}
+        then = past.get((topic, partition))
+        return {"error_code": INVALID_TIMESTAMP} if then is None else {"offset": max(start, then.offset)}
 
     return _offsets(request, find)
 

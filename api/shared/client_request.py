@@ -132,9 +132,14 @@ class ClientRequest:
             self.node.large_request_turns.end(self.turn_bytes)
             self.turn_bytes = 0
 
+    @property
+    def commit_origin(self) -> CommitOrigin:
+        """Return the token and the address of the client, which its commits name."""
+        return CommitOrigin(self.token_id, self.client_host or None)
+
     async def commit(self, group_id: str, request: CommitOffsets) -> CommitOffsetsResponse:
         """Submit a commit, and return its response; the commit names the token and the address of the client."""
-        commit_origin.set(CommitOrigin(self.token_id, self.client_host or None))
+        commit_origin.set(self.commit_origin)
         return await self.coordinate(group_id, request, CommitOffsetsResponse)
 
     async def coordinate(self, group_id: str, request: MemberRequest, kind: type[T]) -> T:

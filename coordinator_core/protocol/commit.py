@@ -16,6 +16,7 @@ from coordinator_core.protocol.errors import (
     UnknownMemberId,
     UnknownTopicOrPartition,
 )
+from coordinator_core.protocol.offsets import remove_offset
 from coordinator_core.protocol.rebalance import restart_session
 from coordinator_core.protocol.records import GroupCreated, OffsetsCommitted
 from coordinator_core.protocol.requests import NO_MEMBER_ID, CommitOffsets, OffsetToCommit
@@ -34,6 +35,7 @@ def decide_commit(draft: Draft, request: CommitOffsets) -> None:
     if refused:
         stored = tuple(offset for place, offset in enumerate(stored) if place not in refused)
     if stored:
+        _archive_replaced(draft, request, stored)
         at_ms = draft.now.wall_ms
         expires_at_ms = _expires_at_ms(at_ms, request.retention_time_ms)
         draft.emit_offset(OffsetsCommitted(at_ms, request.member_id, expires_at_ms, stored))
@@ -60,6 +62,15 @@ def _check_committer(draft: Draft, request: CommitOffsets) -> None:
     if group.state is COMPLETING:
         raise RebalanceInProgress("the group waits for its new assignment")
     restart_session(draft, member.member_id)
+
+
+def _archive_replaced(draft: Draft, request: CommitOffsets, stored: Sequence[OffsetToCommit]) -> None:
+    if not request.replaced:
+        return
+    partitions = {(offset.topic, offset.partition) for offset in stored}
+    for offset in request.replaced:
+        if (offset.topic, offset.partition) in partitions:
+            remove_offset(draft, offset, "reset", request.change_id)
 
 
 def _partition_errors(offsets: Sequence[OffsetToCommit], context: Context) -> Mapping[int, CoordinatorError]:

@@ -102,6 +102,27 @@ class OffsetToCommit(NamedTuple):
     log_end_offset: int | None = None
 
 
+class StoredOffset(NamedTuple):
+    """A committed offset, read from the store for a decision."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+    log_end_offset: int | None
+    committed_at_ms: int
+    expires_at_ms: int | None
+    commit_version: int
+    log_end_at_ms: int | None = None
+    """When the log end was reported, if not with this commit."""
+
+    @property
+    def log_end(self) -> LogEnd | None:
+        """Return the log end offset stored with the commit; it is never below the committed offset."""
+        return reported_log_end(self.offset, self.log_end_offset, self.log_end_at_ms or self.committed_at_ms)
+
+
 @dataclass(frozen=True, slots=True)
 class CommitOffsets:
     """Commit offsets, as a member or (generation -1, no ids) as a non-member. Source: protocol.md section 10.1."""
@@ -115,6 +136,10 @@ class CommitOffsets:
     """The offsets' own retention; -1: the group's retention applies."""
     trusted_topic_prefixes: tuple[str, ...] = ()
     """Prefixes of the topics whose log ends this client may report for every group; others count for its own group."""
+    change_id: str = ""
+    """The change that this commit makes, as a reset by Kafka's tools; "": none."""
+    replaced: tuple[StoredOffset, ...] = ()
+    """With a change, the offsets that it replaces: they are archived, unless their partition is refused."""
 
 
 # -- time and the node --------------------------------------------------------------------------------
@@ -162,27 +187,6 @@ class Reevaluate:
 
 
 # -- operators and maintenance ---------------------------------------------------------------------------
-
-
-class StoredOffset(NamedTuple):
-    """A committed offset, read from the store for a decision."""
-
-    topic: str
-    partition: int
-    offset: int
-    leader_epoch: int
-    metadata: str
-    log_end_offset: int | None
-    committed_at_ms: int
-    expires_at_ms: int | None
-    commit_version: int
-    log_end_at_ms: int | None = None
-    """When the log end was reported, if not with this commit."""
-
-    @property
-    def log_end(self) -> LogEnd | None:
-        """Return the log end offset stored with the commit; it is never below the committed offset."""
-        return reported_log_end(self.offset, self.log_end_offset, self.log_end_at_ms or self.committed_at_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 The log reaches every committed offset, so a log end is never returned as lower than the offset it was reported with.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -343,11 +343,65 @@ def read_past_log_ends(transaction: Transaction, time_range: TimeRange, limit: i
 
 
 _HIGHEST: Final = """
-SELECT topic, partition, max(committed_offset) FROM offsets WHERE topic = ANY(%(topics)s) GROUP BY topic, partition
+SELECT topic, partition, max(committed_offset)
+FROM (
+    SELECT topic, partition, committed_offset
+    FROM offsets
+    WHERE topic = ANY(%(topics)s)
+    UNION ALL
+    SELECT topic, partition, before.committed_offset
+    FROM offsets JOIN archived_offsets AS before USING (group_id, topic, partition)
+    WHERE topic = ANY(%(topics)s) AND before.cause = 'reset' AND NOT EXISTS (
+        SELECT FROM archived_offsets AS deleted
+        WHERE deleted.group_id = before.group_id AND deleted.topic = before.topic AND deleted.cause = 'topic_deleted'
+            AND deleted.archived_at > before.archived_at
+    )
+) AS committed
+GROUP BY topic, partition
 """
+"""An offset before a reset counts: the log reached it, unless it was the log of a topic that was deleted since."""
 
 
 def read_highest_commits(transaction: Transaction, topics: Sequence[str]) -> dict[tuple[str, int], int]:
-    """Return the highest committed offset of any group by topic and partition; commits wait for a checkpoint here."""
+    """Return the highest offset that a group has committed, now or before a reset, by topic and partition.
+
+    Commits count from their checkpoint on.
+    """
     rows = transaction.execute(_HIGHEST, {"topics": list(topics)})
     return {(topic, partition): offset for topic, partition, offset in rows}
+
+
+_ENDS_AT: Final = """
+SELECT topic, partition, floor(extract(epoch FROM known.at) * 1000)::bigint, known.log_end_offset
+FROM unnest(%(topics)s::text[], %(partitions)s::integer[], %(at_ms)s::bigint[]) AS wanted (topic, partition, at_ms)
+JOIN log_end_offsets AS present USING (topic, partition)
+CROSS JOIN LATERAL (
+    SELECT at, log_end_offset
+    FROM log_end_history
+    WHERE topic = present.topic AND partition = present.partition
+        AND at >= present.first_reported_at AND at <= to_timestamp(wanted.at_ms / 1000.0)
+    UNION ALL
+    SELECT present.reported_at, present.log_end_offset
+    WHERE present.reported_at <= to_timestamp(wanted.at_ms / 1000.0)
+    ORDER BY at DESC
+    LIMIT 1
+) AS known
+"""
+
+
+def read_log_ends_at(
+    transaction: Transaction, instants_ms: Mapping[tuple[str, int], int]
+) -> dict[tuple[str, int], LogEnd]:
+    """Return the last log end that was reported at an instant or before, of partitions of which one is known.
+
+    Args:
+        transaction: the transaction.
+        instants_ms: topic and partition → the instant.
+    """
+    parameters = {
+        "topics": [topic for topic, _ in instants_ms],
+        "partitions": [partition for _, partition in instants_ms],
+        "at_ms": list(instants_ms.values()),
+    }
+    rows = transaction.execute(_ENDS_AT, parameters)
+    return {(topic, partition): LogEnd(at_ms, offset) for topic, partition, at_ms, offset in rows}

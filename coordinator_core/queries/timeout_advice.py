@@ -9,7 +9,7 @@ Rules:
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from coordinator_core.analytics.advice.advise import advise
@@ -35,6 +35,13 @@ REBALANCE: Final = "rebalance_timeout_ms"
 INITIAL_DELAY: Final = "group_initial_rebalance_delay_ms"
 KEYS: Final[Mapping[str, str]] = {"session": SESSION, "rebalance": REBALANCE, "initial_delay": INITIAL_DELAY}
 """Prefix of a report's columns → the setting."""
+
+NOT_MEASURED: Final[Mapping[str, str]] = {
+    SESSION: "Kafka's log has no heartbeats, so a mirror cannot judge this timeout, however long it runs",
+    REBALANCE: "Kafka's log does not say how long rebalances waited for members, so a mirror cannot judge this timeout,"
+    " however long it runs",
+}
+"""Setting → why there is no advice on it in a mirror."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +122,14 @@ def read_timeout_advice(
             evictions(REBALANCE_TIMEOUT), past.rejoins_ms, evidence, current.rebalance_timeout_ms, rebalance_ms
         ),
     )
+
+
+def advice_of_mirror(advice: Mapping[str, Advice]) -> dict[str, Advice]:
+    """Return the advice on a mirrored group: what its log does not have is not measured, now or later."""
+    return {
+        key: replace(each, verdict="not_measured", because=NOT_MEASURED[key]) if key in NOT_MEASURED else each
+        for key, each in advice.items()
+    }
 
 
 def _report(past: TuningHistory, current: CurrentTimeouts, since_ms: int) -> SourcedAdvice | None:

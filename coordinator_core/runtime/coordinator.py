@@ -142,7 +142,13 @@ class Coordinator:
             quarantine=self.quarantine,
         )
         self.confirmations = Confirmations(store, self.read, self.metadata_cache, self._clock, config)
-        self._readiness_check = ReadinessCheck(store, self.read, config.schema, lambda: self._ownership.failure)
+        self._readiness_check = ReadinessCheck(
+            store,
+            self.read,
+            config.schema,
+            lambda: self._ownership.failure,
+            (self._writer.failures, self._checkpoints.failures),
+        )
         self._follower: ClusterFollower | None = None
         self.is_stopping = False
         self._shard_count = 0

@@ -24,6 +24,7 @@ from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAva
 from coordinator_core.runtime.clock import Clock, Threads
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.counters import Counters
+from coordinator_core.runtime.readiness import FailureStreak
 from coordinator_core.runtime.shard import Shard
 from coordinator_core.runtime.writer import MAX_SHARE, current_client
 from coordinator_core.state_store.interface import OutcomeUnknown, Store, StoreError
@@ -57,6 +58,7 @@ class OffsetCheckpoints:
         """Shard → future that completes with the next checkpoint that begins, if a request waits for it."""
         self._wake = asyncio.Event()
         self._is_failure_logged = False
+        self.failures = FailureStreak("committed offsets cannot be stored in the table", clock)
         self.dirty_size = 0
         """How many dirty offsets there are, including those of the checkpoint under way; a long one counts more."""
         self.client_sizes: Counter[str] = Counter()
@@ -156,6 +158,7 @@ class OffsetCheckpoints:
         try:
             result = await self._threads.checkpoint(partial(self._store.checkpoint, self._config.node_id, taken))
         except OutcomeUnknown as error:
+            self.failures.add(error)
             return self._reload(shards, f"whether a checkpoint was stored is not known: {error.summary}")
         except StoreError as error:
             for shard in shards:
@@ -165,6 +168,7 @@ class OffsetCheckpoints:
             log.exception("checkpoint_crashed", shards=sorted(taken))
             return self._reload(shards, "a checkpoint failed; the log has the error")
         self._is_failure_logged = False
+        self.failures.end()
         self._counters.checkpoint_s.add((self._clock.now().node_ms - began_ms) / 1000)
         return self._complete(shards, result)
 
@@ -189,6 +193,7 @@ class OffsetCheckpoints:
 
     def _record_failure(self, error: StoreError) -> CoordinatorNotAvailable:
         self._counters.checkpoints_failed += 1
+        self.failures.add(error)
         if not self._is_failure_logged:
             log.warning("checkpoint_failed", reason=str(error))
         self._is_failure_logged = True

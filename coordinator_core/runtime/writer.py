@@ -21,6 +21,7 @@ from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAva
 from coordinator_core.runtime.clock import Clock, Threads
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.counters import Counters
+from coordinator_core.runtime.readiness import FailureStreak
 from coordinator_core.state_store.dirty_offsets import UNKNOWN_ORIGIN, CommitOrigin
 from coordinator_core.state_store.interface import Store, StoreError
 from coordinator_core.state_store.rows import Batch, GroupWrite, WriteResult
@@ -92,6 +93,7 @@ class Writer:
         """Group with queued entries → the client in whose queue they are, and their number."""
         self._wake = asyncio.Event()
         self._began_ms: int | None = None
+        self.failures = FailureStreak("writes fail", clock)
         self.queued_rows = 0
         """Rows that no transaction has taken yet."""
         self.queued_bytes = 0
@@ -149,11 +151,13 @@ class Writer:
         batch = Batch(self._node_id, epochs, tuple([entry.write for entry in entries]))
         try:
             written = await self._threads.write(partial(self._store.write, batch))
+            self.failures.end()
             self._counters.batch_s.add((self._clock.now().node_ms - began_ms) / 1000)
             self._counters.batch_rows.add(sum(entry.rows for entry in entries))
             _notify(entries, written)
         except StoreError as error:
             self._counters.batches_failed += 1
+            self.failures.add(error)
             log.warning("batch_failed", entries=len(entries), reason=str(error))
             _fail_all(entries, f"the database did not store the write: {error.summary}")
         except Exception:  # any error: without the writer's loop the node stores nothing any more

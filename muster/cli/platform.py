@@ -38,6 +38,14 @@ def up(
     ] = 1,
     airflow: Annotated[bool, typer.Option(help="Run Airflow with the maintenance DAGs.")] = True,
     demo: Annotated[bool, typer.Option(help="Run demo consumers; none in a mirror.")] = True,
+    kafka: Annotated[
+        bool | None,
+        typer.Option(
+            "--kafka/--no-kafka",
+            help="Accept Kafka clients, on port 9092 or MUSTER_KAFKA_PORT.",
+            show_default="if the demo has a Kafka client",
+        ),
+    ] = None,
     mirror: Annotated[
         str | None,
         typer.Option(
@@ -55,7 +63,7 @@ def up(
 
     given = {"http_port": port, "airflow_port": airflow_port, "data_dir": data_dir}
     settings = command_settings(**given, mirror_bootstrap_servers=mirror)
-    run_up(settings, node_count=nodes, with_airflow=airflow, with_demo=demo)
+    run_up(settings, node_count=nodes, with_airflow=airflow, with_demo=demo, with_kafka=kafka)
 
 
 @app.command()

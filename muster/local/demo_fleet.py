@@ -1,4 +1,4 @@
-"""The demonstration fleet: three groups of real agents, each agent a process.
+"""The demonstration fleet: three groups of real agents, and one of a Kafka client, each member a process.
 
 One member of the last group comes and goes, so that rebalances happen by themselves. A member that is killed is
 started again after a pause longer than its session, so that both rebalances are seen: first its session expires, then
@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 from muster.data_dir import DataDir
 from muster.local.processes import ChildProcesses, ChildSpec
@@ -35,15 +36,29 @@ GROUPS = (
     DemoGroup("payments-audit", "payments", 6, ("audit-1", "audit-2"), visitor="audit-visitor"),
 )
 
+KAFKA_GROUP = DemoGroup("shipments-labels", "shipments", 6, ("labels-1",))
+"""The group of the Kafka client."""
+
+
+def has_kafka_client() -> bool:
+    """Return whether the packages of the Kafka client and of the listener that it needs are installed."""
+    return all(find_spec(package) for package in ("aiokafka", "kio"))
+
 
 class DemoFleet:
     """Starts the members, and sends the visitors to and fro; the processes belong to `children`."""
 
     def __init__(
-        self, children: ChildProcesses, node_urls: Sequence[str], data_dir: DataDir, environment: Mapping[str, str]
+        self,
+        children: ChildProcesses,
+        node_urls: Sequence[str],
+        kafka_addresses: Sequence[str],
+        data_dir: DataDir,
+        environment: Mapping[str, str],
     ) -> None:
         self._children = children
         self._node_urls = node_urls
+        self._kafka_addresses = kafka_addresses
         self._data_dir = data_dir
         self._environment = environment
         self._next_shift_at_s: float | None = None
@@ -55,10 +70,13 @@ class DemoFleet:
             UserError: the node refused a topic.
         """
         node = NodeClient(self._node_urls[0], actor="demo")
-        for group in GROUPS:
+        is_secured = self._node_urls[0].startswith("https")
+        has_kafka = self._kafka_addresses and has_kafka_client() and not is_secured
+        groups = (*GROUPS, KAFKA_GROUP) if has_kafka else GROUPS
+        for group in groups:
             body = {"partitions": group.partition_count, "reason": "demonstration fleet"}
             node.put(f"/v1/topics/{segment(group.topic)}", body)
-        specs = [self._spec(group, member, restart=True) for group in GROUPS for member in group.members]
+        specs = [self._spec(group, member, restart=True) for group in groups for member in group.members]
         for spec in specs:
             self._children.start(spec)
         self._next_shift_at_s = time.monotonic() + SHIFT_S
@@ -81,12 +99,14 @@ class DemoFleet:
             self._children.start(spec)
 
     def _spec(self, group: DemoGroup, client_id: str, *, restart: bool) -> ChildSpec:
-        urls = [("--url", url) for url in self._node_urls]
-        options = [*urls, ("--group", group.group_id), ("--topic", group.topic), ("--client-id", client_id)]
+        module, nodes = "demo_member", [("--url", url) for url in self._node_urls]
+        if group is KAFKA_GROUP:
+            module, nodes = "demo_kafka_member", [("--bootstrap", ",".join(self._kafka_addresses))]
+        options = [*nodes, ("--group", group.group_id), ("--topic", group.topic), ("--client-id", client_id)]
         name = f"demo-{client_id}"
         return ChildSpec(
             name=name,
-            argv=(sys.executable, "-m", "muster.local.demo_member", *(part for option in options for part in option)),
+            argv=(sys.executable, "-m", f"muster.local.{module}", *(part for option in options for part in option)),
             env=self._environment,
             log_file=self._data_dir.log_file(name),
             restart=restart,

@@ -38,6 +38,8 @@ class LocalNode:
                 "MUSTER_HTTP_HOST": self.settings.http_host,
                 "MUSTER_HTTP_PORT": str(self.port),
                 "MUSTER_ADVERTISED_URL": self.settings.advertised_url or "",
+                "MUSTER_KAFKA_PORT": str(self.settings.kafka_port or ""),
+                "MUSTER_KAFKA_ADVERTISED": self.settings.kafka_advertised or "",
                 "MUSTER_MIRROR_BOOTSTRAP_SERVERS": bootstrap or "",
                 "MUSTER_CLUSTER_SECRET": secret.get_secret_value() if secret else keep_secret(data_dir.cluster_secret),
             },
@@ -65,5 +67,7 @@ def _another(settings: Settings, number: int) -> LocalNode:
     port = settings.http_port + number - 1
     if settings.http_port < settings.airflow_port <= port:
         port += 1
-    own = settings.model_copy(update={"http_port": port, "advertised_url": None})
+    kafka_port = None if settings.kafka_port is None else settings.kafka_port + number - 1
+    update = {"http_port": port, "advertised_url": None, "kafka_port": kafka_port, "kafka_advertised": None}
+    own = settings.model_copy(update=update)
     return LocalNode(f"{FIRST}-{number}", port, own.node_url, own)

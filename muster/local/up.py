@@ -24,11 +24,11 @@ from muster.live_view import Address, View, open_view, run_line
 from muster.local.child_registry import ChildRegistry
 from muster.local.database import database_urls, embedded_postgres
 from muster.local.demo_data import insert_expired_groups
-from muster.local.demo_fleet import DemoFleet
+from muster.local.demo_fleet import DemoFleet, has_kafka_client
 from muster.local.java import find_java
 from muster.local.nodes import LocalNode, local_nodes
 from muster.local.orphans import adopt_orphans, kill_strays, reap_orphans
-from muster.local.ports import require_free_port
+from muster.local.ports import is_free_port, require_free_port
 from muster.local.processes import ChildProcesses, shorten_log
 from muster.local.stop_request import StopRequest, StopRequested
 from muster.node.mirror import describe_mirror, prepare_database, require_own_kind
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from muster.local.airflow import AirflowServices
 
 TICK_S = 0.2
+KAFKA_PORT = 9092
+"""The port of the first node's Kafka listener, unless MUSTER_KAFKA_PORT is set."""
 REAP_INTERVAL_S = 2.0
 PROGRESS_LINE_INTERVAL_S = 10.0
 """How often lines of unchanged groups are printed into a pipe: offsets move all the time."""
@@ -60,7 +62,9 @@ FIRST_REPORT = "assignment_balance_audit"
 AIRFLOW_FINISHED = frozenset({"success", "failed"})
 
 
-def run_up(settings: Settings, *, node_count: int, with_airflow: bool, with_demo: bool) -> None:
+def run_up(
+    settings: Settings, *, node_count: int, with_airflow: bool, with_demo: bool, with_kafka: bool | None = None
+) -> None:
     """Run the local platform until it is stopped.
 
     Args:
@@ -68,6 +72,7 @@ def run_up(settings: Settings, *, node_count: int, with_airflow: bool, with_demo
         node_count: how many nodes there are to be.
         with_airflow: whether Airflow runs, with the maintenance DAGs on.
         with_demo: whether there are groups to look at; a mirror has those of its cluster.
+        with_kafka: whether nodes have a Kafka listener; None: if it has a port, or the fleet has a Kafka client for it.
 
     Raises:
         UserError: it cannot be started; the sentence says why, and nothing is left running.
@@ -79,6 +84,7 @@ def run_up(settings: Settings, *, node_count: int, with_airflow: bool, with_demo
             "Requests need tokens (MUSTER_TOKENS_FILE, MUSTER_REQUIRE_TOKENS), so muster up needs an operator's token"
             " in MUSTER_TOKEN for its DAGs and fleet."
         )
+    settings = _with_kafka_port(settings, node_count, with_kafka, with_demo=with_demo)
     data_dir = DataDir(settings.data_dir)
     data_dir.create(settings.min_free_disk_mb)
     nodes = local_nodes(settings, node_count)
@@ -90,6 +96,8 @@ def run_up(settings: Settings, *, node_count: int, with_airflow: bool, with_demo
         registry.stop_leftovers(STOP_LEFTOVERS_TIMEOUT_S)
         for node in nodes:
             require_free_port(settings.http_host, node.port, "--port")
+            if node.settings.kafka_port is not None:
+                require_free_port(settings.kafka_host, node.settings.kafka_port, "MUSTER_KAFKA_PORT")
         if with_airflow:
             require_free_port("127.0.0.1", settings.airflow_port, "--airflow-port")
         adopt_orphans()
@@ -102,6 +110,23 @@ def run_up(settings: Settings, *, node_count: int, with_airflow: bool, with_demo
             pass
         finally:
             platform.stop()
+
+
+def _with_kafka_port(settings: Settings, node_count: int, with_kafka: bool | None, *, with_demo: bool) -> Settings:
+    """Return the settings with the port of the first node's Kafka listener, or without one.
+
+    Without a request the listener of the fleet's Kafka client is left out if another program has its port.
+    """
+    if settings.mirror_bootstrap_servers is not None:
+        if with_kafka:
+            raise UserError("A mirror has no Kafka listener: its groups are at the brokers. Leave out --kafka.")
+        return settings.model_copy(update={"kafka_port": None})
+    if with_kafka is None and settings.kafka_port is None:
+        ports = range(KAFKA_PORT, KAFKA_PORT + node_count)
+        is_free = all(is_free_port(settings.kafka_host, port) for port in ports)
+        with_kafka = with_demo and has_kafka_client() and is_free
+    port = None if with_kafka is False else settings.kafka_port or KAFKA_PORT
+    return settings.model_copy(update={"kafka_port": port})
 
 
 class LocalPlatform:
@@ -226,6 +251,8 @@ class LocalPlatform:
             Address("Node", f"{url}/v1/groups (described at {url}/docs)"),
             Address("Postgres", f"psql {psql_url(self._postgres.reader_url())}"),
         ]
+        if kafka := self._kafka_addresses():
+            self._addresses.append(Address("Kafka", f"clients' bootstrap.servers={','.join(kafka)}, without records"))
         clients = [NodeClient(node.url, retry_timeout_s=0, timeout_s=SNAPSHOT_TIMEOUT_S) for node in self._nodes]
         self._reader = SnapshotReader(clients, with_runs=True)
         return self._reader
@@ -238,10 +265,14 @@ class LocalPlatform:
             raise UserError(f"The node ended while it was starting: {last.removeprefix('muster: ')} (see {log}).")
         return node.is_ready()
 
+    def _kafka_addresses(self) -> list[str]:
+        return [node.settings.kafka_address for node in self._nodes if node.settings.kafka_port is not None]
+
     def _start_fleet(self) -> None:
         with self._view.step("Demonstration fleet") as step:
-            fleet = DemoFleet(self._children, [node.url for node in self._nodes], self._data_dir, os.environ)
-            step.note = f"{fleet.start()} agents, each a process; kill one and watch"
+            urls = [node.url for node in self._nodes]
+            fleet = DemoFleet(self._children, urls, self._kafka_addresses(), self._data_dir, os.environ)
+            step.note = f"{fleet.start()} consumers, each a process; kill one and watch"
             self._fleet = fleet
 
     def _start_airflow(self) -> AirflowServices:

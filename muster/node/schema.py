@@ -20,6 +20,7 @@ from muster.errors import DATABASE_ADVICE, UserError
 from muster.settings import DEFAULT_SHARDS
 
 CONNECT_TIMEOUT_S = 10
+STATEMENT_TIMEOUT_MS = 10_000
 NEW_DATABASE: Final = "use a new database, or another --data-dir"
 VERSION_TABLE = "alembic_version"
 """A run of migrations that failed at the first leaves this table behind, empty."""
@@ -87,7 +88,7 @@ def is_unreleased(revision: str | None) -> bool:
 
 
 def _require_compatible(connection: Connection) -> None:
-    found, own = read_schema(Transaction(connection)), newest() or ""
+    found, own = read_schema(Transaction(connection, STATEMENT_TIMEOUT_MS)), newest() or ""
     advice = schema_advice(found, own)
     if advice is not None:
         current = found and found.revision

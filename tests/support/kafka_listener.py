@@ -34,6 +34,14 @@ def wait_until_ready(node: Node) -> None:
     client.close()
 
 
+def wait_until_serving(node: Node) -> None:
+    """Wait until a node that is alone serves every shard: it is ready with the first ones."""
+    active = f'muster_num_shards{{state="active"}} {node.settings.shards}'
+    client = Client(node.url)
+    poll_until(lambda: active in client.call("GET", "/metrics").body.decode())
+    client.close()
+
+
 def join_alone(wire: KafkaWire, group_id: str, version: int = 9, **options: Any) -> str:  # noqa: ANN401  # fields of JoinGroup
     """Join a group as its only member and leader, sync, and return the member id; the generation is 1."""
     fields = {

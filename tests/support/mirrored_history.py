@@ -113,13 +113,19 @@ class _Fold:
                 self._known = (0, {})
 
     def _generation(self, seen: ObservedGroup) -> None:
-        """Take a generation, unless it is known; in the same one a static member has a new id."""
+        """Take a generation, unless it is known; in the same one a static member may have a new id.
+
+        A coordinator whose write fails for want of replicas writes the same generation again, with other members: the
+        log has both.
+        """
         number, before = self._known
         after = {member.member_id: _assigned(member) for member in seen.members}
         self._known = seen.generation, after
         if (seen.generation, after) == (number, before):
             return
-        is_replaced = seen.generation == number and len(after) == len(before)
+        new = [member for member in seen.members if member.member_id not in before]
+        is_static = len(new) == 1 and new[0].group_instance_id is not None
+        is_replaced = is_static and seen.generation == number and len(after) == len(before)
         if not is_replaced and seen.generation > 0:
             self._found.generations.append(Generation(seen.generation, tuple(sorted(after))))
         owners = {partition: member_id for member_id, owned in after.items() for partition in owned}
@@ -151,10 +157,11 @@ def _assigned(member: ObservedMember) -> set[tuple[str, int]]:
 
 # -- the tables ------------------------------------------------------------------------------------------------
 
+# A rebalance that a poll saw, and that led to no generation, was abandoned.
 GENERATIONS = """
     SELECT r.group_id, r.generation, array_agg(m.member_id ORDER BY m.member_id) FILTER (WHERE m.outcome = 'joined')
     FROM rebalances r LEFT JOIN rebalance_members m USING (rebalance_id, completed_at)
-    WHERE starts_with(r.group_id, %s)
+    WHERE starts_with(r.group_id, %s) AND r.outcome <> 'abandoned'
     GROUP BY r.rebalance_id, r.completed_at, r.group_id, r.generation, r.joined_at
     ORDER BY r.completed_at, r.generation
 """

@@ -1,6 +1,7 @@
 """What members of Kafka groups have reported, compared with the rows of a mirror and with Kafka's own log."""
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from psycopg2.extensions import connection as Connection  # noqa: N812 - a class under a function's name
 
@@ -10,6 +11,8 @@ from mirror.offsets_topic import Decoded
 from mirror.record_reader import REPLACEMENT
 from tests.support.kafka_members import Event
 from tests.support.mirrored_history import History
+
+NO_GENERATION: Final = -1
 
 
 def client_ids(rows: Connection) -> dict[str, str]:
@@ -25,8 +28,8 @@ def assignments_without_rows(events: Iterable[Event], history: History, clients:
     """Return the assignments that members have reported and the rows do not have.
 
     Args:
-        events: what members have reported. Java's have no member id, but each of its members has a client id of its
-            own; confluent-kafka's have no generation.
+        events: what members have reported. Java's have no member id, nor has one of aiokafka that has just lost its
+            place, but each member has a client id of its own; confluent-kafka's have no generation.
         history: the rows.
         clients: client ids by member id.
     """
@@ -54,13 +57,11 @@ def _has_rows(event: Event, history: History, clients: Mapping[str, str]) -> boo
     group = history.get(event["group_id"])
     if group is None:
         return False
-    generation = event.get("generation")
+    own_id, generation = event.get("member_id"), event.get("generation")
 
     def is_of_event(member_id: str, since: int) -> bool:
-        is_member = (
-            member_id == event["member_id"] if "member_id" in event else clients.get(member_id) == event["client_id"]
-        )
-        return is_member and (generation is None or since <= generation)
+        is_member = member_id == own_id if own_id else clients.get(member_id) == event["client_id"]
+        return is_member and (generation in {None, NO_GENERATION} or since <= generation)
 
     owned = {(each.topic, each.partition) for each in group.owned if is_of_event(each.member_id, each.generation)}
     partitions = {(topic, partition) for topic, partition in event["partitions"]}

@@ -5,7 +5,7 @@ import { count, NONE, setting, span } from "./format.js";
 import { changeSetting } from "./settings_section.js";
 import { plain } from "./labels.js";
 
-const VERDICTS = { change: ["▲", "warn", "Change recommended"], keep: ["●", "good", "No change"], too_little_data: ["○", "idle", "Not enough data yet"] };
+const VERDICTS = { change: ["▲", "warn", "Change recommended"], keep: ["●", "good", "No change"], too_little_data: ["○", "idle", "Not enough data yet"], not_measured: ["○", "idle", "Not measured in a mirror"] };
 
 const EFFECTS = { stood_still_ms: "time without consumption", stood_still_saved_ms: "time without consumption, avoided", partitions_given_back: "partitions returned to the same member" };
 
@@ -25,7 +25,7 @@ function card(groupId, key, advice, effective, again) {
   const isChange = advice.verdict === "change";
   return h("article", { class: `card ${isChange ? "recommended" : ""}` },
     h("h3", { class: "key" }, key),
-    h("p", {}, h("span", { class: `badge ${tone}` }, h("span", { "aria-hidden": "true" }, sign), ` ${words}`), " ", advice.verdict !== "too_little_data" && h("small", {}, `confidence: ${plain(advice.confidence)}`)),
+    h("p", {}, h("span", { class: `badge ${tone}` }, h("span", { "aria-hidden": "true" }, sign), ` ${words}`), " ", advice.confidence !== "none" && h("small", {}, `confidence: ${plain(advice.confidence)}`)),
     isChange && h("p", { class: "from-to" }, `${shown(key, advice.present ?? effective)} → `, h("strong", {}, setting(key, advice.value))),
     h("p", {}, sentence(advice.because)),
     isChange && effects(advice.effect),

@@ -83,9 +83,12 @@ export function groupPage(main, [groupId]) {
     return removeMember(current, current.members.find((each) => each.member_id === memberId), again);
   }
 
-  function shortenTimeout() {
+  async function shortenTimeout() {
     const requested = Math.max(...current.members.map((each) => each.rebalance_timeout_ms));
-    return changeSetting(groupId, "rebalance_timeout_ms", again, { requested, reason: "the group is stuck in a rebalance" });
+    const advice = await read(groupPath(groupId, "tuning")).then((found) => found.advice.rebalance_timeout_ms, () => null);
+    const isShorter = advice?.verdict === "change" && advice.value < (advice.present ?? requested);
+    return changeSetting(groupId, "rebalance_timeout_ms", again, { requested, reason: "the group is stuck in a rebalance",
+      ...(isShorter && { suggested: advice.value, source: `the advice from this group’s history: ${advice.because}` }) });
   }
 
   async function loadCurrent() {

@@ -48,9 +48,9 @@ function row(groupId, key, { value, source }, again) {
 
 /**
  * Ask for a new value and set it; a `suggested` one is filled in, and `reason` in the reason field.
- * `requested` is the clients' own value, which is effective where none is set.
+ * `requested` is the clients' own value, which is effective where none is set; `source` says where the suggested one comes from.
  */
-export async function changeSetting(groupId, key, again, { suggested = null, requested = null, reason = "" } = {}) {
+export async function changeSetting(groupId, key, again, { suggested = null, source = null, requested = null, reason = "" } = {}) {
   const path = groupId === null ? "/v1/config" : groupPath(groupId, "config");
   const effective = await read(path).then(({ values }) => values[key], (refusal) => toast(refusal.message));
   if (!effective) return;
@@ -59,7 +59,7 @@ export async function changeSetting(groupId, key, again, { suggested = null, req
     ? { options: ["all", "dynamic"] }
     : { value: suggested ?? effective.value ?? "", inputmode: "numeric", hint: "Leave empty to reset to default. Effective within one heartbeat, without a rebalance." };
   const done = await askReason({
-    title: `Change ${key}`, text: explanation(key, effective, suggested, requested), verb: "Set", reason,
+    title: `Change ${key}`, text: explanation(key, effective, suggested, requested, source), verb: "Set", reason,
     fields: [{ name: "value", label: "New value", ...field }],
     extra: groupId !== null && SIMULATED.has(key) ? (values) => simulate(groupId, key, values) : undefined,
     act: ({ value: given, reason: why }) => change("PUT", path, { body: { values: { [key]: parse(given) }, reason: why } }),
@@ -68,11 +68,11 @@ export async function changeSetting(groupId, key, again, { suggested = null, req
   again();
 }
 
-/** Return what the setting means, its effective value with the source, and the suggested value. */
-function explanation(key, { value, source }, suggested, requested) {
+/** Return what the setting means, its effective value with the source, and the suggested value with its own. */
+function explanation(key, { value, source }, suggested, requested, suggestedBy) {
   const description = DESCRIPTIONS[key] ? `${DESCRIPTIONS[key][0].toUpperCase()}${DESCRIPTIONS[key].slice(1)}. ` : "";
   return [description, "Effective now: ", h("strong", {}, value === null ? [UNSET[key], requested !== null && `, ${setting(key, requested)}`] : setting(key, value)), ` (${SOURCES[source] ?? source})`,
-    suggested !== null && [", suggested: ", h("strong", {}, setting(key, suggested))], "."];
+    suggested !== null && [", suggested: ", h("strong", {}, setting(key, suggested)), suggestedBy && ` (${suggestedBy})`], "."];
 }
 
 function parse(given) {

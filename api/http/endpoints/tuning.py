@@ -17,7 +17,7 @@ from api.http.rows import response_of
 from api.http.times import instant
 from coordinator_core.analytics.advice.policy import GRACE_MS, Confidence, Verdict
 from coordinator_core.analytics.advice.what_if import Eviction, RejoinWhatIf, SessionWhatIf
-from coordinator_core.queries.timeout_advice import TimeoutsToTry, TuningView, read_timeout_advice
+from coordinator_core.queries.timeout_advice import TimeoutsToTry, TuningView, advice_of_mirror, read_timeout_advice
 from coordinator_core.queries.tuning_history import DAY_MS, TuningQuery
 
 TAGS: Final = ["Operators: tuning"]
@@ -162,6 +162,7 @@ async def describe_tuning(
     max_age_ms = limits.tuning_advice_max_age_hours * HOUR_MS
     view = await context.query(read_timeout_advice, query, settings, to_try, max_age_ms)
     current = view.current_advice
+    advice = advice_of_mirror(current.advice) if context.coordinator.is_mirror else current.advice
     return TuningResponse(
         group_id=view.group_id,
         window=WindowResponse(instant(current.from_ms), instant(current.to_ms)),
@@ -170,7 +171,7 @@ async def describe_tuning(
         effective=dict(view.effective),
         advice={
             key: response_of(AdviceResponse, each, value=each.value_ms, present=each.present_ms)
-            for key, each in current.advice.items()
+            for key, each in advice.items()
         },
         recommendations=[response_of(RecommendationResponse, each) for each in current.recommendations],
         back_test=current.back_test,

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-Verdict = Literal["change", "keep", "too_little_data"]
+Verdict = Literal["change", "keep", "too_little_data", "not_measured"]
+"""Of these, a report's rows have the first three: `not_measured` is what a mirror answers."""
 Confidence = Literal["high", "medium", "low", "none"]
 
 GRACE_MS: Final = 60_000

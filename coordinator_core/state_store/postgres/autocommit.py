@@ -25,6 +25,7 @@ from coordinator_core.state_store.postgres.failures import (
     translate,
     translate_autocommit,
 )
+from coordinator_core.state_store.postgres.hung_calls import HUNG_CALLS
 from coordinator_core.state_store.postgres.prepared_statements import PreparedStatement
 
 ALIVE_S: Final = 1
@@ -41,6 +42,7 @@ class AutocommitConnection:
         parsed = make_url(url)
         self._address, options = parsed.get_dialect()().create_connect_args(parsed)
         self._options = {**options, **connect_arguments(name, limits, planner or {})}
+        self._statement_timeout_ms = limits.statement_timeout_ms
         self._connection: PsycopgConnection | None = None
         self._prepared: set[str] = set()
         """Names of the statements that are prepared on the connection."""
@@ -69,7 +71,8 @@ class AutocommitConnection:
         connection = self._connection or self._connect()
         try:
             self._ensure_prepared(connection, statement)
-            return _fetch(connection, statement.execute, parameters)
+            with HUNG_CALLS.ended(connection, self._statement_timeout_ms):
+                return _fetch(connection, statement.execute, parameters)
         except Error as failure:
             if is_lost(failure):
                 self.close()
@@ -94,13 +97,14 @@ class AutocommitConnection:
         if is_prepared and time.monotonic() <= self._certainly_alive_until_s:
             return
         try:
-            _fetch(connection, PING if is_prepared else statement.prepare)
+            with HUNG_CALLS.ended(connection, self._statement_timeout_ms):
+                _fetch(connection, PING if is_prepared else statement.prepare)
         except Error as failure:
             if is_lost(failure):
                 self.close()
             if sqlstate(failure) != DUPLICATE_PREPARED_STATEMENT:
                 error = translate(failure)
-                raise (StaleConnection(str(error)) if isinstance(error, ConnectionLost) else error) from failure
+                raise (StaleConnection(error) if isinstance(error, ConnectionLost) else error) from failure
         self._prepared.add(statement.name)
 
 

@@ -10,12 +10,12 @@ Rules:
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from psycopg2 import Error
-from sqlalchemy import Connection, CursorResult, Engine, Executable, create_engine, make_url
+from sqlalchemy import Connection, CursorResult, Executable, create_engine, make_url
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
@@ -28,6 +28,7 @@ from coordinator_core.state_store.postgres.failures import (
     translate,
     translate_commit,
 )
+from coordinator_core.state_store.postgres.hung_calls import HUNG_CALLS
 
 ATTEMPTS_MAX = 3
 """The maximum number of attempts of a transaction."""
@@ -52,8 +53,9 @@ class Limits:
 class Transaction:
     """A transaction, or a read; statements are strings with psycopg2's parameters, or SQLAlchemy's."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, statement_timeout_ms: int) -> None:
         self._connection = connection
+        self._statement_timeout_ms = statement_timeout_ms
         self._has_begun = False
 
     def execute(self, statement: str | Executable, parameters: Mapping[str, Any] | None = None) -> Result:
@@ -63,10 +65,11 @@ class Transaction:
             StoreError: it failed; nothing of the transaction is stored.
         """
         try:
-            if isinstance(statement, str):
-                result = self._connection.exec_driver_sql(statement, dict(parameters or {}))
-            else:
-                result = self._connection.execute(statement, parameters)
+            with _no_hanging(self._connection, self._statement_timeout_ms):
+                if isinstance(statement, str):
+                    result = self._connection.exec_driver_sql(statement, dict(parameters or {}))
+                else:
+                    result = self._connection.execute(statement, parameters)
         except DBAPIError as failure:
             cause = _cause(failure)
             if is_lost(cause):
@@ -127,6 +130,7 @@ class ConnectionPool:
             use_native_hstore=False,
             connect_args=connect_arguments(name, limits, planner or {}),
         )
+        self._statement_timeout_ms = limits.statement_timeout_ms
 
     def transact(self, work: Callable[[Transaction], T]) -> T:
         """Run `work` in a transaction, commit, and return its result. `work` may be called more than once.
@@ -147,22 +151,52 @@ class ConnectionPool:
         self._engine.dispose()
 
     def _commit(self, work: Callable[[Transaction], T]) -> T:
-        with _connected(self._engine) as connection:
-            result = _guarded(work, connection)
+        with self._connected() as connection:
+            result = self._guarded(work, connection)
             try:
-                connection.commit()
+                with _no_hanging(connection, self._statement_timeout_ms):
+                    connection.commit()
             except DBAPIError as failure:
                 connection.invalidate()
                 raise translate_commit(_cause(failure)) from failure
             return result
 
     def _read(self, work: Callable[[Transaction], T]) -> T:
-        with _connected(self._engine) as connection:
-            return _guarded(work, connection)
+        with self._connected() as connection:
+            return self._guarded(work, connection)
+
+    def _guarded(self, work: Callable[[Transaction], T], connection: Connection) -> T:
+        transaction = Transaction(connection, self._statement_timeout_ms)
+        try:
+            return work(transaction)
+        except ConnectionLost as failure:
+            if transaction.has_begun:
+                raise
+            raise StaleConnection(failure) from failure
+
+    @contextmanager
+    def _connected(self) -> Iterator[Connection]:
+        try:
+            connection = self._engine.connect()
+        except DBAPIError as failure:
+            raise StoreUnavailable(str(translate(_cause(failure)))) from failure
+        except PoolTimeout as failure:
+            raise StoreUnavailable("every connection is in use") from failure
+        try:
+            yield connection
+        finally:
+            # A lost connection cannot roll back. The error was already raised.
+            with suppress(DBAPIError), _no_hanging(connection, self._statement_timeout_ms):
+                connection.close()
 
 
 class StaleConnection(Exception):
-    """The connection had died while it was idle."""
+    """The connection had died while it was idle, or leads to a server that takes no writes."""
+
+    def __init__(self, error: ConnectionLost) -> None:
+        """Create the error for the failure of the first statement."""
+        super().__init__(str(error))
+        self.error = error
 
 
 def repeated(attempt: Callable[[], T]) -> T:
@@ -175,7 +209,7 @@ def repeated(attempt: Callable[[], T]) -> T:
     try:
         return attempt()
     except StaleConnection as failure:
-        raise StoreUnavailable(str(failure)) from failure
+        raise failure.error from failure
 
 
 def _cause(failure: DBAPIError) -> Error:
@@ -184,30 +218,12 @@ def _cause(failure: DBAPIError) -> Error:
     return failure.orig
 
 
-def _guarded(work: Callable[[Transaction], T], connection: Connection) -> T:
-    transaction = Transaction(connection)
-    try:
-        return work(transaction)
-    except ConnectionLost as failure:
-        if transaction.has_begun:
-            raise
-        raise StaleConnection(str(failure)) from failure
-
-
-@contextmanager
-def _connected(engine: Engine) -> Iterator[Connection]:
-    try:
-        connection = engine.connect()
-    except DBAPIError as failure:
-        raise StoreUnavailable(str(translate(_cause(failure)))) from failure
-    except PoolTimeout as failure:
-        raise StoreUnavailable("every connection is in use") from failure
-    try:
-        yield connection
-    finally:
-        # A lost connection cannot roll back. The error was already raised.
-        with suppress(DBAPIError):
-            connection.close()
+def _no_hanging(connection: Connection, statement_timeout_ms: int) -> AbstractContextManager[None]:
+    if connection.invalidated:
+        return nullcontext()
+    driver_connection = connection.connection.driver_connection
+    assert driver_connection is not None, "a connection that is checked out has one of the driver"
+    return HUNG_CALLS.ended(driver_connection, statement_timeout_ms)
 
 
 def connect_arguments(name: str, limits: Limits, planner: Mapping[str, str]) -> dict[str, Any]:

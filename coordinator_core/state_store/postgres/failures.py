@@ -20,6 +20,7 @@ DUPLICATE_PREPARED_STATEMENT = "42P05"
 
 LOCK_NOT_AVAILABLE = "55P03"
 READ_ONLY = "25006"
+DISK_FULL = "53100"
 LOST_CLASSES = ("08", "57P")
 """Connection exceptions, and operator interventions that end it (57014, a cancelled statement, does not)."""
 
@@ -50,11 +51,27 @@ class ConnectionLost(StoreUnavailable):
     summary = "the connection to the database was lost"
 
 
+class ReadOnlyServer(ConnectionLost):
+    """The server takes no writes; a new connection may find another server."""
+
+    summary = "the database is read-only: a standby, or default_transaction_read_only is on"
+
+
+class DiskFull(StoreUnavailable):
+    """The server could not extend a file."""
+
+    summary = "the disk of the database is full"
+
+
 def translate(failure: Error) -> StoreError:
     """Return the error for a failed statement; nothing of its transaction is stored."""
     sentence, code = _sentence(failure), sqlstate(failure)
+    if code == READ_ONLY:
+        return ReadOnlyServer(sentence)
     if is_lost(failure):
         return ConnectionLost(sentence)
+    if code == DISK_FULL:
+        return DiskFull(sentence)
     if code.startswith(DATA_CLASSES):
         return DataRefused(sentence)
     if code.startswith(ROLLBACK_CLASS) or code == INVALID_STATEMENT_NAME:

@@ -48,6 +48,17 @@ def test_mirror_benchmark_reports_figures(database_url: str, tmp_path: Path) -> 
     assert all(figure.value > 0 for figure in figures)
 
 
+@pytest.mark.slow
+@pytest.mark.jvm
+def test_polling_benchmark_reports_figures(database_url: str, tmp_path: Path) -> None:
+    try:
+        figures = mirror.measure_polls(Place(database_url, tmp_path), mirror.Size(groups=6, partitions=2))
+    except Skipped as why:
+        pytest.skip(str(why))
+    assert [figure.unit for figure in figures] == ["groups/s", "MB"]
+    assert all(figure.value > 0 for figure in figures)
+
+
 def test_a_skipped_benchmark_prints_one_sentence_and_writes_no_figures(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,7 +68,7 @@ def test_cluster_settings_are_changed(muster: Muster, group: Group) -> None:
     finally:
         muster.ok("config", "undo")
     assert effective(muster, "offsets_retention_minutes") == (10_080, "default")
-    assert len(muster.ok("config", "get").rows) == 16
+    assert len(muster.ok("config", "get").rows) == 17
 
 
 def test_nodes_that_have_not_confirmed_a_setting_are_named(bare_muster: Muster, databases: Databases) -> None:

@@ -34,10 +34,12 @@ class Run:
     """A `muster` command in the background, with what it has printed."""
 
     def __init__(self, home: Path, *arguments: str) -> None:
-        self.port = next(port for port in random.sample(PORTS, len(PORTS)) if all(map(is_free, range(port, port + 3))))
+        self.port = next(port for port in random.sample(PORTS, len(PORTS)) if all(map(is_free, range(port, port + 6))))
+        self.kafka_port = self.port + 3
         self.data_dir = DataDir(home / "data")
         self._output = home / "output"
         ours = {name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)}
+        ours[f"{ENVIRONMENT_PREFIX}KAFKA_PORT"] = str(self.kafka_port)
         place = ("--port", str(self.port), "--data-dir", str(self.data_dir.path))
         with self._output.open("w") as output:
             self.process = subprocess.Popen(
@@ -94,7 +96,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     """Give a platform with its fleet; what a test does to it, the platform mends."""
     run = Run(tmp_path_factory.mktemp("live"), "up", "--no-airflow")
     try:
-        for group in ("orders-billing", "clicks-enrichment", "payments-audit"):
+        for group in ("orders-billing", "clicks-enrichment", "payments-audit", "shipments-labels"):
             run.wait_for(f"{group}: Stable, ")
         yield run
     finally:
@@ -118,6 +120,20 @@ def run_sql(url: str, question: str) -> list[tuple[object, ...]]:
 def test_up_shows_live_groups_and_demo_history(live: Run) -> None:
     assert "last rebalance member_joined" in live.output
     assert "nightly-export: Empty, generation 0, members none, lag ≥ 6" in live.output
+
+
+def test_kafka_client_of_the_fleet_is_a_member_and_commits(live: Run) -> None:
+    live.wait_for(f"bootstrap.servers=127.0.0.1:{live.kafka_port}")
+    ((client_id, _, _),) = settled_members(live, "shipments-labels", 1)
+    assert str(client_id).startswith("labels-1-pid")
+    committed = "SELECT count(*) FROM offsets WHERE group_id = 'shipments-labels' AND committed_offset > 0"
+    poll_until(lambda: run_sql(live.database_url(), committed) == [(6,)])
+
+
+def test_mirror_with_a_kafka_listener_is_refused(tmp_path: Path, runs: list[Run]) -> None:
+    run = Run(tmp_path, "up", "--no-airflow", "--kafka", "--mirror", "127.0.0.1:1")
+    runs.append(run)
+    run.wait_for("muster: A mirror has no Kafka listener")
 
 
 def test_no_process_uses_the_superuser_or_its_password(live: Run) -> None:
@@ -208,7 +224,7 @@ def test_serve_starts_and_stops_its_embedded_database(tmp_path: Path, runs: list
 
 @pytest.mark.slow
 def test_three_nodes_share_shards_and_survive_the_loss_of_one(tmp_path: Path, runs: list[Run]) -> None:
-    run = Run(tmp_path, "up", "--no-airflow", "--no-demo", "--nodes", "3")
+    run = Run(tmp_path, "up", "--no-airflow", "--no-demo", "--nodes", "3", "--kafka")
     runs.append(run)
     run.wait_for("own their shards")
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.databases import Databases
 from tests.support.http_client import fresh_id
-from tests.support.kafka_listener import put_topic, wait_until_ready
+from tests.support.kafka_listener import put_topic, wait_until_serving
 from tests.support.kafka_wire import KafkaWire
 from tests.support.nodes import Node, running_kafka_node
 
@@ -16,7 +16,7 @@ def kafka_node(databases: Databases) -> Iterator[Node]:
     url = databases.create()
     with running_kafka_node(url, group_initial_rebalance_delay_ms=0) as node:
         put_topic(node)
-        wait_until_ready(node)
+        wait_until_serving(node)
         yield node
     databases.drop(url)
 

@@ -1,8 +1,6 @@
-"""Kafka's client libraries and tools are members and operators of groups at Muster."""
+"""Kafka's client libraries are members of groups at Muster."""
 
-import subprocess
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,12 +9,11 @@ from api.kafka.apis import ApiKey
 from tests.support.databases import Databases
 from tests.support.go_members import GO_LIBRARIES
 from tests.support.http_client import Client, Group
-from tests.support.kafka_broker import SMALL, KafkaUnavailable, fetch_jars, java_or_unavailable
 from tests.support.kafka_listener import PARTITIONS, TOPIC, put_topic, wait_until_ready
 from tests.support.kafka_members import kafka_members
 from tests.support.kafka_wire import KafkaWire
 from tests.support.nodes import Node, running_kafka_node
-from tests.support.peers import LIBRARIES, PEERS, PYTHON_LIBRARIES, skip_without
+from tests.support.peers import LIBRARIES, PYTHON_LIBRARIES, skip_without
 from tests.support.waiting import poll_until
 
 IN_EVERY_RUN = [*PYTHON_LIBRARIES, pytest.param("kafka-clients", marks=[pytest.mark.slow, pytest.mark.jvm])]
@@ -115,82 +112,3 @@ def _owner(node: Node, group_id: str) -> str:
     with KafkaWire(node.settings.kafka_address) as wire:
         found = wire.call(ApiKey.FIND_COORDINATOR, 2, key=group_id, key_type=0)
         return f"{found.host}:{found.port}"
-
-
-class ConsumerGroups:
-    """Kafka's `kafka-consumer-groups`, asking one broker."""
-
-    def __init__(self, command: list[str]) -> None:
-        self._command = command
-
-    def run(self, *arguments: str) -> str:
-        """Return what it prints."""
-        done = subprocess.run([*self._command, *arguments], capture_output=True, text=True, check=False, timeout=300)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    def rows(self, group_id: str, *arguments: str) -> list[list[str]]:
-        """Return the columns of its lines about a group."""
-        return [line.split() for line in self.run(*arguments).splitlines() if line.startswith(group_id)]
-
-
-@pytest.fixture(scope="module")
-def tool(kafka_node: Node, tmp_path_factory: pytest.TempPathFactory) -> ConsumerGroups:
-    try:
-        java = java_or_unavailable(tmp_path_factory.mktemp("java"))
-        jars = fetch_jars(java, artifact="kafka-tools")
-    except KafkaUnavailable as reason:
-        pytest.skip(str(reason))
-    command = [java, *SMALL, "-cp", f"{jars}/*", "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"]
-    return ConsumerGroups([*command, "--bootstrap-server", kafka_node.settings.kafka_address])
-
-
-@pytest.mark.slow
-@pytest.mark.jvm
-def test_kafka_consumer_groups_does_all_that_it_can(
-    tool: ConsumerGroups, kafka_node: Node, group_id: str, tmp_path: Path
-) -> None:
-    run, rows = tool.run, partial(tool.rows, group_id)
-    with kafka_members(tmp_path, kafka_node.settings.kafka_address) as members:
-        member = members.join("confluent-kafka", group_id, TOPIC, client_id="reader", session_timeout_ms=PATIENT_MS)
-        member.wait_until(lambda member: member.owned() == ALL)
-        member.commit(40, "x")
-        assert [group_id, "Stable"] in rows("--list", "--state")
-        described = rows("--describe", "--group", group_id)
-        assert {(row[1], row[2], row[3]) for row in described} == {(TOPIC, str(n), "40") for n in range(PARTITIONS)}
-        assert {row[7] for row in described} == {"/127.0.0.1"}
-        (of_member,) = rows("--describe", "--group", group_id, "--members", "--verbose")
-        assert of_member[3:5] == ["reader", str(PARTITIONS)]
-        (state,) = rows("--describe", "--group", group_id, "--state")
-        assert state[-2:] == ["Stable", "1"]
-        member.leave()
-
-    reset = ("--reset-offsets", "--group", group_id, "--execute", "--topic")
-    assert {row[3] for row in rows(*reset, f"{TOPIC}:0", "--shift-by", "-10")} == {"30"}
-    assert {row[3] for row in rows(*reset, f"{TOPIC}:1", "--to-earliest")} == {"0"}
-    assert {row[3] for row in rows(*reset, f"{TOPIC}:2", "--to-offset", "20")} == {"20"}
-    poll_until(lambda: rows("--describe", "--group", group_id)[3][4] == "40")
-    assert {row[3] for row in rows(*reset, f"{TOPIC}:3", "--to-latest")} == {"40"}
-    assert "Successful" in run("--delete-offsets", "--group", group_id, "--topic", f"{TOPIC}:4")
-    assert {row[2]: row[3] for row in rows("--describe", "--group", group_id)} == {
-        "0": "30", "1": "0", "2": "20", "3": "40", "5": "40"
-    }  # fmt: skip
-    assert "successful" in run("--delete", "--group", group_id)
-    assert group_id not in run("--list")
-
-
-@pytest.mark.slow
-@pytest.mark.jvm
-@pytest.mark.peers
-@pytest.mark.parametrize("library", PEERS)
-def test_kafka_consumer_groups_shows_members_of_other_languages(
-    library: str, tool: ConsumerGroups, kafka_node: Node, group_id: str, tmp_path: Path
-) -> None:
-    skip_without(library, tmp_path)
-    with kafka_members(tmp_path, kafka_node.settings.kafka_address) as members:
-        member = members.join(library, group_id, TOPIC, client_id="reader", session_timeout_ms=PATIENT_MS)
-        member.wait_until(lambda member: member.owned() == ALL)
-        (row,) = tool.rows(group_id, "--describe", "--group", group_id, "--members", "--verbose")
-        _, member_id, host, client_id, partitions, *_ = row
-        assert member_id.startswith("reader-")
-        assert (host, client_id, partitions) == ("/127.0.0.1", "reader", str(PARTITIONS))

@@ -16,7 +16,14 @@ from api.kafka.errors import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID
 from api.shared.client_request import MAX_THROTTLE_S
 from tests.support.databases import Databases, offset_log_locked
 from tests.support.http_client import Client, Group, fresh_id, join_body
-from tests.support.kafka_listener import PATIENT, SUBSCRIPTION, join_alone, put_topic, wait_until_ready
+from tests.support.kafka_listener import (
+    PATIENT,
+    SUBSCRIPTION,
+    join_alone,
+    put_topic,
+    wait_until_ready,
+    wait_until_serving,
+)
 from tests.support.kafka_wire import KafkaWire, frame, read_response
 from tests.support.nodes import CLUSTER_SECRET, Node, running_kafka_node
 from tests.support.tokens_file import ADA, BOB, TokensFile
@@ -141,7 +148,7 @@ def test_refusal_of_a_large_commit_is_delayed(databases: Databases) -> None:
     partitions = [{"partition_index": at, "committed_offset": 1, "committed_metadata": "m" * 3_000} for at in range(50)]
     values = {"generation_id_or_member_epoch": -1, "member_id": "", "topics": [{"name": "t", "partitions": partitions}]}
     with running_kafka_node(url, request_timeout_ms=100) as node, KafkaWire(node.settings.kafka_address) as wire:
-        wait_until_ready(node)
+        wait_until_serving(node)
         with offset_log_locked(url):
             began_s = time.monotonic()
             answer = wire.call(ApiKey.OFFSET_COMMIT, 9, group_id="g", **values)

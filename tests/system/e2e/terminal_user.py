@@ -40,7 +40,7 @@ class NewUser:
         self.node_url = f"http://127.0.0.1:{self.port}"
         ports = ("--port", str(self.port), "--airflow-port", str(self.airflow_port))
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "muster", "up", "--data-dir", str(data_dir), *ports, *options],
+            [sys.executable, "-m", "muster", "up", "--data-dir", str(data_dir), "--no-kafka", *ports, *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -156,6 +156,11 @@ class NewUser:
         task = self._airflow("GET", f"dags/{dag_id}/dagRuns/{quote(dag_run_id)}/taskInstances/{task_id}")
         count: int = task.json()["try_number"]
         return count
+
+    def task_states(self, dag_id: str, dag_run_id: str) -> dict[str, str]:
+        """Return the state of each task of a run."""
+        tasks = self._airflow("GET", f"dags/{dag_id}/dagRuns/{quote(dag_run_id)}/taskInstances")
+        return {each["task_id"]: each["state"] for each in tasks.json()["task_instances"]}
 
     def has_active_runs(self, dag_id: str) -> bool:
         """Tell whether a run of the DAG is queued or running."""

@@ -75,3 +75,20 @@ def test_a_mirror_is_refused_in_the_directory_of_a_platform(kafka: KafkaBroker, 
         assert platform.stop() == 0
     with new_user(platform.data_dir, "--no-airflow", "--mirror", kafka.bootstrap) as mirror:
         refused(mirror, r"^muster: The database has 50 shards .* choose another --data-dir")
+
+
+@pytest.mark.airflow
+@pytest.mark.timeout(1200)
+def test_the_airflow_of_a_mirror_reports_and_expires_nothing(kafka: KafkaBroker, group_id: str, tmp_path: Path) -> None:
+    with new_user(tmp_path / "data", "--mirror", kafka.bootstrap) as platform:
+        platform.reads(r"Airflow's database")
+        platform.reads(r"user admin, password")
+        poll_until(lambda: shows(platform, group_id))
+        assert platform.trigger("assignment_balance_audit", {}) == "success"
+        run_id = platform.start("offset_retention", {})
+        assert platform.end_of("offset_retention", run_id) == "success"
+        assert set(platform.task_states("offset_retention", run_id).values()) == {"skipped"}
+        assert platform.sql("SELECT count(*) FROM maintenance_runs WHERE kind = 'offset_retention'") == [(0,)]
+        assert shows(platform, group_id)
+        assert platform.stop() == 0
+    assert processes_of(platform.data_dir) == []

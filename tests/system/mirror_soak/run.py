@@ -4,6 +4,7 @@ Run: python -m tests.system.mirror_soak.run [--minutes 60] [--seed 1] [--kinds j
 """
 
 import argparse
+import shutil
 import sys
 import tempfile
 import time
@@ -28,15 +29,19 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=60.0, help="time of faults (each fault at least once)")
     parser.add_argument("--seed", type=int, default=None, help="of members, faults and times; None: a new one")
     parser.add_argument("--kinds", default=",".join(KINDS), help="kinds of members, each in a group of its own")
-    parser.add_argument("--directory", type=Path, default=None, help="keep logs and data there; None: delete them")
+    parser.add_argument("--directory", type=Path, default=None, help="of logs and data; kept if it is given or needed")
     options = parser.parse_args()
     seed = Random().randrange(10**6) if options.seed is None else options.seed
     print(f"seed {seed}", flush=True)
-    with tempfile.TemporaryDirectory(prefix="muster-mirror-soak-") as temporary:
-        directory = options.directory or Path(temporary)
-        directory.mkdir(parents=True, exist_ok=True)
-        found = run(directory, options.kinds.split(","), Random(seed), options.minutes * 60, _print)
-    sys.exit(any(check.violations for check in found))
+    directory = options.directory or Path(tempfile.mkdtemp(prefix="muster-mirror-soak-"))
+    directory.mkdir(parents=True, exist_ok=True)
+    found = run(directory, options.kinds.split(","), Random(seed), options.minutes * 60, _print)
+    is_violated = any(check.violations for check in found)
+    if is_violated:
+        print(f"logs and data are in {directory}", flush=True)
+    elif options.directory is None:
+        shutil.rmtree(directory)
+    sys.exit(is_violated)
 
 
 def run(

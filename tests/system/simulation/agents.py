@@ -337,7 +337,12 @@ class Agent:
             task.cancel()
         self.fatal = "left"
         if self.member_id:
-            leaver = LeavingMember(self.member_id, self.plan.group_instance_id, "the consumer is being closed")
+            # Half of the ids; a draw of its own would give every seed another world.
+            is_by_instance = self.plan.group_instance_id is not None and self.member_id[-1] in "02468ace"
+            if is_by_instance:
+                self._world.strike("agent_left_by_instance", self.plan.name, self.plan.group_id)
+            member_id = "" if is_by_instance else self.member_id
+            leaver = LeavingMember(member_id, self.plan.group_instance_id, "the consumer is being closed")
             try:
                 await self._ask(LeaveGroup(0, (leaver,)))
             except AgentError:

@@ -16,6 +16,7 @@ FAULTS = (
     "queue_full",
     "act_repeated",
     "agent_eager",
+    "agent_left_by_instance",
 )
 """In the order in which they are printed: first what is planned, then what follows from it."""
 

@@ -13,13 +13,13 @@ import pytest
 
 from coordinator_core.admin import settings as admin_settings
 from coordinator_core.admin.changes import ChangeRecorder
-from coordinator_core.protocol import commit, decide, expiry, heartbeat, join, offsets, reset, sync
+from coordinator_core.protocol import commit, decide, expiry, heartbeat, join, leave, offsets, reset, sync
 from coordinator_core.protocol.checks import check_member
 from coordinator_core.protocol.decision import Decision, Draft
 from coordinator_core.protocol.errors import InvalidSessionTimeout, NonEmptyGroup, NotCoordinator
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.member import Member
-from coordinator_core.protocol.requests import DeadlineKind, Heartbeat, JoinGroup, ResetOffsets
+from coordinator_core.protocol.requests import DeadlineKind, Heartbeat, JoinGroup, LeavingMember, ResetOffsets
 from coordinator_core.protocol.responses import SyncGroupResponse
 from coordinator_core.protocol.settings import Context, GroupSettings, Now
 from coordinator_core.protocol.states import PREPARING, STABLE
@@ -166,6 +166,7 @@ _decide_heartbeat = heartbeat.decide_heartbeat
 _check_session_timeout = join._check_session_timeout
 _join_new_member = join._join_new_member
 _check_resettable = reset._check_resettable
+_remove = leave._remove
 
 
 def decide_heartbeat_as_stable(group: Group, request: Heartbeat, context: Context) -> Decision:
@@ -193,6 +194,10 @@ def join_without_pending_timer(draft: Draft, request: JoinGroup) -> None:
 def check_resettable_with_members(group: Group, request: ResetOffsets) -> None:
     with suppress(NonEmptyGroup):
         _check_resettable(group, request)
+
+
+def remove_by_member_id_only(draft: Draft, leaving_member: LeavingMember) -> list[tuple[str, str | None]]:
+    return _remove(draft, leaving_member) if leaving_member.member_id else []
 
 
 def sync_response_without_assignment(protocol_type: str, protocol_name: str, _assignment: bytes) -> SyncGroupResponse:
@@ -272,6 +277,9 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     "fenced member is served": Mutation(
         heartbeat, "check_member", check_member_without_instance, frozenset({"FencedMembersAreRefused"}), first_seed=8
+    ),
+    "leave by instance id removes no member": Mutation(
+        leave, "_remove", remove_by_member_id_only, frozenset({"LeftMembersAreGone"})
     ),
     "offsets of a subscribed topic are deleted": Mutation(
         offsets, "is_subscribed", lambda *_: False, frozenset({"LiveOffsetsAreKept"})

@@ -30,6 +30,7 @@ from coordinator_core.protocol.requests import (
     ExpireDeadline,
     Heartbeat,
     JoinGroup,
+    LeaveGroup,
     Request,
     SyncGroup,
 )
@@ -160,6 +161,8 @@ class Watch:
                 self._world.fail("OldGenerationsAreRefused", detail, group.group_id)
         if getattr(request, "group_instance_id", None) is not None:
             self._fenced(group, request, decision)
+        if isinstance(request, LeaveGroup):
+            self._left(decision)
         if isinstance(request, ExpireDeadline):
             self._eviction(loop, group, request, decision)
         if isinstance(request, CommitOffsets) and 0 <= request.generation != group.generation and decision.records:
@@ -186,6 +189,16 @@ class Watch:
         if forgotten:
             detail = f"{type(request).__name__} of {_who(request)} forgets {len(forgotten)} that wait"
             self._world.fail("UnloadedShardsReply", detail, group.group_id)
+
+    def _left(self, decision: Decision) -> None:
+        """Check that a member whose leave succeeded, by its id or its instance id alone, is in the group no more."""
+        group = decision.group
+        for _, answer, _ in decision.replies:
+            for member_id, instance_id, error in answer.members if isinstance(answer, LeaveGroupResponse) else ():
+                is_here = member_id in group.members or (not member_id and instance_id in group.static_members)
+                if error is None and is_here:
+                    detail = f"{member_id or instance_id} gets that it left, and is a member"
+                    self._world.fail("LeftMembersAreGone", detail, group.group_id)
 
     def _fenced(self, group: Group, request: Any, decision: Decision) -> None:  # noqa: ANN401 - has an instance
         """Check that a process which another one has replaced gets an error."""

@@ -220,6 +220,15 @@ def test_static_member_with_a_new_id_in_the_same_generation_has_no_rebalance(mir
     assert set(mirrored.group.members) == {"a-2", "b"}
 
 
+def test_generation_that_was_written_twice_is_a_second_rebalance(mirrored: Mirrored) -> None:
+    mirrored.see(generation(1, *BEFORE))
+
+    (row,) = mirrored.see(generation(1, BEFORE[0], member("c", 1), at_ms=T0_MS + 5_000)).rebalances
+
+    assert (row.generation, row.member_count_after) == (1, 2)
+    assert set(mirrored.group.members) == {"a", "c"}
+
+
 def test_member_that_is_gone_left_or_expired(mirrored: Mirrored) -> None:
     mirrored.see(generation(1, *BEFORE))
 

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
+from structlog.testing import capture_logs
 
 from coordinator_core.protocol.states import COMPLETING, EMPTY, PREPARING, STABLE, GroupState
 from coordinator_core.runtime.coordinator import Coordinator
@@ -275,3 +276,19 @@ async def test_cluster_that_is_away_is_a_reason_until_it_is_back(world: World) -
         await until(lambda: world.mirror.counts.failure is None, "the next poll")
 
     assert world.mirror.counts.polls_failed["groups"] >= 1
+
+
+async def test_group_whose_id_cannot_be_stored_is_skipped_and_logged_once(world: World) -> None:
+    """The database would refuse each poll of its shard."""
+    world.groups.show("g", "Stable", "m-1")
+    world.groups.show("a\0b", "Stable", "m-1")
+    world.groups.commit("a\0c", 0, 7)
+    with capture_logs() as logs:
+        async with world.polling() as node:
+            await world.poll()
+            assert world.view().state is STABLE
+            assert node.describe("a\0b") is None
+            world.groups.delete("a\0b")
+            await world.poll()
+    skipped = [(each["groups"], each["first"]) for each in logs if each["event"] == "mirrored_groups_skipped"]
+    assert skipped == [(2, "a\ufffdb"), (1, "a\ufffdc")]

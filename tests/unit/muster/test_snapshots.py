@@ -37,6 +37,9 @@ class ManyGroups:
             raise ApiError("the group is quarantined", "COORDINATOR_NOT_AVAILABLE", 503, FAILURE_EXIT_CODE)
         return {"state": "Stable", "generation": 2, "members": []}
 
+    def whole(self, path: str, *_fields: str) -> Json:
+        return self.get(path)
+
     def pages(self, path: str, field: str, limit: int) -> list[Json]:
         self.asked_for_rebalances += 1
         return [{"trigger_member_id": "a-0e984725-c51c-4bf4-9960-e1c80e27aba0"}]

@@ -13,6 +13,7 @@ from coordinator_core.state_store.interface import OutcomeUnknown, StoreError, S
 from coordinator_core.state_store.postgres import PostgresStore, autocommit
 from coordinator_core.state_store.postgres.connections import Transaction
 from coordinator_core.state_store.rows import GroupWrite, WriteResult
+from tests.support.silent_proxy import SilentProxy
 from tests.support.store_rows import change_row, committed, transition_row, write
 from tests.support.store_worlds import NODE, TTL_MS, Owner, has_commits
 
@@ -161,10 +162,25 @@ def test_a_server_that_answers_read_only_is_unavailable_until_another_answers(
     for _ in range(2):
         with pytest.raises(StoreUnavailable, match="read-only"):
             owner.append(COMMIT)
-    with pytest.raises(StoreUnavailable, match="read-only"):
+    with pytest.raises(StoreUnavailable, match="read-only") as failure:
         store.renew(NODE, {"http": "http://node"}, "1.0", owner.epochs, TTL_MS)
+    assert failure.value.summary == "the database is read-only: a standby, or default_transaction_read_only is on"
     sql(f"ALTER DATABASE {name} RESET default_transaction_read_only")
     assert owner.append(COMMIT) == WriteResult()
+
+
+@BATCHES
+def test_write_whose_answer_never_comes_ends_with_an_unknown_outcome_or_none(
+    batch: GroupWrite, database_url: str
+) -> None:
+    with SilentProxy(database_url).running() as proxy:
+        store = PostgresStore(proxy.url, lease_ttl_ms=2_000, connect_timeout_s=2)
+        owner = Owner(store)
+        owner.append(batch)
+        proxy.fall_silent()
+        with pytest.raises((OutcomeUnknown, StoreUnavailable)):
+            owner.append(batch)
+        store.close()
 
 
 def test_connection_refused_is_unavailable() -> None:

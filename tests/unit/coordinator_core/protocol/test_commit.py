@@ -3,14 +3,16 @@
 Source: protocol.md sections 10.1 and 18.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from coordinator_core.protocol.decide import decide
 from coordinator_core.protocol.decision import Decision
 from coordinator_core.protocol.errors import UnknownMemberId
 from coordinator_core.protocol.group import Group
-from coordinator_core.protocol.records import OffsetsCommitted
-from coordinator_core.protocol.requests import OffsetToCommit
+from coordinator_core.protocol.records import OffsetRemoved, OffsetsCommitted
+from coordinator_core.protocol.requests import OffsetToCommit, StoredOffset
 from coordinator_core.protocol.responses import CommitOffsetsResponse
 from coordinator_core.protocol.settings import Context, GroupSettings, TopicMetadata
 from tests.unit.coordinator_core.protocol.groups import (
@@ -113,3 +115,16 @@ def test_the_old_generation_may_commit_while_the_group_rebalances() -> None:
     decision = decided(preparing(), commit("b"), GroupSettings(session_timeout_ms=7_000))
     assert replies_of(decision) == ["CommitOffsetsResponse"]
     assert timed(decision) == {"session:b": 7_000}
+
+
+def test_commit_of_a_change_archives_what_it_replaces() -> None:
+    """A partition that is refused keeps its offset."""
+    small = Context(GroupSettings(), {"orders": TopicMetadata(1, 1)})
+    old = [StoredOffset("orders", number, 40, -1, "", None, 1, None, 1) for number in (0, 1)]
+    offsets = (OffsetToCommit("orders", 0, 30), OffsetToCommit("orders", 1, 30))
+    request = replace(commit("", -1, None, *offsets), change_id="a-change", replaced=tuple(old))
+    decision = decide(empty(), request, NOW, small)
+    assert decision.records == (
+        OffsetRemoved(NOW.wall_ms, old[0], "reset", "a-change"),
+        OffsetsCommitted(NOW.wall_ms, "", None, offsets[:1]),
+    )

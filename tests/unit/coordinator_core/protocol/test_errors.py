@@ -21,6 +21,7 @@ KAFKA = {
     "INVALID_SESSION_TIMEOUT": (26, "fix"),
     "REBALANCE_IN_PROGRESS": (27, "rejoin"),
     "INVALID_REQUEST": (42, "fix"),
+    "POLICY_VIOLATION": (44, "fix"),
     "NON_EMPTY_GROUP": (68, "fix"),
     "GROUP_ID_NOT_FOUND": (69, "fix"),
     "MEMBER_ID_REQUIRED": (79, "rejoin"),

@@ -2,13 +2,21 @@
 
 import asyncio
 import threading
+from collections.abc import Mapping
 
 import pytest
 
+from coordinator_core.protocol.errors import CoordinatorNotAvailable
+from coordinator_core.protocol.hashing import shard_of
+from coordinator_core.runtime import readiness
+from coordinator_core.runtime.coordinator import Coordinator
+from coordinator_core.runtime.readiness import FAILURES_EXPIRE_MS, FAILURES_MAX
+from coordinator_core.state_store.interface import StoreUnavailable
+from coordinator_core.state_store.rows import Batch, CheckpointResult, ShardCheckpoint, WriteResult
 from coordinator_core.state_store.schema_revision import SchemaRevision
 from tests.support.memory_store import MemoryStore
-from tests.support.waiting import PATIENCE_S
-from tests.unit.coordinator_core.runtime.nodes import JumpingClock, config, running, until
+from tests.support.waiting import PATIENCE_S, limited
+from tests.unit.coordinator_core.runtime.nodes import JumpingClock, Member, config, running, until
 
 pytestmark = pytest.mark.anyio
 
@@ -90,3 +98,94 @@ async def test_expired_lease_is_no_active_shard() -> None:
         clock.jumped_ms = 60_001
         after = await node.readiness()
     assert (before.is_ready, after.reasons) == (True, ("the node owns no shard yet",))
+
+
+class FullStore(MemoryStore):
+    """A store that answers reads and renewals while its writes, or its checkpoints, have no space."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.are_writes_failing = False
+        self.are_checkpoints_failing = False
+
+    def write(self, batch: Batch) -> WriteResult:
+        if self.are_writes_failing:
+            raise StoreUnavailable("could not extend file")
+        return super().write(batch)
+
+    def checkpoint(self, node_id: str, shards: Mapping[int, ShardCheckpoint]) -> CheckpointResult:
+        if self.are_checkpoints_failing:
+            raise StoreUnavailable("could not extend file")
+        return super().checkpoint(node_id, shards)
+
+
+class Commits:
+    """Commits of groups that are all in different shards, since a failed write unloads its shard."""
+
+    def __init__(self, node: Coordinator) -> None:
+        self._node = node
+        by_shard = {shard_of(group_id, 50): group_id for group_id in map(str, range(500))}
+        self._group_ids = iter(by_shard.values())
+
+    async def commit(self) -> None:
+        await Member(self._node, next(self._group_ids)).commit(1)
+
+    async def fail(self, times: int) -> None:
+        for _ in range(times):
+            with pytest.raises(CoordinatorNotAvailable):
+                await self.commit()
+
+
+async def is_ready_in_time(node: Coordinator, *, expected: bool) -> None:
+    async with limited(f"is_ready={expected}"):
+        while (await node.readiness()).is_ready is not expected:  # noqa: ASYNC110 - each check asks the store
+            await asyncio.sleep(0.005)
+
+
+async def test_node_whose_writes_fail_is_not_ready_until_one_succeeds() -> None:
+    store = FullStore()
+    async with running(store, config(lease_ttl_ms=60_000)) as node:
+        commits = Commits(node)
+        store.are_writes_failing = True
+        await commits.fail(FAILURES_MAX - 1)
+        after_few = await node.readiness()
+        await commits.fail(1)
+        after_more = await node.readiness()
+        store.are_writes_failing = False
+        await commits.commit()
+        after_success = await node.readiness()
+
+    reason = "writes fail: the database cannot be reached, or did not answer in time"
+    assert after_few.is_ready
+    assert (after_more.is_ready, after_more.reasons) == (False, (reason,))
+    assert after_success.is_ready
+
+
+async def test_failed_writes_are_forgotten_when_no_request_shows_that_they_succeed_again() -> None:
+    clock = JumpingClock()
+    store = FullStore()
+    async with running(store, config(lease_ttl_ms=10 * FAILURES_EXPIRE_MS), clock) as node:
+        store.are_writes_failing = True
+        await Commits(node).fail(FAILURES_MAX)
+        before = await node.readiness()
+        clock.jumped_ms = FAILURES_EXPIRE_MS
+        after = await node.readiness()
+
+    assert not before.is_ready
+    assert after.is_ready
+
+
+async def test_node_whose_checkpoints_fail_is_not_ready_until_one_succeeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readiness, "FAILURES_EXPIRE_MS", 3_600_000)
+    store = FullStore()
+    async with running(store, config(lease_ttl_ms=60_000, offsets_checkpoint_interval_ms=1)) as node:
+        store.are_checkpoints_failing = True
+        await Commits(node).commit()
+        await is_ready_in_time(node, expected=False)
+        reasons = (await node.readiness()).reasons
+        store.are_checkpoints_failing = False
+        await is_ready_in_time(node, expected=True)
+
+    assert reasons == (
+        "committed offsets cannot be stored in the table: the database cannot be reached, or did not answer in time",
+    )

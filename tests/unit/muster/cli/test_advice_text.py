@@ -24,6 +24,9 @@ class CannedNode:
     def get(self, path: str, **_query: object) -> Json:
         return self.answers[path.rpartition("/")[2]]
 
+    def whole(self, path: str, *_fields: str, **_query: object) -> Json:
+        return self.get(path)
+
     def pages(self, path: str, field: str, _limit: int) -> list[Json]:
         return cast(list[Json], self.answers[field])
 

@@ -1,0 +1,28 @@
+"""The dialog that shortens the rebalance timeout of a stuck group suggests what the advice does."""
+
+from playwright.sync_api import Page, Route, expect
+
+from tests.integration.console.sample_groups import SampleGroups
+from tests.support.nodes import Node
+
+
+def test_shorter_timeout_of_the_advice_is_suggested_with_its_source(
+    page: Page, node: Node, samples: SampleGroups
+) -> None:
+    stuck = samples.stuck()
+
+    def advise(route: Route) -> None:
+        answer = route.fetch()
+        body = answer.json()
+        advice = {"value": 60_000, "verdict": "change", "because": "members joined within 48 s"}
+        body["advice"]["rebalance_timeout_ms"] |= advice
+        route.fulfill(response=answer, json=body)
+
+    page.route("**/tuning", advise)
+    page.goto(f"{node.url}/#/groups/{stuck.group_id}")
+    page.get_by_role("button", name="Shorten rebalance timeout…").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text(
+        "suggested: 60,000 ms (1 min) (the advice from this group’s history: members joined within 48 s)."
+    )
+    expect(dialog.get_by_label("New value")).to_have_value("60000")
