@@ -166,8 +166,7 @@ def test_rebalance_is_shown_while_it_waits_for_a_member(
         first.pause()
         second = members.join("confluent-kafka", group_id, topic, client_id="second", **patient)
         poll_until(lambda: client.ok("GET", f"/v1/groups/{group_id}")["state"] == "PreparingRebalance")
-        listed = client.ok("GET", "/v1/groups?state=PreparingRebalance")["groups"]
-        assert [each["group_id"] for each in listed] == [group_id]
+        poll_until(lambda: listed_as_rebalancing(client) == [group_id])  # The list is that of the database.
         first.resume()
         second.wait_until(owns(2))
         rows = poll_until(lambda: ended_rebalances(client, group_id, 2))
@@ -176,6 +175,11 @@ def test_rebalance_is_shown_while_it_waits_for_a_member(
     newest = rows[0]
     assert (newest["trigger"], newest["outcome"], newest["is_start_inferred"]) == ("member_joined", "completed", False)
     assert newest["started_at"] < newest["joined_at"]
+
+
+def listed_as_rebalancing(client: Client) -> list[str]:
+    """Return the ids of the groups that the list of groups has in PreparingRebalance."""
+    return [each["group_id"] for each in client.ok("GET", "/v1/groups?state=PreparingRebalance")["groups"]]
 
 
 def test_console_of_a_mirror_names_the_cluster(client: Client) -> None:
