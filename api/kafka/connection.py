@@ -110,9 +110,8 @@ class KafkaConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Answer the requests that are complete."""
         self._metrics.received_bytes += len(data)
-        if (
-            not self._buffer and self._running is None and self._is_small_frame(data)
-        ):  # nearly always: nothing is copied
+        is_next = not self._buffer and self._running is None
+        if is_next and self._is_small_frame(data):  # Nearly always: it is answered without the buffer.
             self._answer_frame(data[SIZE_BYTES:])
         else:
             self._buffer += data
