@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, poll_until
 
 AS_JSON = {"Content-Type": "application/json"}
 OPERATOR = {"X-Muster-Actor": "ada"}
 SHARED_TOPIC = "orders"
+WITHOUT_COORDINATOR = {"COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"}
+"""Codes of requests that came before the owner of a group has acquired or loaded its shard."""
 Json = Any
 
 
@@ -135,11 +137,16 @@ class Group:
         return self.client.ok("GET", self.path)
 
     def handshake(self, **changes: Json) -> str:
-        """Return the id of a pending member."""
-        answer = self.post("join", join_body(**changes))
+        """Return the id of a pending member; ask again while the group has no coordinator, as every client does."""
+        answer = poll_until(lambda: self._join_if_served(join_body(**changes)))
+        assert answer is not None, "it was waited for"
         assert answer.code == "MEMBER_ID_REQUIRED", answer
         member_id: str = answer.json["member_id"]
         return member_id
+
+    def _join_if_served(self, body: Json) -> Answer | None:
+        answer = self.post("join", body)
+        return None if answer.status == 503 and answer.code in WITHOUT_COORDINATOR else answer
 
     def join(self, **changes: Json) -> Member:
         """Join with the id of a handshake, and wait for the generation."""
