@@ -76,13 +76,26 @@ class Client:
         kind = {} if body is None else AS_JSON
         return self.send(method, path, content, {**OPERATOR, **kind, **(headers or {})})
 
+    def call_when_served(
+        self, method: str, path: str, body: Json = None, headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        """Send JSON, again while the group has no coordinator, as every client does: its node has just started."""
+
+        def answer_of_owner() -> Answer | None:
+            answer = self.call(method, path, body, headers)
+            return None if answer.status == 503 and answer.code in WITHOUT_COORDINATOR else answer
+
+        answer = poll_until(answer_of_owner)
+        assert answer is not None, "it was waited for"
+        return answer
+
     def encoded(self, body: Json) -> bytes:
         """Return a body as it goes over the wire."""
         return json.dumps(body).encode()
 
     def ok(self, method: str, path: str, body: Json = None, headers: Mapping[str, str] | None = None) -> Json:
         """Send JSON, and return the JSON of a response that must be a success."""
-        answer = self.call(method, path, body, headers)
+        answer = self.call_when_served(method, path, body, headers)
         assert answer.status < 300, answer
         return answer.json if answer.body else None
 
@@ -137,16 +150,11 @@ class Group:
         return self.client.ok("GET", self.path)
 
     def handshake(self, **changes: Json) -> str:
-        """Return the id of a pending member; ask again while the group has no coordinator, as every client does."""
-        answer = poll_until(lambda: self._join_if_served(join_body(**changes)))
-        assert answer is not None, "it was waited for"
+        """Return the id of a pending member."""
+        answer = self.client.call_when_served("POST", f"{self.path}/join", join_body(**changes))
         assert answer.code == "MEMBER_ID_REQUIRED", answer
         member_id: str = answer.json["member_id"]
         return member_id
-
-    def _join_if_served(self, body: Json) -> Answer | None:
-        answer = self.post("join", body)
-        return None if answer.status == 503 and answer.code in WITHOUT_COORDINATOR else answer
 
     def join(self, **changes: Json) -> Member:
         """Join with the id of a handshake, and wait for the generation."""
