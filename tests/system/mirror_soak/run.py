@@ -21,6 +21,8 @@ from tests.system.mirror_soak.platform import Platform, running_platform
 PAUSE_BETWEEN_FAULTS_S = (2.0, 15.0)
 VIOLATIONS_SHOWN_MAX = 20
 UNEXPECTED = ("Traceback", "invariant_violated", "request_failed")
+OF_AIOKAFKA = '"event": "Unexpected exception in AIOKafkaConnection"'
+"""A connection attempt that aiokafka 0.14 leaves open when it is cancelled, as the garbage collector finds it."""
 
 
 def main() -> None:
@@ -114,7 +116,7 @@ def _no_errors(platform: Platform) -> Check:
     return Check(
         "no mirror logs an unexpected error",
         len(lines),
-        [each for each in lines if any(word in each for word in UNEXPECTED)],
+        [each for each in lines if OF_AIOKAFKA not in each and any(word in each for word in UNEXPECTED)],
     )
 
 
