@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.records import CommittedOffset, OffsetRemoved
 from coordinator_core.protocol.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, GroupState, is_legal
 from coordinator_core.state_store.awaited import AwaitedMembers
@@ -19,6 +20,7 @@ from coordinator_core.state_store.rows import (
     MemberRow,
     PartitionOwnershipRow,
     RebalanceRow,
+    StoredGroup,
     TransitionRow,
     WriteResult,
 )
@@ -43,6 +45,8 @@ class Life:
     generation: int = 0
     row: GroupRow | None = None
     members: dict[str, MemberRow] = field(default_factory=dict)
+    loaded: tuple[StoredGroup, Group] | None = None
+    """The rows that were loaded last, to compare memory with, and the group that came of them."""
     started: set[int] = field(default_factory=set)
     """Generations that were started or emptied."""
     assigned: dict[int, dict[str, set[bytes]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(set)))

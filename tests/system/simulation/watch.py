@@ -59,6 +59,8 @@ PROMPT_S = 1.0
 """A heartbeat that was answered within this was not kept waiting."""
 FENCED = ("FENCED_INSTANCE_ID", "GROUP_MAX_SIZE_REACHED", "INCONSISTENT_GROUP_PROTOCOL")
 """Errors for a process that another one has replaced; a join is checked in this order, from the end."""
+ACTIVITY = (Heartbeat, CommitOffsets)
+OF_A_GENERATION = (Heartbeat, SyncGroup, CommitOffsets)
 QUEUE_FULL = "too many writes"
 """So short a queue also fills up in the calm, when session intervals are written."""
 LOST_TOLERANCE_S = 0.3
@@ -94,7 +96,6 @@ class Watch:
         self._file_version: dict[SimulatedLoop, dict[str, Signs]] = defaultdict(lambda: defaultdict(Signs))
         self._doubts: dict[Shard, list[tuple[int, float]]] = defaultdict(list)
         """Shard → (node time, world time) from when to when its lease was in doubt."""
-        self._touched: dict[SimulatedLoop, dict[str, None]] = defaultdict(dict)
         self.served: dict[SimulatedLoop, dict[Shard, None]] = defaultdict(dict)
         """The shards that each process has served."""
         self.is_calm = False
@@ -144,17 +145,17 @@ class Watch:
             if kind is DeadlineKind.SESSION and delay_ms is not None:
                 signs[subject].armed_at_s, signs[subject].session_s = self._world.now_s, delay_ms / 1000
         if decision.group is not group:
-            self._touched[loop][group.group_id] = None
+            loop.touched[group.group_id] = None
             self._generation(group, decision, context)
         self._tokens(group, request, decision)
-        if isinstance(request, Heartbeat | CommitOffsets) and request.generation >= 0:
+        if isinstance(request, ACTIVITY) and request.generation >= 0:
             deadlines = {deadline for deadline, _ in decision.deadlines}
             is_heard = not isinstance(decision.replies[0].answer, CoordinatorError)
             if is_heard and (DeadlineKind.SESSION, request.member_id) not in deadlines:
                 self._world.fail(
                     "ActivityRestartsSessions", f"{_who(request)} was heard, and has no more time", group.group_id
                 )
-        if isinstance(request, Heartbeat | SyncGroup | CommitOffsets) and 0 <= request.generation != group.generation:
+        if isinstance(request, OF_A_GENERATION) and 0 <= request.generation != group.generation:
             reported = [reply.answer for reply in decision.replies if reply.token == request.token]
             if not any(isinstance(answer, CoordinatorError) for answer in reported):
                 detail = f"{_who(request)} of generation {request.generation} gets {reported} in {group.generation}"
@@ -444,9 +445,7 @@ class Watch:
 
     def _after_turn(self, loop: SimulatedLoop) -> None:
         """Compare every group that was touched, and has nothing on the way, with what is stored of it."""
-        touched = self._touched.get(loop)
-        if not touched:
-            return
+        touched = loop.touched
         process = self._of_loop.get(loop)
         if process is None or loop.is_dead:
             touched.clear()
