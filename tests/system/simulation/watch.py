@@ -43,7 +43,9 @@ from coordinator_core.protocol.responses import (
 )
 from coordinator_core.protocol.settings import Context, Now
 from coordinator_core.protocol.states import PREPARING
+from coordinator_core.runtime.metadata_cache import MetadataCache
 from coordinator_core.runtime.shard import Shard
+from tests.system.simulation.effects import Effects
 from tests.system.simulation.loop import SimulatedLoop
 from tests.system.simulation.memory import compare
 from tests.system.simulation.node import Answer, Ask, Message, Process
@@ -84,7 +86,8 @@ class Watch:
     """Everything that must hold, whatever happens."""
 
     def __init__(self, world: World, shards: int) -> None:
-        self.stored = Stored(world, self._believes_to_own)
+        self.stored = Stored(world, shards, self._believes_to_own)
+        self._effects = Effects(world, self.stored)
         self.decisions = 0
         self.answers = 0
         self.comparisons = 0
@@ -148,6 +151,7 @@ class Watch:
             loop.touched[group.group_id] = None
             self._generation(group, decision, context)
         self._tokens(group, request, decision)
+        self._effects.decided(loop, group, request, now, decision, self._cache_of(loop))
         if isinstance(request, ACTIVITY) and request.generation >= 0:
             deadlines = {deadline for deadline, _ in decision.deadlines}
             is_heard = not isinstance(decision.replies[0].answer, CoordinatorError)
@@ -270,10 +274,12 @@ class Watch:
             what = type(request).__name__
             self._world.fail("OneDeciderPerShard", f"{loop.name} decides {what}; the shard is {owner}'s", group_id)
 
+    def _cache_of(self, loop: SimulatedLoop) -> MetadataCache:
+        return self._of_loop[loop].coordinator.metadata_cache
+
     def _has_settings(self, loop: SimulatedLoop, group_id: str) -> None:
         """Check that a node decides with every setting whose change was answered as effective there."""
-        process, store = self._of_loop[loop], self.stored.store
-        name, versions = process.node.name, process.coordinator.metadata_cache.versions
+        name, versions, store = loop.name, self._cache_of(loop).versions, self.stored.store
         due = store.answered_of_groups.get(group_id, 0)
         if versions.group_configs < due:
             detail = f"{name} decides as of version {versions.group_configs} of its settings; {due} was answered"
@@ -356,7 +362,9 @@ class Watch:
             self._served(group_id, answer)
         past = self.stored.groups.get(group_id)
         lives = [] if past is None else past.lives[-2:]
-        if isinstance(answer, JoinGroupResponse):
+        if isinstance(answer, HeartbeatResponse):
+            self._effects.heartbeat_succeeded(process.node.name, self._shard_of(group_id), group_id)
+        elif isinstance(answer, JoinGroupResponse):
             self._joined(group_id, lives, answer)
         elif isinstance(answer, SyncGroupResponse) and isinstance(request, SyncGroup):
             self._synced(group_id, lives, request, answer)
