@@ -12,7 +12,17 @@ from typing import Final
 
 from bench.figures import table
 
-NAMES: Final = ("heartbeats", "commits", "rebalance", "groups", "recovery", "scale", "ledger", "assignors")
+NAMES: Final = (
+    "heartbeats",
+    "commits",
+    "rebalance",
+    "groups",
+    "recovery",
+    "scale",
+    "ledger",
+    "assignors",
+    "simulation",
+)
 LONG: Final = ("jobs", "expiries", "kafka", "bloat", "mirror", "tenants")
 """They take many minutes and run only if named."""
 HELP: Final = f"{', '.join(NAMES)}; only if named (many minutes): {', '.join(LONG)}"

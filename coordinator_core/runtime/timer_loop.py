@@ -53,11 +53,11 @@ class TimerLoop:
         for shard in self._shards():
             shard.stalled_after_ms = began_ms + sleep_ms + self._pause_ms
         if sleep_ms > 0:
+            alarm = asyncio.get_running_loop().call_later(sleep_ms / 1000, self._wake.set)
             try:
-                async with asyncio.timeout(sleep_ms / 1000):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass
+                await self._wake.wait()
+            finally:
+                alarm.cancel()
         self._wake.clear()
         await self._allow_for_gap(self._clock.now().node_ms - began_ms - sleep_ms)
         await self._fire_due()

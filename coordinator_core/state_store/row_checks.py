@@ -19,7 +19,9 @@ from coordinator_core.state_store.rows import GroupRow, Json, MemberRow, StoredG
 INT4_MAX: Final = 2**31 - 1
 LAST_INSTANT_MS: Final = 253_402_300_799_999
 """The last millisecond of the year 9999."""
+STORED_STATES: Final = frozenset(GroupState) - {DEAD}
 RECOVERY_STATES: Final = frozenset({EMPTY, COMPLETING, STABLE})
+TRIGGERS: Final = frozenset(Trigger)
 UUID_PATTERN: Final = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 
 Count = Annotated[int, Meta(ge=0, le=INT4_MAX)]
@@ -85,9 +87,7 @@ def check_group(row: GroupRow) -> None:
     Raises:
         UnreadableRow: it cannot be loaded.
     """
-    _check(
-        row.state in set(GroupState) - {DEAD}, f"groups.state is {row.state!r}, which is not a state of a stored group"
-    )
+    _check(row.state in STORED_STATES, f"groups.state is {row.state!r}, which is not a state of a stored group")
     _check(
         row.state_before_join_phase in RECOVERY_STATES,
         f"groups.state_before_join_phase is {row.state_before_join_phase!r},"
@@ -100,7 +100,7 @@ def check_group(row: GroupRow) -> None:
     _check_instant("groups.created_at", row.created_at_ms)
     if row.rebalance_started_at_ms is not None:
         _check_instant("groups.rebalance_started_at", row.rebalance_started_at_ms)
-    is_trigger = row.rebalance_trigger is None or row.rebalance_trigger in set(Trigger)
+    is_trigger = row.rebalance_trigger is None or row.rebalance_trigger in TRIGGERS
     _check(is_trigger, f"groups.rebalance_trigger is {row.rebalance_trigger!r}, which is not a trigger")
     _check_texts("groups.subscribed_topics", row.subscribed_topics or ())
     _check(row.rebalance is None or isinstance(row.rebalance, dict), "groups.rebalance is not a JSON object")

@@ -4,10 +4,11 @@ A group's writes of a batch change a draft of the group, which replaces the grou
 group does not change.
 """
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
+
+import msgspec
 
 from coordinator_core.protocol.records import CommittedOffset, OffsetRemoved, Trigger
 from coordinator_core.protocol.requests import OffsetToCommit, StoredOffset
@@ -345,7 +346,7 @@ def _copied_member(row: MemberRow) -> MemberRow:
 
 
 def _copied(value: Json) -> Json:
-    return json.loads(json.dumps(value)) if value else value
+    return msgspec.json.decode(msgspec.json.encode(value)) if value else value
 
 
 def _store_dirty(draft: Group, news: History, dirty: DirtyOffsets) -> None:

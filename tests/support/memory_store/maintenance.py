@@ -116,8 +116,8 @@ class Maintenance:
         """Mark applying runs without undecided candidates as applied; return their ids."""
         finished = []
         for run_id, run in sorted(self._runs.items()):
-            is_decided = all(candidate.outcome is not None for candidate in run.candidates.values())
-            if run.row.status == RunStatus.APPLYING and is_decided:
+            is_applying = run.row.status == RunStatus.APPLYING
+            if is_applying and all(candidate.outcome is not None for candidate in run.candidates.values()):
                 run.row = replace(run.row, status=RunStatus.APPLIED, counts=run.counts())
                 finished.append(run_id)
         return finished

@@ -1,5 +1,8 @@
 """`python -m tests.system.simulation --seeds 1000` runs seeds on all cores; `--seed 7` runs one and prints events.
 
+A run goes on when a seed fails, up to a limit; it prints the seed at once, and all of them at the end. One that was
+interrupted goes on with `--first`.
+
 With `--losses` the database goes back some transactions now and then (`failovers`), and with `--unreadable` some stored
 groups cannot be read for a while (`unreadable`).
 """
@@ -10,6 +13,7 @@ import os
 import signal
 import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -18,10 +22,15 @@ from multiprocessing import Pool
 from tests.system.simulation.failovers import run_lossy_seed
 from tests.system.simulation.faults import FAULTS, LOSSES, UNREADABLE
 from tests.system.simulation.seeds import END_S, Outcome, run_seed, run_unreadable_seed
+from tests.system.simulation.world import Violation
 
 ENOUGH_SEEDS = 1_000
 """A run of so many seeds in which a fault never struck has not tried what it should have, and fails."""
 PROGRESS_EVERY = 50
+FAILURES_MAX = 10
+"""After so many seeds that fail a run ends: what they have found is likely one fault."""
+SEEDS_A_PROCESS = 200
+"""Then another process takes its place, so that memory does not grow."""
 RUNS: Mapping[str, Callable[[int], Outcome]] = {
     "": run_seed,
     "losses": run_lossy_seed,
@@ -66,21 +75,33 @@ def _run_one(seed: int, run: Callable[[int], Outcome]) -> int:
 
 
 def _run_many(seeds: range, jobs: int, mode: str) -> int:
-    """Run seeds until one fails, all have run, or Ctrl-C is pressed; then print a summary."""
+    """Run seeds until many have failed, all have run, or Ctrl-C is pressed; then print a summary.
+
+    Returns:
+        0 if every seed has run, and every invariant held.
+    """
     run = Run(time.monotonic(), jobs)
-    with Pool(jobs, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)) as pool:
+    with Pool(jobs, _begin_process, maxtasksperchild=SEEDS_A_PROCESS) as pool:
         try:
             for outcome in pool.imap(partial(_run_apart, mode=mode), seeds):
                 run.take(outcome)
-                if outcome.violation is not None:
+                if len(run.failed) == FAILURES_MAX:
                     break
         except KeyboardInterrupt:
             log_line("interrupted")
+    return finish(run, seeds, mode)
+
+
+def finish(run: "Run", seeds: range, mode: str) -> int:
+    """Print a summary, and how to go on with seeds that have not run; return the exit code."""
     run.print_summary()
-    if run.failed is not None:
-        _print_failure(run.failed)
+    if run.done < len(seeds):
+        flags = f"--first {seeds.start + run.done}{f' --{mode}' if mode else ''}"
+        log_line(f'to go on: make sim SEEDS={len(seeds) - run.done} ARGS="{flags}"')
         return 1
-    return 0 if mode else missing(run.struck, run.done)
+    if run.failed or mode:
+        return int(bool(run.failed))
+    return missing(run.struck, run.done)
 
 
 class Run:
@@ -89,7 +110,7 @@ class Run:
     def __init__(self, began_s: float, jobs: int) -> None:
         self.done = 0
         self.struck: Counter[str] = Counter()
-        self.failed: Outcome | None = None
+        self.failed: list[Outcome] = []
         self._sums: Counter[str] = Counter()
         self._began_s = began_s
         self._jobs = jobs
@@ -100,9 +121,11 @@ class Run:
         self.struck.update(outcome.struck)
         self._sums.update(outcome.sums)
         if outcome.violation is not None:
-            self.failed = outcome
+            self.failed.append(outcome)
+            _print_failure(outcome)
         if self.done % PROGRESS_EVERY == 0:
-            log_line(f"{self.done} seeds, {self.done / self._took_s:.2f} a second")
+            found = f", {len(self.failed)} failed" if self.failed else ""
+            log_line(f"{self.done} seeds, the last is {outcome.seed}, {self.done / self._took_s:.2f} a second{found}")
 
     def print_summary(self) -> None:
         """Print the number of seeds, their speed, what was checked, and which faults struck."""
@@ -110,17 +133,27 @@ class Run:
         log_line(f"{self.done} seeds ({self.done * END_S / 3600:.0f} simulated hours) in {elapsed}")
         log_line("looked at " + ", ".join(f"{count} {what}" for what, count in self._sums.items()))
         _print_faults(self.struck)
+        for outcome in self.failed:
+            log_line(f"failed: {_repeat(outcome)}")
 
     @property
     def _took_s(self) -> float:
         return time.monotonic() - self._began_s
 
 
-def _run_apart(seed: int, mode: str) -> Outcome:
-    """Run a seed in a process of its own kind: it collects its garbage when it is over, not in between."""
-    gc.disable()
-    outcome = RUNS[mode](seed)
+def _begin_process() -> None:
+    """Leave Ctrl-C to the parent, and what is imported out of every collection: that takes as long as 5 % of a seed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.collect()
+    gc.freeze()
+
+
+def _run_apart(seed: int, mode: str) -> Outcome:
+    """Run a seed; an error of the simulation itself is an outcome, too."""
+    try:
+        outcome = RUNS[mode](seed)
+    except Exception:  # noqa: BLE001 - the simulation itself is at fault; other seeds go on
+        outcome = Outcome(seed, Violation("NoUnhandledErrors", traceback.format_exc(), 0.0, None), Counter(), "")
     return outcome
 
 
@@ -146,7 +179,11 @@ def _print_failure(outcome: Outcome) -> None:
         log_line(line)
     log_line(f"\nseed {outcome.seed} fails: {violation.invariant} at {violation.at_s:.4f} s")
     log_line(f"  group {violation.group_id}: {violation.detail}")
-    log_line(f"  to repeat it: make sim SEED={outcome.seed}{_flags(outcome)}")
+    log_line(f"  to repeat it: {_repeat(outcome)}")
+
+
+def _repeat(outcome: Outcome) -> str:
+    return f"make sim SEED={outcome.seed}{_flags(outcome)}"
 
 
 def _flags(outcome: Outcome) -> str:

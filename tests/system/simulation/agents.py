@@ -86,6 +86,8 @@ class Agent:
         self.stuck_until_s = 0.0
         """Until then it beats, but does not come round to joining again."""
         self.fatal: str | None = None
+        self.problem: BaseException | None = None
+        """What one of its tasks died of, which only a mistake in the simulation can be."""
         self.started_s = world.now_s
         self._world = world
         self._network = network
@@ -96,6 +98,8 @@ class Agent:
             SupportedProtocol(name, write_subscription(Subscription(plan.topics))) for name in plan.assignors
         )
         self._tasks = [clients.create_task(self._live()), clients.create_task(self._beat())]
+        for task in self._tasks:
+            task.add_done_callback(self._ended)
 
     @property
     def member_id(self) -> str:
@@ -107,11 +111,9 @@ class Agent:
         """Return whether it goes on."""
         return self.fatal is None
 
-    @property
-    def problem(self) -> BaseException | None:
-        """Return what one of its tasks died of, which only a mistake in the simulation can be."""
-        ended = (task for task in self._tasks if task.done() and not task.cancelled())
-        return next((task.exception() for task in ended if task.exception() is not None), None)
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled():
+            self.problem = self.problem or task.exception()
 
     def kill(self, why: str = "killed") -> None:
         """End it without a word."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
+from coordinator_core.protocol.requests import GroupSnapshot
 from coordinator_core.state_store.interface import OutcomeUnknown, StoreError, StoreUnavailable
 from coordinator_core.state_store.rows import (
     Batch,
@@ -20,7 +21,7 @@ from coordinator_core.state_store.rows import (
     ShardCheckpoint,
     WriteResult,
 )
-from coordinator_core.state_store.runs import CandidateRow, RunRow
+from coordinator_core.state_store.runs import WHOLE_GROUP, CandidateRow, RunRow
 from tests.support.memory_store import MemoryStore
 from tests.system.simulation.loop import SimulatedLoop
 from tests.system.simulation.weather import Weather
@@ -62,6 +63,8 @@ class WatchedStore(MemoryStore):
         """Group → the version of the groups' settings as of which a change of its own was answered."""
         self.answered_of_cluster: list[tuple[int, frozenset[str]]] = []
         """Versions of the cluster's settings as of which changes were answered, and the nodes that were listed."""
+        self.topic_deletions: dict[str, str] = {}
+        """Change → the topic that it deleted."""
         self.retentions_cut: set[str | None] = set()
         """Groups, or (None) the cluster, whose offsets expire at once by a setting."""
 
@@ -109,6 +112,25 @@ class WatchedStore(MemoryStore):
         """Mark a run as applying."""
         self._newest_seen.setdefault(change.change_id, self._newest_seen[run_id])
         return super().begin_apply(run_id, change, candidates)
+
+    def delete_topic(self, topic: str, change: ChangeRow) -> ChangeRow | None:
+        """Delete a topic, and note which commits its run can have seen."""
+        is_first = self.change(change.change_id) is None
+        recorded = super().delete_topic(topic, change)
+        if is_first and recorded is not None:
+            self.topic_deletions[change.change_id] = topic
+            self._newest_seen[change.change_id] = self._groups._commit_version
+        return recorded
+
+    def timeout_ms(self, group_id: str, name: str) -> int | None:
+        """Return the stored setting of a timeout of a group; None: there is none, so that its members' own count."""
+        stored = self._settings_and_topics
+        value = stored._group_settings.get(group_id, {}).get(name, stored._cluster_settings.get(name))
+        return None if value is None else int(value)
+
+    def seen_by_cleanup(self, run_id: str, group_id: str) -> GroupSnapshot | None:
+        """Return a group as a run proposed its cleanup."""
+        return self._maintenance._runs[run_id].candidates[group_id, *WHOLE_GROUP].seen
 
     def newest_seen(self, change_id: str) -> int:
         """Return the newest commit that the proposal of a run can have seen."""

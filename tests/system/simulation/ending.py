@@ -4,7 +4,9 @@ from collections.abc import Iterator
 from math import ceil
 
 from coordinator_core.protocol.consumer_protocol import partitions_of
+from coordinator_core.protocol.offsets import EXPIRED, REMOVED
 from coordinator_core.protocol.states import COMPLETING, EMPTY, PREPARING, STABLE
+from coordinator_core.state_store.runs import OFFSET_RETENTION, TOPIC_DELETION
 from tests.system.simulation.agents import Agent
 from tests.system.simulation.database import WatchedStore
 from tests.system.simulation.fleet import Fleet
@@ -15,6 +17,8 @@ from tests.system.simulation.watch import Watch
 from tests.system.simulation.world import World
 
 LOOK_EVERY_S = 5.0
+TAKES = {OFFSET_RETENTION: EXPIRED, TOPIC_DELETION: REMOVED}
+"""Kind of a run → the outcome of an offset that it archived."""
 PHASE_MAX_S = 45.0
 """The longest limit that any agent or operator asks for, a window, and something on top."""
 CONSUMES_EVERY_S = 60.0
@@ -129,9 +133,10 @@ class Ending:
         for run in self._store._maintenance._runs.values():
             if run.row.status == "applying":
                 self._world.fail("RunsEnd", f"{run.row.run_id} is still being applied: {run.counts()}")
-            for (group_id, topic, number), candidate in run.candidates.items():
+            takes = TAKES.get(run.row.kind)
+            for (group_id, topic, number), candidate in run.candidates.items() if takes else ():
                 is_taken = (run.change_id, group_id, topic, number) in taken
-                if run.row.kind == "offset_retention" and is_taken != (candidate.outcome == "expired"):
+                if is_taken != (candidate.outcome == takes):
                     what = f"{topic}/{number} is {candidate.outcome}, and {'' if is_taken else 'not '}in the archive"
                     self._world.fail("RunsEnd", what, group_id)
 
@@ -178,7 +183,9 @@ class Ending:
         assert life is not None
         assert life.row is not None
         counts = {row.topic: row.partitions for row in self._store.topics()}
-        wanted = {(topic, number) for topic in life.row.subscribed_topics or () for number in range(counts[topic])}
+        wanted = {
+            (topic, number) for topic in life.row.subscribed_topics or () for number in range(counts.get(topic, 0))
+        }
         owned = {each for row in life.members.values() for each in _partitions(row.assignment)}
         if wanted != owned:
             what = sorted(wanted ^ owned)[:5]

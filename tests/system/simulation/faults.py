@@ -10,6 +10,8 @@ FAULTS = (
     "group_refused",
     "request_reordered",
     "lease_overtaken",
+    "pending_rebalance_taken_over",
+    "timeout_changed_in_phase",
     "stale_write_refused",
     "write_landed_late",
     "checkpoint_landed_late",

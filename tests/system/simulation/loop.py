@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import Context
+from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
 from unittest.mock import patch
@@ -20,7 +21,25 @@ if TYPE_CHECKING:
     from tests.system.simulation.world import World
 
 T = TypeVar("T")
-Due = asyncio.TimerHandle | Callable[[], object]
+
+
+class Call(asyncio.TimerHandle):
+    """A callback that is to run, perhaps at a time: without a context of its own, as nothing here keeps one."""
+
+    __slots__ = ()
+
+    def __init__(self, when: float, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
+        self._when = when
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        """Do not run the callback."""
+        self._cancelled = True
+
+
+Due = Call | Callable[[], object]
 
 
 class SimulatedLoop(asyncio.AbstractEventLoop):
@@ -38,12 +57,14 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self.name = name
         self.is_paused = False
         self.is_dead = False
+        self.touched: dict[str, None] = {}
+        """Groups that were changed here, and are to be looked at after a turn."""
         self._world = world
         self._ahead_s = ahead_s
         self._rate = rate
-        self._ready: deque[asyncio.Handle] = deque()
-        self._inbox: deque[asyncio.Handle] = deque()
-        self._overdue: list[asyncio.TimerHandle] = []
+        self._ready: deque[Call] = deque()
+        self._inbox: deque[Call] = deque()
+        self._overdue: list[Call] = []
         self._is_awake = False
 
     # -- what asyncio asks of a loop -----------------------------------------------------------------------
@@ -59,10 +80,11 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         context: Context | None = None,
     ) -> asyncio.Handle:
         """Let a callback run in the next turn."""
-        handle = asyncio.Handle(callback, args, self, context)
-        self._ready.append(handle)
-        self._wake()
-        return handle
+        call = Call(0, callback, args)
+        self._ready.append(call)
+        if not self._is_awake:
+            self._wake()
+        return call
 
     call_soon_threadsafe = call_soon  # type: ignore[assignment]  # there are no other threads
 
@@ -74,9 +96,9 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """Let a callback run at a time of this process's clock."""
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
-        self._world.schedule(self.world_s(when), handle, self)
-        return handle
+        call = Call(when, callback, args)
+        self._world.schedule((when - self._ahead_s) / self._rate, call, self)
+        return call
 
     def call_later(  # type: ignore[override]
         self,
@@ -86,10 +108,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         """Let a callback run after a while."""
-        return self.call_at(self.time() + delay, callback, *args, context=context)
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Leave a cancelled timer in the heap; it is passed over when it comes up."""
+        return self.call_at(self.time() + delay, callback, *args)
 
     def create_future(self) -> "asyncio.Future[Any]":
         """Return a future of this loop."""
@@ -112,9 +131,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         future.set_result(func(*args))
         return future
 
-    def get_debug(self) -> bool:
-        """Say no."""
-        return False
+    get_debug = bool  # False, at no cost: every future asks
 
     def is_running(self) -> bool:
         """Say yes."""
@@ -141,33 +158,32 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._is_awake = False
         ready = self._ready
         for _ in range(len(ready)):
-            if self.is_held:
+            if self.is_paused or self.is_dead:
                 return
-            handle = ready.popleft()
-            if not handle._cancelled:
-                handle._run()
-        if ready:
+            call = ready.popleft()
+            if not call._cancelled:
+                try:
+                    call._callback(*call._args)
+                except Exception as problem:  # noqa: BLE001 - as an event loop does
+                    self.call_exception_handler({"message": repr(call._callback), "exception": problem})
+        if ready and not self._is_awake:
             self._wake()
 
-    @property
-    def is_held(self) -> bool:
-        """Return whether the process is paused or dead."""
-        return self.is_paused or self.is_dead
-
-    def pop_due(self, timer: asyncio.TimerHandle) -> None:
+    def pop_due(self, timer: Call) -> None:
         """Take note that a timer is due."""
         if self.is_paused:
             self._overdue.append(timer)
         elif not self.is_dead:
             self._ready.append(timer)
-            self._wake()
+            if not self._is_awake:
+                self._wake()
 
     def deliver(self, callback: Callable[..., object], *args: Any) -> bool:  # noqa: ANN401
         """Let something reach the process from outside; return whether there is a process."""
         if self.is_dead:
             return False
         if self.is_paused:
-            self._inbox.append(asyncio.Handle(callback, args, self, None))
+            self._inbox.append(Call(0, callback, args))
         else:
             callback(*args)
         return True
@@ -181,7 +197,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self.is_paused = False
         self._ready += self._inbox
         self._inbox.clear()
-        self._overdue.sort(key=asyncio.TimerHandle.when)
+        self._overdue.sort(key=Call.when)
         self._ready += self._overdue
         self._overdue.clear()
         self._wake()
@@ -206,11 +222,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 @contextmanager
 def running_in(world: "World") -> Iterator[None]:
     """Let asyncio ask the world which loop is running. Its own way asks the system for the process id every time."""
-
-    def running() -> SimulatedLoop:
-        assert world.running is not None
-        return world.running
-
+    running = partial(getattr, world, "running")
     with (
         patch.object(asyncio, "get_running_loop", running),
         patch.object(events, "get_running_loop", running),

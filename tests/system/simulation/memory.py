@@ -27,8 +27,10 @@ def compare(group_context: GroupContext | None, life: Life | None) -> str | None
     if not is_hosted or group_context is None or life is None or life.row is None:
         return None
     members = tuple(sorted(life.members.values(), key=lambda row: (row.join_order, row.member_id)))
-    loaded, _, _ = load_group(StoredGroup(life.row, members), life.row.state_since_ms)
-    return _difference(group_context.group, loaded, life) or _ledger_difference(group_context, life)
+    stored = StoredGroup(life.row, members)
+    if life.loaded is None or life.loaded[0] != stored:
+        life.loaded = stored, load_group(stored, life.row.state_since_ms)[0]
+    return _difference(group_context.group, life.loaded[1], life) or _ledger_difference(group_context, life)
 
 
 def _difference(group: Group, loaded: Group, life: Life) -> str | None:

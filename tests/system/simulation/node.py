@@ -20,7 +20,7 @@ from coordinator_core.state_store.interface import StoreError
 from tests.system.simulation.database import DATABASE_AHEAD_MS, Connections, WatchedStore
 from tests.system.simulation.loop import SimulatedLoop
 from tests.system.simulation.weather import Weather
-from tests.system.simulation.world import World
+from tests.system.simulation.world import LOOKS_MAX, World
 
 LEASE_TTL_MS = 5_000
 CHECKPOINT_INTERVAL_MS = 10_000
@@ -86,11 +86,20 @@ class NodeClock:
         self._world = world
         self._node = node
         self._loop = loop
+        self._seen_at = (-1.0, 0)
+        self._now = Now(0, 0)
 
     def now(self) -> Now:
-        """Return this moment on both."""
-        self._world.look(self._loop.name)
-        return Now(int(self._loop.time() * 1000), self._node.wall_ms())
+        """Return this moment on both, which is read many times in one."""
+        world = self._world
+        world.looks += 1
+        if world.looks > LOOKS_MAX:
+            world.spin(self._loop.name)
+        seen_at = (world.now_s, self._node.wall_ahead_ms)
+        if seen_at != self._seen_at:
+            self._seen_at = seen_at
+            self._now = Now(int(self._loop.time() * 1000), self._node.wall_ms())
+        return self._now
 
 
 class Process:
@@ -186,6 +195,8 @@ class Process:
 
     def _stamped(self, request: Ask) -> Ask:
         token = self.coordinator.new_token()
+        if isinstance(request, Heartbeat):  # most requests are: `replace` takes longer
+            return Heartbeat(token, request.generation, request.member_id, request.group_instance_id)
         if isinstance(request, JoinGroup):
             fresh = f"{request.group_instance_id or request.client_id}-{self._world.name()[:8]}"
             return replace(request, token=token, new_member_id=fresh)
@@ -206,7 +217,8 @@ class Node:
         self.cut_until_s = 0.0
         """Until when agents do not reach it."""
         self.process: Process | None = None
-        self._wall_ahead_ms = world.chance.randint(-200, 200)
+        self.wall_ahead_ms = world.chance.randint(-200, 200)
+        """What its wall clock is ahead of the database's."""
         self._parts = (world, weather, store, listener)
         self._store = store
         self._world = world
@@ -215,11 +227,11 @@ class Node:
 
     def wall_ms(self) -> int:
         """Return what the machine's wall clock shows."""
-        return DATABASE_AHEAD_MS + self._wall_ahead_ms + int(self._world.now_s * 1000)
+        return DATABASE_AHEAD_MS + self.wall_ahead_ms + int(self._world.now_s * 1000)
 
     def jump(self, by_ms: int) -> None:
         """Set the wall clock."""
-        self._wall_ahead_ms += by_ms
+        self.wall_ahead_ms += by_ms
 
     def boot(self) -> None:
         """Start a process, unless there is one."""

@@ -10,15 +10,16 @@ from coordinator_core.admin.maintenance import apply_run
 from coordinator_core.admin.offset_reset import Reset, reset_offsets
 from coordinator_core.admin.offsets import delete_offsets
 from coordinator_core.admin.settings import put_settings
-from coordinator_core.admin.topics import put_topic
+from coordinator_core.admin.topics import delete_topic, put_topic
 from coordinator_core.admin.undo import undo_change
 from coordinator_core.protocol.errors import NotCoordinator
 from coordinator_core.protocol.hashing import shard_of
-from coordinator_core.protocol.requests import CommitOffsets, OffsetToCommit, ResetTo
+from coordinator_core.protocol.requests import CommitOffsets, GroupSnapshot, OffsetToCommit, ResetTo
 from coordinator_core.protocol.setting_rules import SettingValue
+from coordinator_core.protocol.states import EMPTY
 from coordinator_core.runtime.coordinator import Coordinator
-from coordinator_core.state_store.rows import TopicRow
-from coordinator_core.state_store.runs import CandidateRow, RunRow
+from coordinator_core.state_store.rows import StoredGroup, TopicRow
+from coordinator_core.state_store.runs import GROUP_CLEANUP, OFFSET_RETENTION, WHOLE_GROUP, CandidateRow, RunRow
 from tests.support.no_queries import NO_QUERIES
 from tests.system.simulation.database import DATABASE_AHEAD_MS, WatchedStore
 from tests.system.simulation.fleet import TOPICS, Fleet
@@ -175,9 +176,9 @@ class People:
                 lambda: self._do(group_id, a_change, lambda node: undo_change(node, change_id, a_change)),
             )
 
-    def commit_alone(self) -> None:
+    def commit_alone(self, group_id: str | None = None) -> None:
         """Commit as a consumer that is in no group; refused by a group that has members."""
-        group_id = self._any_group()
+        group_id = group_id or self._any_group()
         topic = self._world.chance.choice(sorted(TOPICS))
         offset = OffsetToCommit(topic, self._world.chance.randrange(TOPICS[topic]), self._world.chance.randint(0, 999))
         self._world.strike("simple_commit", f"{topic}/{offset.partition}={offset.offset}", group_id)
@@ -190,6 +191,16 @@ class People:
         count = self._counts[topic] = min(PARTITIONS_MAX, self._counts[topic] + self._world.chance.randint(1, 4))
         a_change = self._a_change("topic_raised", f"{topic} to {count}", "")
         self._do("", a_change, lambda node: put_topic(node, topic, count, None, a_change))
+
+    def delete_topic(self) -> None:
+        """Delete a topic; mostly it is created again, with as many partitions."""
+        topic = self._world.chance.choice(sorted(TOPICS))
+        a_change = self._a_change("topic_deleted", topic, "")
+        self._do("", a_change, partial(_delete_topic, topic, a_change))
+        if self._world.happens(0.8):
+            again = Change("operator", "by chance", self._uuid())
+            create = partial(_raise, topic, self._counts[topic], again)
+            self._world.after(self._world.between(0, 40), lambda: self._do("", again, create))
 
     def raise_all(self) -> None:
         """Give every topic one partition more, when nothing else makes groups look."""
@@ -214,15 +225,50 @@ class People:
         candidates = [
             CandidateRow(run_id, "", shard_id, group_id, one.topic, one.partition, one.commit_version) for one in seen
         ]
-        as_of_ms = DATABASE_AHEAD_MS + int(self._world.now_s * 1000)
-        run = RunRow(run_id, "offset_retention", as_of_ms, None, None, "proposed", dry_run=False, counts={})
-        self._store.propose(run, candidates)
+        self._store.propose(self._run(run_id, OFFSET_RETENTION), candidates)
         a_change = self._a_change("run_applied", f"{len(candidates)} candidates", group_id)
         # Who looks at a proposal takes a while, in which some of it is out of date.
         looks_for_s = self._world.between(2, 25)
         if self._world.happens(0.7):
             self._world.after(looks_for_s - 1, lambda: self._send_away(group_id))
         self._world.after(looks_for_s, lambda: self._do("", a_change, lambda node: apply_run(node, run_id, a_change)))
+
+    def _run(self, run_id: str, kind: str) -> RunRow:
+        as_of_ms = DATABASE_AHEAD_MS + int(self._world.now_s * 1000)
+        return RunRow(run_id, kind, as_of_ms, None, None, "proposed", dry_run=False, counts={})
+
+    def clean_up(self) -> None:
+        """Empty a group of members and offsets, propose groups that look unused for cleanup, and apply that."""
+        group_id = self._group()
+        self._send_away(group_id)
+        self._world.after(self._world.between(1, 3), lambda: self._delete_all_offsets(group_id))
+        self._world.after(self._world.between(3, 8), lambda: self._propose_cleanup(group_id))
+
+    def _delete_all_offsets(self, group_id: str) -> None:
+        for topic in sorted(TOPICS):
+            a_change = Change("operator", "before a cleanup", self._uuid())
+            self._do(group_id, a_change, partial(_delete_offsets, group_id, topic, a_change))
+
+    def _propose_cleanup(self, chosen: str) -> None:
+        run_id = self._uuid()
+        candidates = [row for group_id in self._fleet.group_ids if (row := self._to_clean_up(run_id, group_id))]
+        self._store.propose(self._run(run_id, GROUP_CLEANUP), candidates)
+        a_change = self._a_change("cleanup_applied", f"{len(candidates)} candidates", chosen)
+        looks_for_s = self._world.between(0, 25)
+        if self._world.happens(0.5):  # who came back meanwhile leaves again, or commits without a group
+            self._world.after(looks_for_s - 1, lambda: self._send_away(chosen))
+        if self._world.happens(0.5):
+            self._world.after(looks_for_s, lambda: self.commit_alone(chosen))
+        self._world.after(looks_for_s, lambda: self._do("", a_change, lambda node: apply_run(node, run_id, a_change)))
+
+    def _to_clean_up(self, run_id: str, group_id: str) -> CandidateRow | None:
+        """Return a group's candidate, if it has no members and no offset, as the job reads the tables."""
+        stored = self._store.load_group(group_id)
+        if not isinstance(stored, StoredGroup) or stored.group.state != EMPTY or self._store.has_offsets(group_id):
+            return None
+        seen = GroupSnapshot(stored.group.generation, stored.group.state_since_ms)
+        shard_id = shard_of(group_id, self._shards)
+        return CandidateRow(run_id, "", shard_id, group_id, *WHOLE_GROUP, 0, GROUP_CLEANUP, seen=seen)
 
     # -- how -----------------------------------------------------------------------------------------------
 
@@ -282,6 +328,17 @@ class People:
                 return
             at = getattr(answer, "coordinator", None)
             node = at.removeprefix("http://") if at else self._world.chance.choice(names)
+
+
+async def _delete_offsets(group_id: str, topic: str, a_change: Change, node: Coordinator) -> Answer:
+    return await delete_offsets(node, group_id, topic, None, a_change)
+
+
+async def _delete_topic(topic: str, a_change: Change, node: Coordinator) -> Answer:
+    deleted = await delete_topic(node, topic, a_change)
+    if deleted is None:
+        raise ValueError("there is no such topic")
+    return deleted
 
 
 async def _raise(topic: str, count: int, a_change: Change, node: Coordinator) -> TopicRow:

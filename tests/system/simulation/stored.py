@@ -8,6 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from coordinator_core.protocol.group import Group
+from coordinator_core.protocol.hashing import shard_of
+from coordinator_core.protocol.offsets import RETIRED
 from coordinator_core.protocol.records import CommittedOffset, OffsetRemoved
 from coordinator_core.protocol.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, GroupState, is_legal
 from coordinator_core.state_store.awaited import AwaitedMembers
@@ -19,6 +22,7 @@ from coordinator_core.state_store.rows import (
     MemberRow,
     PartitionOwnershipRow,
     RebalanceRow,
+    StoredGroup,
     TransitionRow,
     WriteResult,
 )
@@ -43,6 +47,8 @@ class Life:
     generation: int = 0
     row: GroupRow | None = None
     members: dict[str, MemberRow] = field(default_factory=dict)
+    loaded: tuple[StoredGroup, Group] | None = None
+    """The rows that were loaded last, to compare memory with, and the group that came of them."""
     started: set[int] = field(default_factory=set)
     """Generations that were started or emptied."""
     assigned: dict[int, dict[str, set[bytes]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(set)))
@@ -64,6 +70,11 @@ class Life:
     """Join phases of the rebalance under way."""
     announced_owners: dict[tuple[int, Partition], str] = field(default_factory=dict)
     """(generation, partition) → the instance or member whose sync response has it."""
+
+    @property
+    def must_rebalance(self) -> bool:
+        """Return whether a node that takes the group over has to start a rebalance, by its row."""
+        return self.row is not None and self.row.must_rebalance and self.state is not DEAD and bool(self.members)
 
 
 @dataclass(slots=True)
@@ -91,11 +102,12 @@ class Past:
 class Stored(Witness):
     """What stands in the store, by group; a witness of every write and take-over."""
 
-    def __init__(self, world: World, is_alive: Callable[[str, int, int], bool]) -> None:
+    def __init__(self, world: World, shards: int, is_alive: Callable[[str, int, int], bool]) -> None:
         """Begin.
 
         Args:
             world: whose violations and transcript these are.
+            shards: how many shards there are.
             is_alive: returns whether a node's process still believes to own a shard under an epoch.
         """
         self.groups: dict[str, Past] = defaultdict(Past)
@@ -105,6 +117,7 @@ class Stored(Witness):
         self.store: WatchedStore
         """The store whose writes these are; set by the creator."""
         self._world = world
+        self._shards = shards
         self._is_alive = is_alive
         self._commits = 0
 
@@ -119,6 +132,10 @@ class Stored(Witness):
             if old is not None and old[0] != node_id and self._is_alive(old[0], shard_id, old[1]):
                 self._world.strike("lease_overtaken", f"{node_id} takes shard {shard_id} from {old[0]}, which lives")
             self.owners[shard_id] = node_id, epoch
+        for group_id, past in self.groups.items():
+            life = past.life
+            if life is not None and life.must_rebalance and shard_of(group_id, self._shards) in epochs:
+                self._world.strike("pending_rebalance_taken_over", node_id, group_id)
         self._world.note("", f"{node_id} owns " + " ".join(f"{each}@{epoch}" for each, epoch in epochs.items()))
 
     def checkpointed(self, node_id: str, epochs: Mapping[int, int]) -> None:
@@ -143,6 +160,7 @@ class Stored(Witness):
 
     def _acquire(self, past: Past, one: GroupWrite) -> None:
         self._note(one)
+        self._retired(past.life, one)
         for transition in one.transitions:
             self._transition(past, one, transition)
         if one.group is not None:
@@ -194,6 +212,16 @@ class Stored(Witness):
         life.generation = row.generation
         if is_new:
             life.started.add(row.generation)
+
+    def _retired(self, life: Life | None, one: GroupWrite) -> None:
+        """Check that a cleanup deletes a group as it was proposed, and no other."""
+        for outcome in one.outcomes:
+            if not outcome.is_of_group or outcome.outcome != RETIRED:
+                continue
+            seen = self.store.seen_by_cleanup(outcome.run_id, one.group_id)
+            found = None if life is None or life.row is None else (life.row.generation, life.row.state_since_ms)
+            if seen != found or not one.is_group_deleted:
+                self._fail("OnlyUnusedGroupsAreRetired", one, f"it was proposed as of {seen}, and is of {found}")
 
     def _row(self, past: Past, one: GroupWrite, row: GroupRow) -> None:
         life = past.life
@@ -412,12 +440,15 @@ class Stored(Witness):
         is_subscribed = state not in {EMPTY, DEAD} and (topics is None or topic in topics)
         if is_subscribed and removed.cause != "topic_deleted":
             self._fail("LiveOffsetsAreKept", one, f"{what}, and the group, which is {state}, reads it")
+        if removed.cause == "topic_deleted" and self.store.topic_deletions[removed.change_id] != topic:
+            self._fail("LiveOffsetsAreKept", one, f"{what}, and another topic was deleted")
+        is_of_run = removed.cause in {"expired", "topic_deleted"}
+        if is_of_run and removed.offset.commit_version > self.store.newest_seen(removed.change_id):
+            self._fail("LiveOffsetsAreKept", one, f"{what}, and was committed after that was proposed")
         if removed.cause != "expired":
             return
         if state not in {EMPTY, STABLE}:
             self._fail("LiveOffsetsAreKept", one, f"{what} while the group is {state}")
-        if removed.offset.commit_version > self.store.newest_seen(removed.change_id):
-            self._fail("LiveOffsetsAreKept", one, f"{what}, and was committed after that was proposed")
         if self.store.retentions_cut.isdisjoint({None, one.group_id}):
             self._fail("LiveOffsetsAreKept", one, f"{what} long before its time")
 

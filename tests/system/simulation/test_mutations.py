@@ -5,6 +5,7 @@ A mutation replaces a function by a broken one, which is often the real one with
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, nullcontext, suppress
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -13,19 +14,29 @@ import pytest
 
 from coordinator_core.admin import settings as admin_settings
 from coordinator_core.admin.changes import ChangeRecorder
-from coordinator_core.protocol import commit, decide, expiry, heartbeat, join, leave, offsets, reset, sync
+from coordinator_core.protocol import commit, decide, expiry, heartbeat, join, leave, offsets, reevaluate, reset, sync
 from coordinator_core.protocol.checks import check_member
 from coordinator_core.protocol.decision import Decision, Draft
 from coordinator_core.protocol.errors import InvalidSessionTimeout, NonEmptyGroup, NotCoordinator
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.member import Member
-from coordinator_core.protocol.requests import DeadlineKind, Heartbeat, JoinGroup, LeavingMember, ResetOffsets
+from coordinator_core.protocol.requests import (
+    DeadlineKind,
+    Heartbeat,
+    JoinGroup,
+    LeavingMember,
+    RemoveTopicOffsets,
+    ResetOffsets,
+    Resume,
+    RetireGroup,
+)
 from coordinator_core.protocol.responses import SyncGroupResponse
 from coordinator_core.protocol.settings import Context, GroupSettings, Now
 from coordinator_core.protocol.states import PREPARING, STABLE
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.runtime.group_context import GroupContext, PendingDecision
 from coordinator_core.runtime.maintenance import Maintenance
+from coordinator_core.runtime.metadata_cache import NOT_LOADED, MetadataCache
 from coordinator_core.runtime.shard import Shard, SubmitLocked
 from coordinator_core.runtime.shard_offsets import ShardOffsets
 from coordinator_core.runtime.shard_ownership import ShardOwnership
@@ -42,7 +53,10 @@ from coordinator_core.state_store.rows import (
     ShardCheckpoint,
     ShardLog,
     StoredGroup,
+    StoredSettings,
+    TopicRow,
     UnreadableGroup,
+    Versions,
     WriteResult,
 )
 from tests.support.memory_store import MemoryStore
@@ -204,16 +218,60 @@ def sync_response_without_assignment(protocol_type: str, protocol_name: str, _as
     return SyncGroupResponse(protocol_type, protocol_name, b"")
 
 
+# -- what is changed from outside -----------------------------------------------------------------------------------
+
+NO_SETTINGS = StoredSettings({}, {})
+
+_decide_resume = reevaluate.decide_resume
+_update = MetadataCache.update
+_retirement_outcome = offsets._retirement_outcome
+_decide_remove_topic_offsets = offsets.decide_remove_topic_offsets
+
+
+def resume_without_rebalance(draft: Draft, request: Resume) -> None:
+    with patch.object(reevaluate, "start_rebalance", nothing):
+        _decide_resume(draft, request)
+
+
+def update_without_deleted_topics(
+    cache: MetadataCache, versions: Versions, settings: StoredSettings, topics: Iterable[TopicRow]
+) -> frozenset[str]:
+    _update(cache, versions, settings, topics)
+    return frozenset()
+
+
+def update_with_first_settings(
+    cache: MetadataCache, versions: Versions, settings: StoredSettings, topics: Iterable[TopicRow]
+) -> frozenset[str]:
+    return _update(cache, versions, settings if cache.versions == NOT_LOADED else NO_SETTINGS, topics)
+
+
+def remove_topic_offsets_committed_since(draft: Draft, request: RemoveTopicOffsets) -> None:
+    versions = {(each.topic, each.partition): each.commit_version for each in request.stored}
+    candidates = tuple(
+        each._replace(commit_version=versions.get((each.topic, each.partition), 0)) for each in request.candidates
+    )
+    _decide_remove_topic_offsets(draft, replace(request, candidates=candidates))
+
+
+def retire_whatever_has_happened_since(group: Group, request: RetireGroup) -> str:
+    return _retirement_outcome(group, replace(request, seen=None))
+
+
+def retire_with_offsets(group: Group, request: RetireGroup) -> str:
+    return _retirement_outcome(group, replace(request, has_offsets=False))
+
+
 MUTATIONS: Mapping[str, Mutation] = {
     "write without a lease": Mutation(
-        MemoryStore, "write", write_without_lease, frozenset({"OneWriterPerShard"}), first_seed=6
+        MemoryStore, "write", write_without_lease, frozenset({"OneWriterPerShard"}), first_seed=2
     ),
     "node serves while its lease is in doubt": Mutation(
         Coordinator, "_shard_of", shard_of_doubtful_lease, frozenset({"OneDeciderPerShard"}), first_seed=2
     ),
     "reply before the write": Mutation(Shard, "_enqueue", enqueue_and_reply, frozenset({"StoredBeforeReply"})),
     "settings of a group are changed by any node": Mutation(
-        admin_settings, "owned_group", lambda *_: nullcontext(), frozenset({"SettingsReachOwners"})
+        admin_settings, "owned_group", lambda *_: nullcontext(), frozenset({"SettingsReachOwners"}), first_seed=2
     ),
     "settings are confirmed before they are applied": Mutation(
         ShardOwnership,
@@ -223,16 +281,16 @@ MUTATIONS: Mapping[str, Mutation] = {
         events={"setting_changed": 2.0},
     ),
     "join phase without a limit": Mutation(
-        expiry, "complete_join_phase", nothing, frozenset({"JoinPhasesEnd", "EveryWaitHasATimer"}), first_seed=3
+        expiry, "complete_join_phase", nothing, frozenset({"JoinPhasesEnd", "EveryWaitHasATimer"})
     ),
     "pause counts as silence": Mutation(
-        Timers, "delay_members", nothing, frozenset({"PausesEvictNoMember"}), first_seed=7
+        Timers, "delay_members", nothing, frozenset({"PausesEvictNoMember"}), first_seed=2
     ),
     "doubt about the lease counts as silence": Mutation(
-        Timers, "delay_all", nothing, frozenset({"PausesEvictNoMember"}), first_seed=3
+        Timers, "delay_all", nothing, frozenset({"PausesEvictNoMember"})
     ),
     "timer loop waits for deadlines of doubtful leases": Mutation(
-        TimerLoop, "_time_to_sleep_ms", time_to_sleep_with_doubtful_leases, frozenset({"NoBusyLoops"}), first_seed=2
+        TimerLoop, "_time_to_sleep_ms", time_to_sleep_with_doubtful_leases, frozenset({"NoBusyLoops"})
     ),
     "checkpoint without a lease": Mutation(
         MemoryStore, "checkpoint", checkpoint_without_lease, frozenset({"OneWriterPerShard"}), first_seed=2
@@ -245,7 +303,7 @@ MUTATIONS: Mapping[str, Mutation] = {
         "locked",
         locked_without_checkpoint,
         frozenset({"AnsweredIsFetched", "CommittedOffsetsSurvive"}),
-        first_seed=8,
+        first_seed=2,
     ),
     "load without the log": Mutation(
         Shard, "load", load_without_log, frozenset({"AnsweredIsFetched", "CommittedOffsetsSurvive"})
@@ -258,16 +316,16 @@ MUTATIONS: Mapping[str, Mutation] = {
         "put_back",
         ShardOffsets.complete,
         frozenset({"AnsweredIsFetched", "CommittedOffsetsSurvive"}),
-        first_seed=5,
+        first_seed=2,
     ),
     "unloaded shard keeps requests waiting": Mutation(
-        Shard, "unload", unload_without_replies, frozenset({"UnloadedShardsReply"}), first_seed=3
+        Shard, "unload", unload_without_replies, frozenset({"UnloadedShardsReply"})
     ),
     "heartbeat does not report a rebalance": Mutation(
-        decide, "decide_heartbeat", decide_heartbeat_as_stable, frozenset({"HeartbeatsReportRebalances"}), first_seed=3
+        decide, "decide_heartbeat", decide_heartbeat_as_stable, frozenset({"HeartbeatsReportRebalances"})
     ),
     "commit of an old generation": Mutation(
-        commit, "check_generation", nothing, frozenset({"OldGenerationsAreRefused"}), first_seed=3
+        commit, "check_generation", nothing, frozenset({"OldGenerationsAreRefused"}), first_seed=2
     ),
     "session timeout within bounds is refused": Mutation(
         join, "_check_session_timeout", refuse_shortest_session_timeout, frozenset({"NoFatalErrors"})
@@ -276,30 +334,68 @@ MUTATIONS: Mapping[str, Mutation] = {
         sync, "SyncGroupResponse", sync_response_without_assignment, frozenset({"StoredBeforeReply"})
     ),
     "fenced member is served": Mutation(
-        heartbeat, "check_member", check_member_without_instance, frozenset({"FencedMembersAreRefused"}), first_seed=8
+        heartbeat, "check_member", check_member_without_instance, frozenset({"FencedMembersAreRefused"})
     ),
     "leave by instance id removes no member": Mutation(
-        leave, "_remove", remove_by_member_id_only, frozenset({"LeftMembersAreGone"})
+        leave, "_remove", remove_by_member_id_only, frozenset({"LeftMembersAreGone"}), first_seed=2
     ),
     "offsets of a subscribed topic are deleted": Mutation(
         offsets, "is_subscribed", lambda *_: False, frozenset({"LiveOffsetsAreKept"})
     ),
     "offsets of a group with members are reset": Mutation(
-        reset, "_check_resettable", check_resettable_with_members, frozenset({"LiveOffsetsAreKept"})
+        reset, "_check_resettable", check_resettable_with_members, frozenset({"LiveOffsetsAreKept"}), first_seed=2
     ),
     "pending member id never expires": Mutation(
         join, "_join_new_member", join_without_pending_timer, frozenset({"EveryWaitHasATimer"})
     ),
-    "write queue without a limit": Mutation(
-        Writer, "is_full", lambda _: False, frozenset({"QueuesAreBounded"}), first_seed=2
-    ),
+    "write queue without a limit": Mutation(Writer, "is_full", lambda _: False, frozenset({"QueuesAreBounded"})),
     "wrong owner in NotCoordinator": Mutation(
         Coordinator, "_shard_of", shard_with_wrong_owner, frozenset({"CalmRefusesNoRequest"})
     ),
     "operation without its change": Mutation(
         ChangeRecorder, "extra_rows", extra_rows_of_undos_only, frozenset({"ChangesAreRecorded"})
     ),
-    "run that never ends": Mutation(Maintenance, "_finish_runs", nothing_async, frozenset({"RunsEnd"}), first_seed=4),
+    "run that never ends": Mutation(Maintenance, "_finish_runs", nothing_async, frozenset({"RunsEnd"})),
+    "rebalance that was due is forgotten at a take-over": Mutation(
+        decide, "decide_resume", resume_without_rebalance, frozenset({"PendingRebalancesResume"})
+    ),
+    "session timeout that was set is ignored": Mutation(
+        GroupSettings,
+        "effective_session_timeout_ms",
+        lambda _, requested_ms: requested_ms,
+        frozenset({"TimeoutsAreEffective"}),
+        first_seed=5,
+    ),
+    "rebalance timeout is not applied to a phase under way": Mutation(
+        reevaluate,
+        "_reset_phase_timeout",
+        nothing,
+        frozenset({"TimeoutsAreEffective"}),
+        events={"setting_changed": 4.0},
+    ),
+    "changed settings are read, and ignored": Mutation(
+        MetadataCache, "update", update_with_first_settings, frozenset({"TimeoutsAreEffective"}), first_seed=2
+    ),
+    "groups do not learn that a topic is deleted": Mutation(
+        MetadataCache, "update", update_without_deleted_topics, frozenset({"DeletedTopicsRebalance"})
+    ),
+    "deletion of a topic removes later commits": Mutation(
+        decide,
+        "decide_remove_topic_offsets",
+        remove_topic_offsets_committed_since,
+        frozenset({"LiveOffsetsAreKept"}),
+        first_seed=2,
+    ),
+    "cleanup of a group that was active since": Mutation(
+        offsets,
+        "_retirement_outcome",
+        retire_whatever_has_happened_since,
+        frozenset({"OnlyUnusedGroupsAreRetired"}),
+        first_seed=15,
+    ),
+    "cleanup of a group with offsets": Mutation(
+        offsets, "_retirement_outcome", retire_with_offsets, frozenset({"DeadGroupsKeepNothing"})
+    ),
     "stopped node keeps its leases": Mutation(
         ShardOwnership, "_release_leases", nothing_async, frozenset({"StoppedNodesReleaseShards"})
     ),

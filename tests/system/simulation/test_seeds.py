@@ -8,9 +8,10 @@ from collections import Counter
 import pytest
 
 from tests.support.repository import ROOT
-from tests.system.simulation.__main__ import ENOUGH_SEEDS, missing
+from tests.system.simulation.__main__ import ENOUGH_SEEDS, Run, finish, missing
 from tests.system.simulation.faults import FAULTS
 from tests.system.simulation.seeds import Outcome, run_seed
+from tests.system.simulation.world import Violation
 
 SEEDS = range(1, 6)
 COMMON = ("node_paused", "node_crashed", "store_down", "lease_overtaken", "request_lost", "reply_lost", "agent_crashed")
@@ -62,3 +63,24 @@ def test_a_long_run_in_which_a_fault_never_struck_fails() -> None:
     struck["store_down"] = 0
     assert missing(struck, ENOUGH_SEEDS) == 1
     assert missing(struck, ENOUGH_SEEDS - 1) == 0
+
+
+def taken(seeds: range, failing: int) -> Run:
+    run = Run(0.0, 1)
+    for seed in seeds:
+        violation = Violation("GroupsSettle", "it does not", 1.0, None) if seed == failing else None
+        run.take(Outcome(seed, violation, Counter({"group_unreadable": 1}), ""))
+    return run
+
+
+def test_a_run_goes_on_after_a_failure_and_names_it_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    assert finish(taken(range(5, 15), 7), range(5, 15), "unreadable") == 1
+    printed = capsys.readouterr().out
+    assert "10 seeds" in printed
+    assert printed.splitlines()[-1] == "failed: make sim SEED=7 ARGS=--unreadable"
+
+
+def test_a_run_that_ended_early_says_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+    assert finish(taken(range(5, 15), 0), range(5, 105), "losses") == 1
+    assert capsys.readouterr().out.splitlines()[-1] == 'to go on: make sim SEEDS=90 ARGS="--first 15 --losses"'
+    assert finish(taken(range(5, 15), 0), range(5, 15), "losses") == 0

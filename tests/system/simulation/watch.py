@@ -43,7 +43,9 @@ from coordinator_core.protocol.responses import (
 )
 from coordinator_core.protocol.settings import Context, Now
 from coordinator_core.protocol.states import PREPARING
+from coordinator_core.runtime.metadata_cache import MetadataCache
 from coordinator_core.runtime.shard import Shard
+from tests.system.simulation.effects import Effects
 from tests.system.simulation.loop import SimulatedLoop
 from tests.system.simulation.memory import compare
 from tests.system.simulation.node import Answer, Ask, Message, Process
@@ -59,6 +61,8 @@ PROMPT_S = 1.0
 """A heartbeat that was answered within this was not kept waiting."""
 FENCED = ("FENCED_INSTANCE_ID", "GROUP_MAX_SIZE_REACHED", "INCONSISTENT_GROUP_PROTOCOL")
 """Errors for a process that another one has replaced; a join is checked in this order, from the end."""
+ACTIVITY = (Heartbeat, CommitOffsets)
+OF_A_GENERATION = (Heartbeat, SyncGroup, CommitOffsets)
 QUEUE_FULL = "too many writes"
 """So short a queue also fills up in the calm, when session intervals are written."""
 LOST_TOLERANCE_S = 0.3
@@ -82,7 +86,8 @@ class Watch:
     """Everything that must hold, whatever happens."""
 
     def __init__(self, world: World, shards: int) -> None:
-        self.stored = Stored(world, self._believes_to_own)
+        self.stored = Stored(world, shards, self._believes_to_own)
+        self._effects = Effects(world, self.stored)
         self.decisions = 0
         self.answers = 0
         self.comparisons = 0
@@ -94,7 +99,6 @@ class Watch:
         self._file_version: dict[SimulatedLoop, dict[str, Signs]] = defaultdict(lambda: defaultdict(Signs))
         self._doubts: dict[Shard, list[tuple[int, float]]] = defaultdict(list)
         """Shard → (node time, world time) from when to when its lease was in doubt."""
-        self._touched: dict[SimulatedLoop, dict[str, None]] = defaultdict(dict)
         self.served: dict[SimulatedLoop, dict[Shard, None]] = defaultdict(dict)
         """The shards that each process has served."""
         self.is_calm = False
@@ -144,17 +148,18 @@ class Watch:
             if kind is DeadlineKind.SESSION and delay_ms is not None:
                 signs[subject].armed_at_s, signs[subject].session_s = self._world.now_s, delay_ms / 1000
         if decision.group is not group:
-            self._touched[loop][group.group_id] = None
+            loop.touched[group.group_id] = None
             self._generation(group, decision, context)
         self._tokens(group, request, decision)
-        if isinstance(request, Heartbeat | CommitOffsets) and request.generation >= 0:
+        self._effects.decided(loop, group, request, now, decision, self._cache_of(loop))
+        if isinstance(request, ACTIVITY) and request.generation >= 0:
             deadlines = {deadline for deadline, _ in decision.deadlines}
             is_heard = not isinstance(decision.replies[0].answer, CoordinatorError)
             if is_heard and (DeadlineKind.SESSION, request.member_id) not in deadlines:
                 self._world.fail(
                     "ActivityRestartsSessions", f"{_who(request)} was heard, and has no more time", group.group_id
                 )
-        if isinstance(request, Heartbeat | SyncGroup | CommitOffsets) and 0 <= request.generation != group.generation:
+        if isinstance(request, OF_A_GENERATION) and 0 <= request.generation != group.generation:
             reported = [reply.answer for reply in decision.replies if reply.token == request.token]
             if not any(isinstance(answer, CoordinatorError) for answer in reported):
                 detail = f"{_who(request)} of generation {request.generation} gets {reported} in {group.generation}"
@@ -269,10 +274,12 @@ class Watch:
             what = type(request).__name__
             self._world.fail("OneDeciderPerShard", f"{loop.name} decides {what}; the shard is {owner}'s", group_id)
 
+    def _cache_of(self, loop: SimulatedLoop) -> MetadataCache:
+        return self._of_loop[loop].coordinator.metadata_cache
+
     def _has_settings(self, loop: SimulatedLoop, group_id: str) -> None:
         """Check that a node decides with every setting whose change was answered as effective there."""
-        process, store = self._of_loop[loop], self.stored.store
-        name, versions = process.node.name, process.coordinator.metadata_cache.versions
+        name, versions, store = loop.name, self._cache_of(loop).versions, self.stored.store
         due = store.answered_of_groups.get(group_id, 0)
         if versions.group_configs < due:
             detail = f"{name} decides as of version {versions.group_configs} of its settings; {due} was answered"
@@ -355,7 +362,9 @@ class Watch:
             self._served(group_id, answer)
         past = self.stored.groups.get(group_id)
         lives = [] if past is None else past.lives[-2:]
-        if isinstance(answer, JoinGroupResponse):
+        if isinstance(answer, HeartbeatResponse):
+            self._effects.heartbeat_succeeded(process.node.name, self._shard_of(group_id), group_id)
+        elif isinstance(answer, JoinGroupResponse):
             self._joined(group_id, lives, answer)
         elif isinstance(answer, SyncGroupResponse) and isinstance(request, SyncGroup):
             self._synced(group_id, lives, request, answer)
@@ -444,9 +453,7 @@ class Watch:
 
     def _after_turn(self, loop: SimulatedLoop) -> None:
         """Compare every group that was touched, and has nothing on the way, with what is stored of it."""
-        touched = self._touched.get(loop)
-        if not touched:
-            return
+        touched = loop.touched
         process = self._of_loop.get(loop)
         if process is None or loop.is_dead:
             touched.clear()

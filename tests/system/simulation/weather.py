@@ -51,7 +51,9 @@ EVENTS = {
     "member_removed": 80.0,
     "offsets_deleted": 60.0,
     "topic_raised": 120.0,
+    "topic_deleted": 120.0,
     "run_applied": 90.0,
+    "cleanup_applied": 90.0,
     "group_deleted": 120.0,
     "offsets_reset": 70.0,
     "change_undone": 60.0,
@@ -59,6 +61,11 @@ EVENTS = {
 }
 """Fault, or what people do → once in how many seconds, on average."""
 
+FORCES = (0.4, 2.0)
+SCALES = (0.5, 2.0)
+"""By what the chances of a seed, and then of each fault, are multiplied."""
+LIKELIEST = max(sum(STORE.values()), sum(NETWORK.values())) * FORCES[1] * SCALES[1]
+"""At least how likely any of several faults is."""
 PRESENT = 0.75
 """How likely it is that a seed knows a kind of fault at all."""
 
@@ -72,7 +79,7 @@ class Weather:
         """What every call of the database takes on top."""
         self._world = world
         self._is_calm = False
-        force = world.between(0.4, 2.0)
+        force = world.between(*FORCES)
         self.store = {name: self._scaled(chance, force) for name, chance in STORE.items()}
         self.network = {name: self._scaled(chance, force) for name, chance in NETWORK.items()}
         self.events = {
@@ -82,7 +89,7 @@ class Weather:
         }
 
     def _scaled(self, chance: float, force: float) -> float:
-        return chance * force * self._world.between(0.5, 2.0) if self._world.happens(PRESENT) else 0.0
+        return chance * force * self._world.between(*SCALES) if self._world.happens(PRESENT) else 0.0
 
     def calm(self) -> None:
         """Let nothing go wrong from now on."""
@@ -100,6 +107,8 @@ class Weather:
     def draw(self, chances: Mapping[str, float], prefix: str) -> str | None:
         """Draw one fault of those whose names begin so, or none."""
         left = self._world.chance.random()
+        if left > LIKELIEST:
+            return None
         for name, chance in chances.items():
             if name.startswith(prefix):
                 left -= chance

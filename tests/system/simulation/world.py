@@ -56,7 +56,7 @@ class World:
     def schedule(self, at_s: float, due: Due, loop: SimulatedLoop | None = None) -> None:
         """Let something happen at a time: a call, or a timer of a loop."""
         self._order += 1
-        heapq.heappush(self._heap, (max(at_s, self.now_s), self._order, loop, due))
+        heapq.heappush(self._heap, (max(self.now_s, at_s), self._order, loop, due))
 
     def after(self, delay_s: float, call: Callable[[], object]) -> None:
         """Let a call happen after a while."""
@@ -68,38 +68,45 @@ class World:
 
     def run(self, until_s: float) -> None:
         """Let everything happen that is due by then, or up to the first violation."""
+        heap = self._heap
         self._complete()
-        while self._heap and self._heap[0][0] <= until_s and self.violation is None:
-            at_s, _, loop, due = heapq.heappop(self._heap)
+        while heap and heap[0][0] <= until_s and self.violation is None:
+            at_s, _, loop, due = heapq.heappop(heap)
             self.events += 1
-            self.looks = 0 if at_s > self.now_s else self.looks + 1
-            if self.looks > LOOKS_MAX:
-                self.fail("NoBusyLoops", "one thing follows the other for ever, and no time passes")
-            self.now_s = at_s
+            if at_s > self.now_s:
+                self.now_s, self.looks = at_s, 0
+            else:
+                self._count_look()
             if loop is None:
                 due()  # type: ignore[operator]  # what has no loop is a call
             elif not due._cancelled:  # type: ignore[union-attr]  # what has one is a timer of it
                 loop.pop_due(due)  # type: ignore[arg-type]
-            self._complete()
+            if self._awake:
+                self._complete()
 
     def _complete(self) -> None:
         """Let every loop turn until none has anything to do at this moment; each in its turn."""
-        while self._awake and self.violation is None:
-            self.running = loop = self._awake.popleft()
+        awake = self._awake
+        while awake and self.violation is None:
+            self.running = loop = awake.popleft()
             loop.turn()
-            self.after_turn(loop)
+            if loop.touched:
+                self.after_turn(loop)
         self.running = None
 
-    def look(self, name: str) -> None:
-        """Count a read of a clock; a process that reads it often while no time passes is in a busy loop.
+    def _count_look(self) -> None:
+        self.looks += 1
+        if self.looks > LOOKS_MAX:
+            self.fail("NoBusyLoops", "one thing follows the other for ever, and no time passes")
+
+    def spin(self, name: str) -> None:
+        """End a busy loop: a process reads its clock often while no time passes.
 
         Raises:
             RuntimeError: which ends the spinning; the violation is noted.
         """
-        self.looks += 1
-        if self.looks > LOOKS_MAX:
-            self.fail("NoBusyLoops", f"{name} reads its clock without end while no time passes")
-            raise RuntimeError("spinning")
+        self.fail("NoBusyLoops", f"{name} reads its clock without end while no time passes")
+        raise RuntimeError("spinning")
 
     # -- chance ----------------------------------------------------------------------------------------
 
