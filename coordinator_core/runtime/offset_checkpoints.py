@@ -57,7 +57,6 @@ class OffsetCheckpoints:
         self._waiting: dict[Shard, asyncio.Future[None]] = {}
         """Shard → future that completes with the next checkpoint that begins, if a request waits for it."""
         self._wake = asyncio.Event()
-        self._is_failure_logged = False
         self.failures = FailureStreak("committed offsets cannot be stored in the table", clock)
         self.dirty_size = 0
         """How many dirty offsets there are, including those of the checkpoint under way; a long one counts more."""
@@ -167,7 +166,6 @@ class OffsetCheckpoints:
         except Exception:  # any error: the log has all commits, so the shards can be loaded again
             log.exception("checkpoint_crashed", shards=sorted(taken))
             return self._reload(shards, "a checkpoint failed; the log has the error")
-        self._is_failure_logged = False
         self.failures.end()
         self._counters.checkpoint_s.add((self._clock.now().node_ms - began_ms) / 1000)
         return self._complete(shards, result)
@@ -194,7 +192,6 @@ class OffsetCheckpoints:
     def _record_failure(self, error: StoreError) -> CoordinatorNotAvailable:
         self._counters.checkpoints_failed += 1
         self.failures.add(error)
-        if not self._is_failure_logged:
+        if not self.failures.is_repeated:
             log.warning("checkpoint_failed", reason=str(error))
-        self._is_failure_logged = True
         return CoordinatorNotAvailable(f"committed offsets cannot be stored in the table: {error.summary}")

@@ -130,6 +130,8 @@ class Shard:
         self.stalled_after_ms = NO_DEADLINE_MS
         """Node time after which the event loop counts as paused; the timer loop keeps moving it."""
         self.is_unloaded = False
+        self.is_failure_repeated = False
+        """Whether the shard was unloaded for a failure that was logged before, as of every write to a full disk."""
         self.is_loading = True
         self.groups: dict[str, GroupContext] = {}
         self.offsets = ShardOffsets()
@@ -246,11 +248,13 @@ class Shard:
             for session in group_context.ledger.sessions.values():
                 session.exclude_pause(length_ms, node_ms)
 
-    def fail(self, error: CoordinatorError) -> None:
-        """Unload the shard after an error; the node loads it again from the database."""
+    def fail(self, error: CoordinatorError, *, is_repeated: bool = False) -> None:
+        """Unload the shard after an error; the node loads it again from the database, and logs neither if repeated."""
         if not self.is_unloaded:
             self._counters.shards_failed += 1
-            log.warning("shard_unloaded", shard=self.shard_id, epoch=self.epoch, reason=error.detail)
+            self.is_failure_repeated = is_repeated
+            if not is_repeated:
+                log.warning("shard_unloaded", shard=self.shard_id, epoch=self.epoch, reason=error.detail)
         self.unload(error)
 
     def unload(self, error: CoordinatorError) -> None:
@@ -420,7 +424,7 @@ class Shard:
         self._writer.enqueue(Entry(self, write, write.row_count, stored, partial(self._failed, group_context, pending)))
 
     def _failed(self, group_context: GroupContext, pending: PendingDecision, error: CoordinatorError) -> None:
-        self.fail(error)
+        self.fail(error, is_repeated=self._writer.failures.is_repeated)
         group_context.mark_stored(pending)  # Who waits for it learns that the shard was unloaded.
 
     def _stored(

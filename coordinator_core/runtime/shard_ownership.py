@@ -83,6 +83,8 @@ class ShardOwnership:
         self.loading = LoadFailures(clock)
         self._load_task: asyncio.Task[None] | None = None
         """The load under way, or the last one."""
+        self._repeated: set[int] = set()
+        """Shards that were unloaded for a repeated failure; loading them again is not logged."""
         self._wake = asyncio.Event()
         self._moved: dict[tuple[int, int], asyncio.Event] = {}
         """(shard, epoch) → event that is set when the epoch ends; only if a task waits for it."""
@@ -321,7 +323,9 @@ class ShardOwnership:
             await self._load_one(shard, of_shard, logs[shard.shard_id])
         took_ms = self._clock.now().node_ms - began_ms
         self._counters.load_s.add(took_ms / 1000)
-        log.info("shards_acquired", shards=sorted(ids), groups=len(stored), took_ms=took_ms)
+        if not self._repeated.issuperset(ids):
+            log.info("shards_acquired", shards=sorted(ids), groups=len(stored), took_ms=took_ms)
+        self._repeated.difference_update(ids)
 
     async def _load_one(self, shard: Shard, stored: list[StoredGroup | UnreadableGroup], shard_log: ShardLog) -> None:
         if shard.is_unloaded:
@@ -389,4 +393,6 @@ class ShardOwnership:
         """Forget an unloaded shard; it may be acquired again under a new epoch."""
         if self.owned.get(shard.shard_id) is shard:
             del self.owned[shard.shard_id]
+        if shard.is_failure_repeated:
+            self._repeated.add(shard.shard_id)
         self.wake()

@@ -158,7 +158,8 @@ class Writer:
         except StoreError as error:
             self._counters.batches_failed += 1
             self.failures.add(error)
-            log.warning("batch_failed", entries=len(entries), reason=str(error))
+            if not self.failures.is_repeated:
+                log.warning("batch_failed", entries=len(entries), reason=str(error))
             _fail_all(entries, f"the database did not store the write: {error.summary}")
         except Exception:  # any error: without the writer's loop the node stores nothing any more
             log.exception("write_failed", entries=len(entries))
