@@ -24,6 +24,7 @@ from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAva
 from coordinator_core.runtime.clock import Clock, Threads
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.counters import Counters
+from coordinator_core.runtime.memory import end_if_out_of_memory
 from coordinator_core.runtime.readiness import FailureStreak
 from coordinator_core.runtime.shard import Shard
 from coordinator_core.runtime.writer import MAX_SHARE, current_client
@@ -163,7 +164,8 @@ class OffsetCheckpoints:
             for shard in shards:
                 shard.offsets.put_back()
             return dict.fromkeys(shards, self._record_failure(error))
-        except Exception:  # any error: the log has all commits, so the shards can be loaded again
+        except Exception as error:  # any error: the log has all commits, so the shards can be loaded again
+            end_if_out_of_memory(error)
             log.exception("checkpoint_crashed", shards=sorted(taken))
             return self._reload(shards, "a checkpoint failed; the log has the error")
         self.failures.end()

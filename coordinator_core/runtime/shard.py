@@ -50,6 +50,7 @@ from coordinator_core.runtime.member_sessions import (
     SESSION_ACTIVITY,
     record_activity,
 )
+from coordinator_core.runtime.memory import end_if_out_of_memory, end_process
 from coordinator_core.runtime.metadata_cache import MetadataCache
 from coordinator_core.runtime.quarantine import Quarantine, QuarantinedGroup
 from coordinator_core.runtime.rebalance_rate import RebalanceRate
@@ -211,6 +212,7 @@ class Shard:
         except UnreadableRow:
             raise
         except Exception as failure:  # any error concerns this group only
+            end_if_out_of_memory(failure)
             log.exception("group_load_failed", group=stored.group_id)
             raise UnreadableRow(f"its rows cannot be loaded ({type(failure).__name__}: {failure})") from failure
         return LoadedGroup(GroupContext(group, ledger), forgotten, decision)
@@ -225,7 +227,8 @@ class Shard:
             self._enqueue(group_context, loaded.forgotten, PendingDecision((), ()))
         try:
             self._apply(group_context, loaded.decision, extra_rows, now.node_ms)
-        except Exception:  # any error: memory may be inconsistent, the database is not
+        except Exception as error:  # any error: memory may be inconsistent, the database is not
+            end_if_out_of_memory(error)
             log.exception("invariant_violated", group=group_id, request=Resume.__name__)
             self.fail(CoordinatorNotAvailable(SHARD_RELOADING))
 
@@ -312,11 +315,14 @@ class Shard:
         group = group_context.group
         if group_context.last_pending is not None or self.is_unloaded:
             return self._submit_now(group.group_id, request.token, request, no_extra_rows, now)
-        decision = self._decide(group, request, now, self._metadata_cache.context(group.group_id))
-        answer = decision.replies[0].answer
-        if decision.deadlines:
-            record_activity(group_context.ledger.sessions.get(request.member_id), now, self.stalled_after_ms)
-            self._complete(group_context, decision, now.node_ms)
+        try:
+            decision = self._decide(group, request, now, self._metadata_cache.context(group.group_id))
+            answer = decision.replies[0].answer
+            if decision.deadlines:
+                record_activity(group_context.ledger.sessions.get(request.member_id), now, self.stalled_after_ms)
+                self._complete(group_context, decision, now.node_ms)
+        except MemoryError:
+            end_process()  # The timer of the session may be lost.
         if isinstance(answer, CoordinatorError):
             raise answer
         return completed_future(answer)
@@ -381,7 +387,8 @@ class Shard:
             if isinstance(request, SESSION_ACTIVITY) and (decision.deadlines or decision.records):
                 record_activity(group_context.ledger.sessions.get(request.member_id), now, self.stalled_after_ms)
             self._apply(group_context, decision, extra_rows_of(group_context.group, decision, now), now.node_ms)
-        except Exception:  # any error: memory may be inconsistent, the database is not
+        except Exception as error:  # any error: memory may be inconsistent, the database is not
+            end_if_out_of_memory(error)
             log.exception("invariant_violated", group=group_id, request=type(request).__name__)
             self.fail(CoordinatorNotAvailable(SHARD_RELOADING))
 

@@ -29,6 +29,7 @@ from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.counters import Counters
 from coordinator_core.runtime.database_errors import summary_of
 from coordinator_core.runtime.load_failures import LoadFailures
+from coordinator_core.runtime.memory import end_if_out_of_memory
 from coordinator_core.runtime.shard import Shard
 from coordinator_core.state_store.incarnations import ROLLED_BACK, is_rolled_back
 from coordinator_core.state_store.interface import Store, StoreError
@@ -315,6 +316,7 @@ class ShardOwnership:
             await self._release_failed_loads(shards, str(error), error.summary)
             return
         except Exception as error:  # any error: the shards are released and retried
+            end_if_out_of_memory(error)
             log.exception("shard_load_crashed", shards=ids)
             await self._release_failed_loads(shards, f"{type(error).__name__}: {error}")
             return
@@ -333,6 +335,7 @@ class ShardOwnership:
         try:
             shard.load(stored, shard_log)
         except Exception as error:  # any error: the shard is released and retried
+            end_if_out_of_memory(error)
             log.exception("shard_load_crashed", shards=[shard.shard_id])
             await self._release_failed_loads([shard], f"{type(error).__name__}: {error}")
         else:
