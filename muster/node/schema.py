@@ -28,6 +28,12 @@ NEEDS_SESSIONS: Final = (
     " transaction or statement, but settings and prepared statements are kept in sessions: set pool_mode = session for"
     " this database, or connect without the pooler."
 )
+NO_PRIMARY: Final = (
+    "The servers in MUSTER_DATABASE_URL are standbys, or read-only: promote one, or add the primary's host, and start"
+    " this program again."
+)
+NO_PRIMARY_TEXTS: Final = ("session is read-only", "server is in hot standby mode")
+"""What libpq says if no server has the `target_session_attrs` of the URL: read-write, or primary."""
 VERSION_TABLE = "alembic_version"
 """A run of migrations that failed at the first leaves this table behind, empty."""
 
@@ -130,6 +136,8 @@ def _connection(database_url: str) -> Iterator[Connection]:
         with engine.connect() as connection:
             yield connection
     except OperationalError as failure:
+        if any(text in str(failure.orig) for text in NO_PRIMARY_TEXTS):
+            raise UserError(NO_PRIMARY) from failure
         raise UserError(f"The database does not answer: {_first_line(failure)}; {DATABASE_ADVICE}.") from failure
     finally:
         engine.dispose()
