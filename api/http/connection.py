@@ -34,6 +34,7 @@ from api.http.response import HttpResponse
 from api.shared.connection_gate import ConnectionGate
 from api.shared.deadlines import TIMER_SLACK_S
 from api.shared.tls import certificate_names
+from api.shared.write_batch import BatchedTransport, WriteBatch
 from coordinator_core.protocol.errors import CoordinatorNotAvailable, InvalidRequest
 from coordinator_core.runtime.memory import NO_MEMORY
 
@@ -118,8 +119,9 @@ EXTENSIONS: Final = cast(
 class HttpConnection(HttpToolsProtocol):
     """A client connection."""
 
-    def __init__(self, *, gate: ConnectionGate, limits: HttpLimits, **given: Any) -> None:  # noqa: ANN401  # uvicorn's own, passed on
+    def __init__(self, *, gate: ConnectionGate, limits: HttpLimits, batch: WriteBatch, **given: Any) -> None:  # noqa: ANN401  # uvicorn's own, passed on
         super().__init__(**given)
+        self._batch = batch
         self._gate = gate
         self._limits = limits
         self._expected_phase: Phase | None = "head"
@@ -150,7 +152,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Count the connection, and start the deadline of the first request."""
-        super().connection_made(transport)
+        super().connection_made(BatchedTransport(transport, self._batch))
         names = certificate_names(transport.get_extra_info("peercert"))
         if names:
             self._extensions = cast("Extensions", EXTENSIONS | {CERTIFICATE_NAMES_EXTENSION: names})

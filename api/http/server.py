@@ -24,6 +24,7 @@ from api.http.security_headers import SECURITY_HEADERS
 from api.shared.connection_gate import ConnectionCounts, ConnectionGate
 from api.shared.tls import NodeTls
 from api.shared.tls_server import TlsServer
+from api.shared.write_batch import WriteBatch
 
 BACKLOG: Final = 2_048
 """How many connections may wait to be accepted."""
@@ -56,7 +57,7 @@ class HttpServer:
         gate = ConnectionGate(limits.max_connections, limits.connections_per_ip, counts, HEALTH_CONNECTIONS)
         config = uvicorn.Config(
             app,
-            http=cast("type[asyncio.Protocol]", partial(HttpConnection, gate=gate, limits=limits)),
+            http=cast("type[asyncio.Protocol]", partial(HttpConnection, gate=gate, limits=limits, batch=WriteBatch())),
             ws="none",
             lifespan="off",
             log_config=None,

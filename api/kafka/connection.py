@@ -34,6 +34,7 @@ from api.shared.identity import Identity
 from api.shared.node_context import NodeContext
 from api.shared.request_metrics import ListenerMetrics
 from api.shared.tls import certificate_names
+from api.shared.write_batch import BatchedTransport, WriteBatch
 from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable
 
 log = structlog.get_logger("muster.api")
@@ -49,7 +50,14 @@ _SASL: Final = {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 class KafkaConnection(asyncio.Protocol):
     """A connection of a client."""
 
-    def __init__(self, node: NodeContext, gate: ConnectionGate, limits: KafkaLimits, metrics: ListenerMetrics) -> None:
+    def __init__(
+        self,
+        node: NodeContext,
+        gate: ConnectionGate,
+        limits: KafkaLimits,
+        metrics: ListenerMetrics,
+        batch: WriteBatch,
+    ) -> None:
         """Wait for the connection.
 
         Args:
@@ -57,11 +65,13 @@ class KafkaConnection(asyncio.Protocol):
             gate: counts the connections of the listener.
             limits: the limits of the listener.
             metrics: the counters of the listener.
+            batch: the writes of the listener.
         """
         self._node = node
         self._gate = gate
         self._limits = limits
         self._metrics = metrics
+        self._batch = batch
         self._small_frame_max_bytes = min(SMALL_BODY_MAX_BYTES, limits.max_frame_bytes)
         self._loop = asyncio.get_running_loop()
         self._buffer = bytearray()
@@ -87,7 +97,7 @@ class KafkaConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Count the connection; close it if there are too many."""
-        self._transport: asyncio.Transport = transport  # type: ignore[assignment]  # of a stream
+        self._transport = BatchedTransport(transport, self._batch)  # type: ignore[arg-type]  # of a stream
         peer = transport.get_extra_info("peername")
         self._client_host: str = peer[0] if isinstance(peer, tuple) else ""
         self._client = counted_address(self._client_host)

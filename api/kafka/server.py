@@ -16,6 +16,7 @@ from api.shared.connection_gate import ConnectionCounts, ConnectionGate
 from api.shared.node_context import NodeContext
 from api.shared.request_metrics import ListenerMetrics
 from api.shared.tls_server import HANDSHAKE_FAILED, TlsServer
+from api.shared.write_batch import WriteBatch
 from coordinator_core.queries.cluster_id import read_cluster_id
 
 BACKLOG: Final = 2_048
@@ -42,6 +43,7 @@ class KafkaServer:
         self._limits = limits
         self._metrics = node.metrics.listeners[LISTENER] = ListenerMetrics(ConnectionCounts((HANDSHAKE_FAILED,)))
         self._gate = ConnectionGate(limits.max_connections, limits.connections_per_ip, self._metrics.connections)
+        self._batch = WriteBatch()
         self._open: dict[KafkaConnection, asyncio.Future[None]] = {}
         """Connection → what is done when it is lost."""
         self._server: asyncio.Server | TlsServer | None = None
@@ -57,7 +59,7 @@ class KafkaServer:
             self._server = TlsServer(self._listener, self._connect, self._gate, self._node.tls, timeout_ms)
 
     def _connect(self) -> KafkaConnection:
-        connection = KafkaConnection(self._node, self._gate, self._limits, self._metrics)
+        connection = KafkaConnection(self._node, self._gate, self._limits, self._metrics, self._batch)
         connection.closed.add_done_callback(lambda _: self._open.pop(connection))
         self._open[connection] = connection.closed
         return connection

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, poll_until
 
 AS_JSON = {"Content-Type": "application/json"}
 OPERATOR = {"X-Muster-Actor": "ada"}
 SHARED_TOPIC = "orders"
+WITHOUT_COORDINATOR = {"COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"}
+"""Codes of requests that came before the owner of a group has acquired or loaded its shard."""
 Json = Any
 
 
@@ -74,13 +76,26 @@ class Client:
         kind = {} if body is None else AS_JSON
         return self.send(method, path, content, {**OPERATOR, **kind, **(headers or {})})
 
+    def call_when_served(
+        self, method: str, path: str, body: Json = None, headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        """Send JSON, again while the group has no coordinator, as every client does: its node has just started."""
+
+        def answer_of_owner() -> Answer | None:
+            answer = self.call(method, path, body, headers)
+            return None if answer.status == 503 and answer.code in WITHOUT_COORDINATOR else answer
+
+        answer = poll_until(answer_of_owner)
+        assert answer is not None, "it was waited for"
+        return answer
+
     def encoded(self, body: Json) -> bytes:
         """Return a body as it goes over the wire."""
         return json.dumps(body).encode()
 
     def ok(self, method: str, path: str, body: Json = None, headers: Mapping[str, str] | None = None) -> Json:
         """Send JSON, and return the JSON of a response that must be a success."""
-        answer = self.call(method, path, body, headers)
+        answer = self.call_when_served(method, path, body, headers)
         assert answer.status < 300, answer
         return answer.json if answer.body else None
 
@@ -136,7 +151,7 @@ class Group:
 
     def handshake(self, **changes: Json) -> str:
         """Return the id of a pending member."""
-        answer = self.post("join", join_body(**changes))
+        answer = self.client.call_when_served("POST", f"{self.path}/join", join_body(**changes))
         assert answer.code == "MEMBER_ID_REQUIRED", answer
         member_id: str = answer.json["member_id"]
         return member_id

@@ -118,6 +118,9 @@ class KafkaPythonMember:
             bootstrap_servers=bootstrap, group_id=group_id, enable_auto_commit=False, **options
         )
         self._consumer.subscribe(topics, listener=Listener())
+        # Reads the metadata. A leader of kafka-python 3.0.12 that learns of partitions between two generations rejoins,
+        # and if its poll ends between the two responses, it forgets the assignment and its heartbeats.
+        self._consumer.topics()
 
     def poll(self) -> None:
         self._consumer.poll(timeout_ms=int(POLL_S * 1000))

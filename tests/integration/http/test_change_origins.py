@@ -55,11 +55,11 @@ def test_a_change_names_the_token_and_the_address_that_a_trusted_proxy_gave(clie
         url: str | None = send(first, "ada's", "GET", f"/v1/groups/{group_id}/coordinator").json["url"]
         return url
 
-    def groups_of_both() -> dict[str | None, str]:
+    def groups_of_both() -> list[str]:
         groups = {owner(group_id): group_id for group_id in (fresh_id() for _ in range(20))}
-        return groups if {first.url, second.url} <= groups.keys() else {}
+        return [groups[url] for url in (first.url, second.url)] if {first.url, second.url} == groups.keys() else []
 
-    for group_id in poll_until(groups_of_both).values():
+    for group_id in poll_until(groups_of_both):
         assert origin_of_change(first, group_id) == (ADAS_ID, "203.0.113.9")
         assert origin_of_change(second, group_id) == (ADAS_ID, "127.0.0.1"), "this node does not trust the proxy"
 

@@ -66,8 +66,8 @@ async def test_polled_rebalance_goes_on_in_a_mirror_that_starts_again(world: Wor
         await world.caught_up()
         cluster.states = {"g": PREPARING, "unknown": PREPARING}
         await poll(world, cluster)
-        await until(lambda: state(node) is PREPARING, "the rebalance")
-    (started_ms,) = [row.at_ms for row in world.store.history.transitions if row.to_state is PREPARING][1:]
+        await until(lambda: len(starts(world)) == 2, "the rebalance to be stored")
+    started_ms = starts(world)[-1]
 
     async with world.following() as node:
         assert state(node) is PREPARING
@@ -113,8 +113,7 @@ async def test_polled_rebalance_that_has_ended_in_the_log_unread_has_no_effect(
         await world.caught_up()
         assert state(node) is STABLE
 
-    started = [row.at_ms for row in world.store.history.transitions if row.to_state is PREPARING]
-    assert started == [T0_MS + 1_000, T0_MS + 2_000]
+    assert starts(world) == [T0_MS + 1_000, T0_MS + 2_000]
 
 
 async def test_rebalance_is_abandoned_when_a_poll_sees_none(world: World, cluster: FakeCluster) -> None:
@@ -137,6 +136,11 @@ def state(node: Coordinator) -> GroupState:
     view = node.describe("g")
     assert view is not None
     return view.state
+
+
+def starts(world: World) -> list[int]:
+    """Return when the stored rebalances have started."""
+    return [row.at_ms for row in world.store.history.transitions if row.to_state is PREPARING]
 
 
 async def poll(world: World, cluster: FakeCluster) -> None:
