@@ -169,11 +169,11 @@ def attack_with_slow_clients(platform: Platform, random: Random) -> str:
 
 
 def starve_a_node_of_memory(platform: Platform, random: Random) -> str:
-    """Let a node get no more memory, and send it requests that need much."""
+    """Let a node get no more memory, send it requests that need much, and kill it as the kernel does in a container."""
     number = random.randrange(platform.size.nodes)
     if node := platform.node(number):
         pages = int(Path(f"/proc/{node.pid}/statm").read_text().split()[0])
-        hard = _limit(node.pid, resource.RLIMIT_AS, pages * resource.getpagesize())
+        _limit(node.pid, resource.RLIMIT_AS, pages * resource.getpagesize())
         url = f"http://{HOST}:{platform.node_ports[number]}/v1/groups/g/offsets"
         try:
             with ThreadPoolExecutor(LARGE_REQUESTS) as clients:
@@ -184,7 +184,7 @@ def starve_a_node_of_memory(platform: Platform, random: Random) -> str:
                 _run_beyond_a_lease(platform)
         finally:
             if platform.node(number) is node and node.is_alive():
-                resource.prlimit(node.pid, resource.RLIMIT_AS, (hard, hard))
+                os.kill(node.pid, signal.SIGKILL)
     return f"no memory for node {number}"
 
 
