@@ -7,7 +7,7 @@ from api.kafka.messages import Fields, encode
 from api.kafka.request import KafkaRequest
 from api.shared.authorization import REQUEST_RULES, authorize
 from coordinator_core.admin import groups as admin_groups
-from coordinator_core.protocol.errors import CoordinatorError, GroupIdNotFound
+from coordinator_core.protocol.errors import CoordinatorError, CoordinatorLoadInProgress, GroupIdNotFound
 from coordinator_core.protocol.states import DEAD, STABLE
 from coordinator_core.runtime.views import GroupView, MemberView
 
@@ -17,10 +17,15 @@ UNKNOWN_GROUP_IS_AN_ERROR_FROM: Final = 6
 
 
 async def list_groups(request: KafkaRequest) -> bytes:
-    """List the groups that this node owns; clients ask every broker, and put the lists together."""
+    """List the groups that this node owns; clients ask every broker, and put the lists together.
+
+    A list without the groups that are being loaded would be short: clients ask again, as with Kafka.
+    """
     message, version = request.message, request.version
     try:
         authorize(request.identity, REQUEST_RULES["ListGroups"], None)
+        if request.coordinator.is_loading():
+            raise CoordinatorLoadInProgress("groups are being loaded")
     except CoordinatorError as error:
         return encode(ApiKey.LIST_GROUPS, version, {"error_code": request.failed(error), "groups": ()})
     states = {each.lower() for each in getattr(message, "states_filter", ())}

@@ -499,6 +499,10 @@ class Coordinator:
         now_ms = self._clock.now().node_ms
         return [shard for shard in self._owned_shards() if not shard.is_loading and shard.valid_until_ms > now_ms]
 
+    def is_loading(self) -> bool:
+        """Return whether a shard of this node is being loaded."""
+        return any(shard.is_loading for shard in self._owned_shards())
+
     def observe_log_ends(self, log_ends: Mapping[tuple[str, int], int]) -> None:
         """Take log ends of a mirrored cluster, by topic and partition; they are stored within about a second."""
         self._log_ends.observe_log_ends(log_ends, self._clock.now().wall_ms)

@@ -1,0 +1,166 @@
+"""What each API answers about a group whose shard is being loaded: errors after which every client asks again."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import pytest
+
+from api.kafka.apis import APIS, ApiKey
+from api.kafka.connection import KafkaConnection
+from api.kafka.limits import KafkaLimits
+from api.kafka.messages import load_all
+from api.shared.connection_gate import ConnectionCounts, ConnectionGate
+from api.shared.limits import ListenerLimits
+from api.shared.node_context import NodeContext
+from api.shared.request_metrics import ListenerMetrics
+from api.shared.write_batch import WriteBatch
+from coordinator_core.protocol.errors import CoordinatorNotAvailable
+from coordinator_core.state_store.rows import StoredGroup, UnreadableGroup
+from tests.support.kafka_listener import PATIENT
+from tests.support.kafka_wire import frame, read_response
+from tests.support.memory_store import MemoryStore
+from tests.support.waiting import PATIENCE_S
+from tests.unit.coordinator_core.runtime.nodes import Member, config, running, until
+
+pytestmark = pytest.mark.anyio
+
+GROUP = "g"
+NONE, LOAD_IN_PROGRESS, REBALANCE_IN_PROGRESS = 0, 14, 27
+A_LEASE_MS = 600_000
+"""A lease that no test outlives: a load may take as long."""
+OF_MEMBER = {"group_id": GROUP, "generation_id": 1, "member_id": "m"}
+FETCHED = {"topics": [{"name": "t", "partition_indexes": [0]}]}
+OF_GROUP = {"group_id": GROUP}
+Fields = dict[str, Any]
+REQUESTS: dict[ApiKey, Fields] = {
+    ApiKey.JOIN_GROUP: {
+        **OF_GROUP,
+        "member_id": "",
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b""}],
+        "session_timeout": PATIENT,
+        "rebalance_timeout": PATIENT,
+    },
+    ApiKey.SYNC_GROUP: {**OF_MEMBER, "assignments": ()},
+    ApiKey.HEARTBEAT: OF_MEMBER,
+    ApiKey.LEAVE_GROUP: {**OF_MEMBER, "members": [{"member_id": "m"}]},
+    ApiKey.OFFSET_COMMIT: {
+        **OF_MEMBER,
+        "generation_id_or_member_epoch": 1,
+        "topics": [
+            {
+                "name": "t",
+                "partitions": [{"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}],
+            }
+        ],
+    },
+    ApiKey.OFFSET_FETCH: {**OF_GROUP, **FETCHED, "groups": [{**OF_GROUP, **FETCHED}]},
+    ApiKey.OFFSET_DELETE: {**OF_GROUP, "topics": [{"name": "t", "partitions": [{"partition_index": 0}]}]},
+    ApiKey.DESCRIBE_GROUPS: {"groups": [GROUP]},
+    ApiKey.DELETE_GROUPS: {"groups_names": [GROUP]},
+    ApiKey.LIST_GROUPS: {},
+}
+"""The requests that are about groups."""
+CODES = {ApiKey.HEARTBEAT: NONE, ApiKey.SYNC_GROUP: REBALANCE_IN_PROGRESS}
+"""The error codes of those that are not answered LOAD_IN_PROGRESS."""
+
+
+def codes_of(part: Any) -> set[int]:  # noqa: ANN401  # a response, or a part of it
+    """Return the error codes of a response and its parts."""
+    if isinstance(part, tuple):
+        return set().union(*map(codes_of, part))
+    if not is_dataclass(part):
+        return set()
+    own = {part.error_code} if hasattr(part, "error_code") else set()
+    return own.union(*(codes_of(getattr(part, field.name)) for field in fields(part)))
+
+
+class SlowStore(MemoryStore):
+    """A store in which shards are loaded only while `go` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = threading.Event()
+        self.go.set()
+
+    def load_shards(self, shard_ids: Iterable[int]) -> list[StoredGroup | UnreadableGroup]:
+        """Load when it may."""
+        assert self.go.wait(PATIENCE_S), "the test never let the load go"
+        return super().load_shards(shard_ids)
+
+
+class FakeTransport(asyncio.Transport):
+    """Keeps what is written."""
+
+    def __init__(self) -> None:
+        self.written = b""
+
+    def write(self, data: bytes) -> None:  # type: ignore[override]  # what the connection writes
+        """Keep it."""
+        self.written += data
+
+    def is_closing(self) -> bool:
+        """Return that it is open."""
+        return False
+
+    def resume_reading(self) -> None:
+        """Do nothing."""
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        """Return nothing."""
+        del name
+        return default
+
+
+class Wire:
+    """A connection without a socket."""
+
+    def __init__(self, node: NodeContext) -> None:
+        counts = ConnectionCounts(())
+        self._transport = FakeTransport()
+        self._connection = KafkaConnection(
+            node, ConnectionGate(1, 1, counts), KafkaLimits(), ListenerMetrics(counts), WriteBatch()
+        )
+        self._connection.connection_made(self._transport)
+
+    async def call(self, key: ApiKey, version: int, values: Fields) -> Any:  # noqa: ANN401  # a class for each version
+        """Send a request, and return its response."""
+        self._transport.written = b""
+        self._connection.data_received(frame(key, version, **values))
+        await until(lambda: bool(self._transport.written), "the response")
+        return read_response(key, version, self._transport.written[4:])
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.connection_lost(None)
+
+
+@pytest.fixture
+async def wire() -> AsyncIterator[Wire]:
+    """Return a connection to a node that loads the shard of the group, until the test ends."""
+    load_all()
+    store = SlowStore()
+    async with running(store, config(lease_ttl_ms=A_LEASE_MS)) as node:
+        await Member(node, GROUP).settle()
+        store.go.clear()
+        node.loaded_shard(GROUP).fail(CoordinatorNotAvailable("the shard is loaded again"))
+        await until(node.is_loading, "the load")
+        wire = Wire(NodeContext(node, None, ListenerLimits()))  # type: ignore[arg-type]  # nothing is queried
+        try:
+            yield wire
+        finally:
+            wire.close()
+            store.go.set()
+
+
+@pytest.mark.parametrize(
+    ("key", "version"),
+    [(key, version) for key in REQUESTS for version in range(APIS[key].first, APIS[key].last + 1)],
+    ids=lambda each: each.name if isinstance(each, ApiKey) else f"v{each}",
+)
+async def test_error_while_the_group_is_loaded(wire: Wire, key: ApiKey, version: int) -> None:
+    answer = await wire.call(key, version, REQUESTS[key])
+    assert codes_of(answer) == {CODES.get(key, LOAD_IN_PROGRESS)}
