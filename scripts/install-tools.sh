@@ -1,6 +1,6 @@
 #!/bin/sh
-# Install what is missing of the named: make, git, venv, chromium, libatomic (for Playwright), promtool, podman (with what
-# it needs to build and to connect containers), mmdebstrap.
+# Install what is missing of the named: make, git, venv, chromium, libatomic (for Playwright), promtool, pgbouncer,
+# podman (with what it needs to build and to connect containers), mmdebstrap.
 #
 # Packages are installed by apt-get, as root or with a sudo that asks for no password. Prometheus, which brings promtool,
 # is only unpacked into .tools, so that no daemon starts. A program that cannot be installed is reported in one sentence;
@@ -15,6 +15,7 @@ is_installed() {
         venv) python3 -c 'import ensurepip, venv' ;;
         libatomic) python3 -c 'import ctypes; ctypes.CDLL("libatomic.so.1")' ;;
         promtool) command -v prometheus && command -v promtool || [ -x .tools/prometheus/usr/bin/promtool ] ;;
+        pgbouncer) command -v pgbouncer || [ -x /usr/sbin/pgbouncer ] ;;
         podman) command -v podman && command -v runc && command -v iptables && [ -x /usr/lib/podman/aardvark-dns ] \
             && [ -x /usr/lib/podman/netavark ] && command -v catatonit ;;
         *) command -v "$1" ;;

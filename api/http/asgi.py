@@ -30,6 +30,7 @@ from api.shared.connection_gate import ConnectionCounts
 from api.shared.errors import NO_ERROR, ThrottlingQuotaExceeded, UnknownServerError
 from api.shared.identity import ANONYMOUS_IDENTITY
 from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable, NotCoordinator
+from coordinator_core.runtime.memory import NO_MEMORY, is_out_of_memory
 
 log = structlog.get_logger("muster.http")
 
@@ -105,9 +106,12 @@ class AsgiApp:
             await context.throttle_large_body()
         except CoordinatorError as error:
             response = problem_response(_without_frames(error))
-        except Exception:  # one failed request must not affect others
-            log.exception("request_failed", request_id=context.request_id.decode(), request=context.request)
-            response = problem_response(UnknownServerError("see the node's log for this request id"))
+        except Exception as error:  # one failed request must not affect others
+            if is_out_of_memory(error):
+                response = problem_response(CoordinatorNotAvailable(NO_MEMORY))
+            else:
+                log.exception("request_failed", request_id=context.request_id.decode(), request=context.request)
+                response = problem_response(UnknownServerError("see the node's log for this request id"))
         finally:
             context.end_turn()
             if context.reserved_bytes:

@@ -16,6 +16,7 @@ A request that arrives in one piece arms no timer.
 """
 
 import asyncio
+import sys
 from typing import Any, Final, Literal, cast
 
 import httptools
@@ -35,6 +36,7 @@ from api.shared.deadlines import TIMER_SLACK_S
 from api.shared.tls import certificate_names
 from api.shared.write_batch import BatchedTransport, WriteBatch
 from coordinator_core.protocol.errors import CoordinatorNotAvailable, InvalidRequest
+from coordinator_core.runtime.memory import NO_MEMORY
 
 log = structlog.get_logger("muster.http")
 
@@ -166,7 +168,10 @@ class HttpConnection(HttpToolsProtocol):
         if len(data) >= LARGE_READ_BYTES and not self.flow.read_paused:
             self.flow.pause_reading()
             self.loop.call_soon(self._resume_reading)
-        self._pass_body_on()
+        try:
+            self._pass_body_on()
+        except MemoryError:
+            self._refuse(problem_response(CoordinatorNotAvailable(NO_MEMORY)))
         if self.transport.is_closing():
             return
         if self._expected_phase is not None:
@@ -241,8 +246,11 @@ class HttpConnection(HttpToolsProtocol):
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse a malformed request."""
-        self._refuse(problem_response(InvalidRequest(NOT_HTTP)))
+        """Refuse a malformed request, or one whose body finds no memory."""
+        parsing = sys.exception()
+        is_out_of_memory = parsing is not None and isinstance(parsing.__context__, MemoryError)
+        refusal = CoordinatorNotAvailable(NO_MEMORY) if is_out_of_memory else InvalidRequest(NOT_HTTP)
+        self._refuse(problem_response(refusal))
 
     # -- deadlines ---------------------------------------------------------------------------------------
 

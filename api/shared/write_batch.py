@@ -26,7 +26,10 @@ class WriteBatch:
     def _flush(self) -> None:
         transports, self._transports = self._transports, []
         for transport in transports:
-            transport.flush()
+            try:
+                transport.flush()
+            except MemoryError:
+                transport.abort()  # Its client asks again; the others get their responses.
 
 
 class BatchedTransport(asyncio.Transport):

@@ -6,6 +6,8 @@ from typing import Final
 
 import structlog
 
+from coordinator_core.runtime.memory import end_if_out_of_memory
+
 log = structlog.get_logger("muster.runtime")
 
 Work = Callable[[], Coroutine[None, None, None]]
@@ -25,5 +27,6 @@ async def log_errors(name: str, work: Work) -> None:
     """Do background work; log an unexpected error instead of raising it."""
     try:
         await work()
-    except Exception:  # any error: there is no caller that could handle it
+    except Exception as error:  # any error: there is no caller that could handle it
+        end_if_out_of_memory(error)
         log.exception("background_loop_failed", loop=name)

@@ -13,6 +13,7 @@ from functools import partial
 import structlog
 
 from coordinator_core.runtime.clock import Threads
+from coordinator_core.runtime.memory import end_if_out_of_memory
 from coordinator_core.state_store.interface import Store, StoreError
 from coordinator_core.state_store.partition_drop import HasCopy
 
@@ -39,5 +40,6 @@ class HistoryArchiver:
             while (day := await self._threads.read(self._drop_next)) is not None:
                 log.info("history_day_decided", **day._asdict())
         except Exception as error:  # any error concerns history only: runs on groups go on
+            end_if_out_of_memory(error)
             self._retry_at_ms = self._node_ms() + RETRY_AFTER_MS
             log.warning("history_drop_failed", reason=str(error), exc_info=not isinstance(error, StoreError))

@@ -36,6 +36,7 @@ from coordinator_core.protocol.responses import ExpireOffsetsResponse, RestoreOf
 from coordinator_core.protocol.settings import Now
 from coordinator_core.runtime.clock import Threads
 from coordinator_core.runtime.history_archiver import HistoryArchiver
+from coordinator_core.runtime.memory import end_if_out_of_memory
 from coordinator_core.runtime.quarantine import Quarantine
 from coordinator_core.runtime.shard import Shard, SubmitLocked, no_extra_rows
 from coordinator_core.state_store.interface import Store, StoreError
@@ -149,7 +150,8 @@ class Maintenance:
             except CoordinatorError as refusal:
                 log.warning("maintenance_run_paused", run=run_id, group=group_id, reason=refusal.detail)
                 self._retry_at_ms.setdefault(run_id, self._node_ms())
-            except Exception:  # any error, such as an unreadable row, concerns this run only
+            except Exception as failure:  # any error, such as an unreadable row, concerns this run only
+                end_if_out_of_memory(failure)
                 log.exception("maintenance_run_failed", run=run_id, group=group_id)
                 self._retry_at_ms[run_id] = self._node_ms() + RETRY_AFTER_MS
 

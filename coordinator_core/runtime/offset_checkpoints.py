@@ -24,6 +24,7 @@ from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAva
 from coordinator_core.runtime.clock import Clock, Threads
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.counters import Counters
+from coordinator_core.runtime.memory import end_if_out_of_memory
 from coordinator_core.runtime.readiness import FailureStreak
 from coordinator_core.runtime.shard import Shard
 from coordinator_core.runtime.writer import MAX_SHARE, current_client
@@ -57,7 +58,6 @@ class OffsetCheckpoints:
         self._waiting: dict[Shard, asyncio.Future[None]] = {}
         """Shard → future that completes with the next checkpoint that begins, if a request waits for it."""
         self._wake = asyncio.Event()
-        self._is_failure_logged = False
         self.failures = FailureStreak("committed offsets cannot be stored in the table", clock)
         self.dirty_size = 0
         """How many dirty offsets there are, including those of the checkpoint under way; a long one counts more."""
@@ -164,10 +164,10 @@ class OffsetCheckpoints:
             for shard in shards:
                 shard.offsets.put_back()
             return dict.fromkeys(shards, self._record_failure(error))
-        except Exception:  # any error: the log has all commits, so the shards can be loaded again
+        except Exception as error:  # any error: the log has all commits, so the shards can be loaded again
+            end_if_out_of_memory(error)
             log.exception("checkpoint_crashed", shards=sorted(taken))
             return self._reload(shards, "a checkpoint failed; the log has the error")
-        self._is_failure_logged = False
         self.failures.end()
         self._counters.checkpoint_s.add((self._clock.now().node_ms - began_ms) / 1000)
         return self._complete(shards, result)
@@ -194,7 +194,6 @@ class OffsetCheckpoints:
     def _record_failure(self, error: StoreError) -> CoordinatorNotAvailable:
         self._counters.checkpoints_failed += 1
         self.failures.add(error)
-        if not self._is_failure_logged:
+        if not self.failures.is_repeated:
             log.warning("checkpoint_failed", reason=str(error))
-        self._is_failure_logged = True
         return CoordinatorNotAvailable(f"committed offsets cannot be stored in the table: {error.summary}")

@@ -41,9 +41,12 @@ class FailureStreak:
         self._count = 0
         self._last_ms = 0
         self._summary = ""
+        self.is_repeated = False
+        """Whether the last transaction failed as the one before it did, whose failure was logged."""
 
     def add(self, error: StoreError) -> None:
         """Count a failure."""
+        self.is_repeated = self._count > 0 and error.summary == self._summary
         self._count += 1
         self._last_ms = self._clock.now().node_ms
         self._summary = error.summary
@@ -51,6 +54,7 @@ class FailureStreak:
     def end(self) -> None:
         """Forget all failures, since a transaction has succeeded."""
         self._count = 0
+        self.is_repeated = False
 
     def reason(self) -> str | None:
         """Return why the node is not ready; None after too few failures, or if the last one is long ago."""

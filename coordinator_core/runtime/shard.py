@@ -50,6 +50,7 @@ from coordinator_core.runtime.member_sessions import (
     SESSION_ACTIVITY,
     record_activity,
 )
+from coordinator_core.runtime.memory import end_if_out_of_memory, end_process
 from coordinator_core.runtime.metadata_cache import MetadataCache
 from coordinator_core.runtime.quarantine import Quarantine, QuarantinedGroup
 from coordinator_core.runtime.rebalance_rate import RebalanceRate
@@ -130,6 +131,8 @@ class Shard:
         self.stalled_after_ms = NO_DEADLINE_MS
         """Node time after which the event loop counts as paused; the timer loop keeps moving it."""
         self.is_unloaded = False
+        self.is_failure_repeated = False
+        """Whether the shard was unloaded for a failure that was logged before, as of every write to a full disk."""
         self.is_loading = True
         self.groups: dict[str, GroupContext] = {}
         self.offsets = ShardOffsets()
@@ -209,6 +212,7 @@ class Shard:
         except UnreadableRow:
             raise
         except Exception as failure:  # any error concerns this group only
+            end_if_out_of_memory(failure)
             log.exception("group_load_failed", group=stored.group_id)
             raise UnreadableRow(f"its rows cannot be loaded ({type(failure).__name__}: {failure})") from failure
         return LoadedGroup(GroupContext(group, ledger), forgotten, decision)
@@ -223,7 +227,8 @@ class Shard:
             self._enqueue(group_context, loaded.forgotten, PendingDecision((), ()))
         try:
             self._apply(group_context, loaded.decision, extra_rows, now.node_ms)
-        except Exception:  # any error: memory may be inconsistent, the database is not
+        except Exception as error:  # any error: memory may be inconsistent, the database is not
+            end_if_out_of_memory(error)
             log.exception("invariant_violated", group=group_id, request=Resume.__name__)
             self.fail(CoordinatorNotAvailable(SHARD_RELOADING))
 
@@ -246,11 +251,13 @@ class Shard:
             for session in group_context.ledger.sessions.values():
                 session.exclude_pause(length_ms, node_ms)
 
-    def fail(self, error: CoordinatorError) -> None:
-        """Unload the shard after an error; the node loads it again from the database."""
+    def fail(self, error: CoordinatorError, *, is_repeated: bool = False) -> None:
+        """Unload the shard after an error; the node loads it again from the database, and logs neither if repeated."""
         if not self.is_unloaded:
             self._counters.shards_failed += 1
-            log.warning("shard_unloaded", shard=self.shard_id, epoch=self.epoch, reason=error.detail)
+            self.is_failure_repeated = is_repeated
+            if not is_repeated:
+                log.warning("shard_unloaded", shard=self.shard_id, epoch=self.epoch, reason=error.detail)
         self.unload(error)
 
     def unload(self, error: CoordinatorError) -> None:
@@ -308,11 +315,14 @@ class Shard:
         group = group_context.group
         if group_context.last_pending is not None or self.is_unloaded:
             return self._submit_now(group.group_id, request.token, request, no_extra_rows, now)
-        decision = self._decide(group, request, now, self._metadata_cache.context(group.group_id))
-        answer = decision.replies[0].answer
-        if decision.deadlines:
-            record_activity(group_context.ledger.sessions.get(request.member_id), now, self.stalled_after_ms)
-            self._complete(group_context, decision, now.node_ms)
+        try:
+            decision = self._decide(group, request, now, self._metadata_cache.context(group.group_id))
+            answer = decision.replies[0].answer
+            if decision.deadlines:
+                record_activity(group_context.ledger.sessions.get(request.member_id), now, self.stalled_after_ms)
+                self._complete(group_context, decision, now.node_ms)
+        except MemoryError:
+            end_process()  # The timer of the session may be lost.
         if isinstance(answer, CoordinatorError):
             raise answer
         return completed_future(answer)
@@ -377,7 +387,8 @@ class Shard:
             if isinstance(request, SESSION_ACTIVITY) and (decision.deadlines or decision.records):
                 record_activity(group_context.ledger.sessions.get(request.member_id), now, self.stalled_after_ms)
             self._apply(group_context, decision, extra_rows_of(group_context.group, decision, now), now.node_ms)
-        except Exception:  # any error: memory may be inconsistent, the database is not
+        except Exception as error:  # any error: memory may be inconsistent, the database is not
+            end_if_out_of_memory(error)
             log.exception("invariant_violated", group=group_id, request=type(request).__name__)
             self.fail(CoordinatorNotAvailable(SHARD_RELOADING))
 
@@ -420,7 +431,7 @@ class Shard:
         self._writer.enqueue(Entry(self, write, write.row_count, stored, partial(self._failed, group_context, pending)))
 
     def _failed(self, group_context: GroupContext, pending: PendingDecision, error: CoordinatorError) -> None:
-        self.fail(error)
+        self.fail(error, is_repeated=self._writer.failures.is_repeated)
         group_context.mark_stored(pending)  # Who waits for it learns that the shard was unloaded.
 
     def _stored(

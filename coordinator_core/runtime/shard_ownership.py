@@ -29,6 +29,7 @@ from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.counters import Counters
 from coordinator_core.runtime.database_errors import summary_of
 from coordinator_core.runtime.load_failures import LoadFailures
+from coordinator_core.runtime.memory import end_if_out_of_memory
 from coordinator_core.runtime.shard import Shard
 from coordinator_core.state_store.incarnations import ROLLED_BACK, is_rolled_back
 from coordinator_core.state_store.interface import Store, StoreError
@@ -83,6 +84,8 @@ class ShardOwnership:
         self.loading = LoadFailures(clock)
         self._load_task: asyncio.Task[None] | None = None
         """The load under way, or the last one."""
+        self._repeated: set[int] = set()
+        """Shards that were unloaded for a repeated failure; loading them again is not logged."""
         self._wake = asyncio.Event()
         self._moved: dict[tuple[int, int], asyncio.Event] = {}
         """(shard, epoch) → event that is set when the epoch ends; only if a task waits for it."""
@@ -313,6 +316,7 @@ class ShardOwnership:
             await self._release_failed_loads(shards, str(error), error.summary)
             return
         except Exception as error:  # any error: the shards are released and retried
+            end_if_out_of_memory(error)
             log.exception("shard_load_crashed", shards=ids)
             await self._release_failed_loads(shards, f"{type(error).__name__}: {error}")
             return
@@ -321,7 +325,9 @@ class ShardOwnership:
             await self._load_one(shard, of_shard, logs[shard.shard_id])
         took_ms = self._clock.now().node_ms - began_ms
         self._counters.load_s.add(took_ms / 1000)
-        log.info("shards_acquired", shards=sorted(ids), groups=len(stored), took_ms=took_ms)
+        if not self._repeated.issuperset(ids):
+            log.info("shards_acquired", shards=sorted(ids), groups=len(stored), took_ms=took_ms)
+        self._repeated.difference_update(ids)
 
     async def _load_one(self, shard: Shard, stored: list[StoredGroup | UnreadableGroup], shard_log: ShardLog) -> None:
         if shard.is_unloaded:
@@ -329,6 +335,7 @@ class ShardOwnership:
         try:
             shard.load(stored, shard_log)
         except Exception as error:  # any error: the shard is released and retried
+            end_if_out_of_memory(error)
             log.exception("shard_load_crashed", shards=[shard.shard_id])
             await self._release_failed_loads([shard], f"{type(error).__name__}: {error}")
         else:
@@ -389,4 +396,6 @@ class ShardOwnership:
         """Forget an unloaded shard; it may be acquired again under a new epoch."""
         if self.owned.get(shard.shard_id) is shard:
             del self.owned[shard.shard_id]
+        if shard.is_failure_repeated:
+            self._repeated.add(shard.shard_id)
         self.wake()

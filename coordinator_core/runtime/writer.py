@@ -21,6 +21,7 @@ from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAva
 from coordinator_core.runtime.clock import Clock, Threads
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.counters import Counters
+from coordinator_core.runtime.memory import end_if_out_of_memory
 from coordinator_core.runtime.readiness import FailureStreak
 from coordinator_core.state_store.dirty_offsets import UNKNOWN_ORIGIN, CommitOrigin
 from coordinator_core.state_store.interface import Store, StoreError
@@ -158,9 +159,11 @@ class Writer:
         except StoreError as error:
             self._counters.batches_failed += 1
             self.failures.add(error)
-            log.warning("batch_failed", entries=len(entries), reason=str(error))
+            if not self.failures.is_repeated:
+                log.warning("batch_failed", entries=len(entries), reason=str(error))
             _fail_all(entries, f"the database did not store the write: {error.summary}")
-        except Exception:  # any error: without the writer's loop the node stores nothing any more
+        except Exception as error:  # any error: without the writer's loop the node stores nothing any more
+            end_if_out_of_memory(error)
             log.exception("write_failed", entries=len(entries))
             _fail_all(entries, "the node failed to write it; its log has the traceback")
         finally:

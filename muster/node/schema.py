@@ -14,6 +14,7 @@ from sqlalchemy import Connection, create_engine, inspect
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from coordinator_core.state_store.postgres.connections import Transaction
+from coordinator_core.state_store.postgres.pooler import shares_sessions
 from coordinator_core.state_store.postgres.revision import read_schema
 from coordinator_core.state_store.schema_revision import schema_advice
 from muster.errors import DATABASE_ADVICE, UserError
@@ -22,6 +23,17 @@ from muster.settings import DEFAULT_SHARDS
 CONNECT_TIMEOUT_S = 10
 STATEMENT_TIMEOUT_MS = 10_000
 NEW_DATABASE: Final = "use a new database, or another --data-dir"
+NEEDS_SESSIONS: Final = (
+    "A pooler between this program and Postgres shares sessions between connections, as PgBouncer does with pool_mode ="
+    " transaction or statement, but settings and prepared statements are kept in sessions: set pool_mode = session for"
+    " this database, or connect without the pooler."
+)
+NO_PRIMARY: Final = (
+    "The servers in MUSTER_DATABASE_URL are standbys, or read-only: promote one, or add the primary's host, and start"
+    " this program again."
+)
+NO_PRIMARY_TEXTS: Final = ("session is read-only", "server is in hot standby mode")
+"""What libpq says if no server has the `target_session_attrs` of the URL: read-write, or primary."""
 VERSION_TABLE = "alembic_version"
 """A run of migrations that failed at the first leaves this table behind, empty."""
 
@@ -58,7 +70,8 @@ def require_schema(database_url: str, shards: int = DEFAULT_SHARDS) -> None:
     """Make sure that this program can use the schema; an empty database gets the newest, with so many shards.
 
     Raises:
-        UserError: the schema is older, or newer and not compatible, or the database does not answer.
+        UserError: the schema is older, or newer and not compatible; the database does not answer; or a pooler shares
+            sessions.
     """
     if is_empty(database_url):
         upgrade(database_url, shards)
@@ -118,9 +131,13 @@ def _config() -> Config:
 def _connection(database_url: str) -> Iterator[Connection]:
     engine = create_engine(database_url, connect_args={"connect_timeout": CONNECT_TIMEOUT_S})
     try:
+        if shares_sessions(engine):
+            raise UserError(NEEDS_SESSIONS)
         with engine.connect() as connection:
             yield connection
     except OperationalError as failure:
+        if any(text in str(failure.orig) for text in NO_PRIMARY_TEXTS):
+            raise UserError(NO_PRIMARY) from failure
         raise UserError(f"The database does not answer: {_first_line(failure)}; {DATABASE_ADVICE}.") from failure
     finally:
         engine.dispose()

@@ -15,11 +15,14 @@ import pytest
 PACKAGES: Final = {
     "chromium": "chromium",
     "kcat": "kcat",
+    "pgbouncer": "pgbouncer",
     "libatomic.so.1": "libatomic1",
     "prometheus": "prometheus",
     "promtool": "prometheus",
 }
 """The Debian package of each."""
+DAEMONS: Final = "/usr/sbin"
+"""Where Debian has programs that are not in everyone's PATH."""
 UNPACKED: Final = Path(__file__).resolve().parents[2] / ".tools"
 """Where `scripts/install-tools.sh` unpacks a package that it does not install."""
 
@@ -27,7 +30,7 @@ UNPACKED: Final = Path(__file__).resolve().parents[2] / ".tools"
 def program(name: str) -> str:
     """Return the path of a program; without it, skip the test, or fail it with CI=true."""
     unpacked = UNPACKED / PACKAGES[name] / "usr" / "bin" / name
-    path = shutil.which(name) or (str(unpacked) if unpacked.is_file() else None)
+    path = shutil.which(name) or shutil.which(name, path=DAEMONS) or (str(unpacked) if unpacked.is_file() else None)
     return path or _without(name)
 
 

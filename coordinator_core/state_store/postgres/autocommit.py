@@ -8,13 +8,11 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-import psycopg2
 from psycopg2 import Error
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
-from sqlalchemy import make_url
 
 from coordinator_core.state_store.interface import StoreUnavailable
-from coordinator_core.state_store.postgres.connections import Limits, StaleConnection, connect_arguments, repeated
+from coordinator_core.state_store.postgres.connections import Limits, StaleConnection, connector, repeated
 from coordinator_core.state_store.postgres.failures import (
     DUPLICATE_PREPARED_STATEMENT,
     INVALID_STATEMENT_NAME,
@@ -39,9 +37,7 @@ class AutocommitConnection:
 
     def __init__(self, url: str, name: str, limits: Limits, planner: Mapping[str, str] | None = None) -> None:
         """Do not connect before the first call. The arguments are those of `ConnectionPool`."""
-        parsed = make_url(url)
-        self._address, options = parsed.get_dialect()().create_connect_args(parsed)
-        self._options = {**options, **connect_arguments(name, limits, planner or {})}
+        self._open = connector(url, name, limits, planner or {})
         self._statement_timeout_ms = limits.statement_timeout_ms
         self._connection: PsycopgConnection | None = None
         self._prepared: set[str] = set()
@@ -84,7 +80,7 @@ class AutocommitConnection:
 
     def _connect(self) -> PsycopgConnection:
         try:
-            connection: PsycopgConnection = psycopg2.connect(*self._address, **self._options)
+            connection = self._open()
         except Error as failure:
             raise StoreUnavailable(str(translate(failure))) from failure
         connection.autocommit = True

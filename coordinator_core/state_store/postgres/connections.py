@@ -4,6 +4,7 @@ Rules:
 
 * The isolation level is READ COMMITTED. The server limits statements, lock waits and idle transactions, so that a
   stopped node does not block others.
+* Timeouts are set in the session, since PgBouncer refuses or ignores them as startup parameters (`pooler.py`).
 * Every statement goes through `Transaction.execute`, which translates driver exceptions.
 * A transaction that conflicts with another is repeated, up to a limit. One whose idle connection had died starts again
   on a new connection. Neither has stored anything.
@@ -14,7 +15,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import psycopg2
 from psycopg2 import Error
+from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 from sqlalchemy import Connection, CursorResult, Executable, create_engine, make_url
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -123,12 +126,12 @@ class ConnectionPool:
         """
         self._engine = create_engine(
             make_url(url),
+            creator=connector(url, name, limits, planner or {}),
             isolation_level="AUTOCOMMIT" if is_autocommit else "READ COMMITTED",
             pool_size=size,
             max_overflow=0,
             pool_timeout=limits.connect_timeout_s,
             use_native_hstore=False,
-            connect_args=connect_arguments(name, limits, planner or {}),
         )
         self._statement_timeout_ms = limits.statement_timeout_ms
 
@@ -226,16 +229,30 @@ def _no_hanging(connection: Connection, statement_timeout_ms: int) -> AbstractCo
     return HUNG_CALLS.ended(driver_connection, statement_timeout_ms)
 
 
-def connect_arguments(name: str, limits: Limits, planner: Mapping[str, str]) -> dict[str, Any]:
+def connector(url: str, name: str, limits: Limits, planner: Mapping[str, str]) -> Callable[[], PsycopgConnection]:
+    """Return a function that opens a connection with its settings made; the arguments are those of `ConnectionPool`."""
+    parsed = make_url(url)
+    address, options = parsed.get_dialect()().create_connect_args(parsed)
+    arguments = {**options, **_connect_arguments(name, limits)}
+    begin = "; ".join(f"SET {key} = '{value}'" for key, value in _session_settings(limits, planner).items())
+
+    def connect() -> PsycopgConnection:
+        connection: PsycopgConnection = psycopg2.connect(*address, **arguments)
+        try:
+            connection.autocommit = True
+            with HUNG_CALLS.ended(connection, limits.statement_timeout_ms), connection.cursor() as cursor:
+                cursor.execute(begin)
+            connection.autocommit = False
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    return connect
+
+
+def _connect_arguments(name: str, limits: Limits) -> dict[str, Any]:
     """Return the arguments of psycopg2's connect, without host and credentials."""
-    settings = {
-        "timezone": "UTC",
-        "statement_timeout": str(limits.statement_timeout_ms),
-        "lock_timeout": str(limits.lock_timeout_ms),
-        "idle_in_transaction_session_timeout": str(limits.idle_in_transaction_timeout_ms),
-        "jit": "off",
-        **planner,
-    }
     return {
         "application_name": f"muster-{name}",
         "client_encoding": "utf8",
@@ -244,5 +261,15 @@ def connect_arguments(name: str, limits: Limits, planner: Mapping[str, str]) -> 
         "keepalives_interval": KEEPALIVE_S,
         "keepalives_count": KEEPALIVE_PROBES,
         "tcp_user_timeout": limits.lock_timeout_ms,
-        "options": " ".join(f"-c {key}={value}" for key, value in settings.items()),
+    }
+
+
+def _session_settings(limits: Limits, planner: Mapping[str, str]) -> dict[str, str]:
+    return {
+        "timezone": "UTC",
+        "statement_timeout": str(limits.statement_timeout_ms),
+        "lock_timeout": str(limits.lock_timeout_ms),
+        "idle_in_transaction_session_timeout": str(limits.idle_in_transaction_timeout_ms),
+        "jit": "off",
+        **planner,
     }

@@ -67,7 +67,7 @@ def translate(failure: Error) -> StoreError:
     """Return the error for a failed statement; nothing of its transaction is stored."""
     sentence, code = _sentence(failure), sqlstate(failure)
     if code == READ_ONLY:
-        return ReadOnlyServer(sentence)
+        return ReadOnlyServer(f"{ReadOnlyServer.summary} ({sentence})")
     if is_lost(failure):
         return ConnectionLost(sentence)
     if code == DISK_FULL:

@@ -60,6 +60,8 @@ def _decoded(row: Columns, member_rows: Iterable[Columns]) -> Loaded:
         return StoredGroup(_group(row), tuple([_member(each) for each in member_rows]))
     except UnreadableRow as failure:
         return UnreadableGroup(row[0], row[1], str(failure))
+    except MemoryError:
+        raise
     except Exception as failure:  # noqa: BLE001 - a row that was edited by hand may hold anything
         return UnreadableGroup(row[0], row[1], f"its rows cannot be decoded ({type(failure).__name__}: {failure})")
 

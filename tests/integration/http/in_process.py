@@ -28,10 +28,14 @@ class HangingQueries:
     def __init__(self) -> None:
         self.unanswered = asyncio.Event()
         """Set once a request waits for a result that will not come."""
+        self.failure: Exception | None = None
+        """Raised instead, if there is one."""
 
     async def run(
         self, _query: Callable[Concatenate[Transaction, P], T], /, *_arguments: P.args, **_keywords: P.kwargs
     ) -> T:
+        if self.failure is not None:
+            raise self.failure
         self.unanswered.set()
         result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         return await result

@@ -117,6 +117,24 @@ async def cut_off(*, is_stopping: bool) -> tuple[int, Json]:
         return status, json.loads(body)
 
 
+# -- a node without memory ---------------------------------------------------------------------------------
+
+
+def test_request_that_finds_no_memory_is_answered_with_retry(events: list[Json]) -> None:
+    status, body = asyncio.run(without_memory())
+    refusal = json.loads(body)
+
+    assert (status, refusal["code"], refusal["action"]) == (503, "COORDINATOR_NOT_AVAILABLE", "retry")
+    assert refusal["detail"] == "the node has not enough memory for this request"
+    assert "request_failed" not in {event["event"] for event in events}
+
+
+async def without_memory() -> tuple[int, bytes]:
+    async with http_server() as (app, queries):
+        queries.failure = MemoryError()
+        return await answer_of(app, "/v1/topics")
+
+
 # -- counters and events ----------------------------------------------------------------------------------
 
 

@@ -5,11 +5,13 @@ import resource
 import signal
 import socket
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from random import Random
 
 import psycopg2
+import urllib3
 
 from muster import process_table
 from muster.local.processes import Child
@@ -25,6 +27,8 @@ PAUSE_WITHIN_LEASE = 0.8
 DATABASE_DOWN_MAX_S = 1.0
 ROUND_TRIP_MAX_S = 0.4
 SLOW_CLIENTS = 60
+LARGE_REQUESTS = 8
+LARGE_BODY_BYTES = 8_000_000
 FILE_SIZE_MAX_BYTES = 65_536
 """With files this small Postgres cannot write its log; `File too large` and `No space left` have one path in it."""
 
@@ -164,6 +168,26 @@ def attack_with_slow_clients(platform: Platform, random: Random) -> str:
     return f"{SLOW_CLIENTS} slow clients of node {number}"
 
 
+def starve_a_node_of_memory(platform: Platform, random: Random) -> str:
+    """Let a node get no more memory, send it requests that need much, and kill it as the kernel does in a container."""
+    number = random.randrange(platform.size.nodes)
+    if node := platform.node(number):
+        pages = int(Path(f"/proc/{node.pid}/statm").read_text().split()[0])
+        _limit(node.pid, resource.RLIMIT_AS, pages * resource.getpagesize())
+        url = f"http://{HOST}:{platform.node_ports[number]}/v1/groups/g/offsets"
+        try:
+            with ThreadPoolExecutor(LARGE_REQUESTS) as clients:
+                for _ in range(LARGE_REQUESTS):
+                    clients.submit(
+                        urllib3.request, "POST", url, body=bytes(LARGE_BODY_BYTES), retries=False, timeout=10
+                    )
+                _run_beyond_a_lease(platform)
+        finally:
+            if platform.node(number) is node and node.is_alive():
+                os.kill(node.pid, signal.SIGKILL)
+    return f"no memory for node {number}"
+
+
 FAULTS: tuple[Fault, ...] = (
     kill_a_node,
     stop_a_node_beyond_its_lease,
@@ -179,6 +203,7 @@ FAULTS: tuple[Fault, ...] = (
     fill_the_log_disk,
     use_up_file_descriptors,
     attack_with_slow_clients,
+    starve_a_node_of_memory,
 )
 
 

@@ -160,6 +160,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Hide every program of this machine, and return the folder that is the PATH."""
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setattr(tools, "UNPACKED", tmp_path / ".tools")
+    monkeypatch.setattr(tools, "DAEMONS", str(tmp_path / "sbin"))
     monkeypatch.delenv("CI", raising=False)
     return tmp_path
 

@@ -92,3 +92,18 @@ async def test_nothing_is_written_to_a_connection_that_was_lost(
     lost.close()
     await asyncio.sleep(0)
     assert written == [b"closed"]
+
+
+async def test_a_write_without_memory_closes_its_connection_only(written: list[bytes]) -> None:
+    class StarvedTransport(FakeTransport):
+        def write(self, data: bytes) -> None:  # type: ignore[override]  # what the tests write
+            raise MemoryError
+
+        def abort(self) -> None:
+            written.append(b"aborted")
+
+    batch = WriteBatch()
+    for transport in (StarvedTransport(written), FakeTransport(written)):
+        BatchedTransport(transport, batch).write(b"response")
+    await asyncio.sleep(0)
+    assert written == [b"aborted", b"response"]

@@ -1,10 +1,13 @@
-"""An operation that waits for a group's queued writes ends when one of them fails."""
+"""Failed writes end the operations that wait for them; the same failure is logged once."""
 
 import asyncio
+from contextlib import nullcontext
 
 import pytest
+from structlog.testing import capture_logs
 
-from coordinator_core.protocol.errors import CoordinatorNotAvailable
+from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable
+from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.state_store.interface import StoreUnavailable
 from tests.support.waiting import limited
 from tests.unit.coordinator_core.runtime.nodes import HeldStore, Member, running, until
@@ -30,3 +33,24 @@ async def test_operation_does_not_wait_for_a_write_that_failed() -> None:
         async with limited("the operation to end its wait"):
             await locking
         await operation.__aexit__(None, None, None)
+
+
+async def test_repeated_failure_of_writes_is_logged_once_until_one_succeeds() -> None:
+    store = HeldStore()
+    async with running(store) as node:
+        with capture_logs() as events:
+            for is_failing in (True, True, True, False, True, True, True, False):
+                store.failure = StoreUnavailable("the disk is full") if is_failing else None
+                await until(lambda: is_served(node), "the group's shard")
+                with pytest.raises(CoordinatorNotAvailable) if is_failing else nullcontext():
+                    await Member(node, "g").commit(1)
+    names = [event["event"] for event in events]
+    assert [names.count(each) for each in ("batch_failed", "shard_unloaded", "shards_acquired")] == [2, 2, 2]
+
+
+def is_served(node: Coordinator) -> bool:
+    try:
+        node.serving_shard("g")
+    except CoordinatorError:
+        return False
+    return True
