@@ -30,8 +30,9 @@ test: setup ## run the tests that are not marked slow; install Chromium and prom
 	@scripts/install-tools.sh $(TOOLS)
 	@exec $(PYTEST) -m "not slow and not containers and not peers" $(ARGS)
 
-test-all: setup ## run all tests; install Chromium, promtool and PgBouncer if possible (TOOLS=: install nothing)
-	@scripts/install-tools.sh $(TOOLS) $(if $(TOOLS),pgbouncer)
+# PgBouncer's package starts a daemon, so only CI installs it.
+test-all: setup ## run all tests; install Chromium and promtool if possible (TOOLS=: install nothing)
+	@scripts/install-tools.sh $(TOOLS) $(if $(CI),pgbouncer)
 	@exec $(PYTEST) -m "not containers and not peers" $(ARGS)
 
 sim: setup ## simulate SEEDS=1000 worlds on JOBS=2 cores (all, if not said), or one: SEED=7

@@ -22,7 +22,7 @@ from typing import Any, Final, Literal, cast
 import httptools
 import structlog
 from litestar.types import HTTPScope, Receive, Send
-from uvicorn.protocols.http.flow_control import CLOSE_HEADER
+from uvicorn.protocols.http.flow_control import CLOSE_HEADER, HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from api.http.asgi import IS_CONNECTED_EXTENSION, PROBE_PATHS, SINGLE_WRITE_EXTENSION, Headers
@@ -180,8 +180,12 @@ class HttpConnection(HttpToolsProtocol):
                 self._refuse(problem_response(InvalidRequest(NOT_HTTP)))
 
     def _resume_reading(self) -> None:
-        """Read on in the next turn of the event loop: uvloop would read megabytes of one client in one turn."""
-        if not self.transport.is_closing():
+        """Read on in the next turn of the event loop: uvloop would read megabytes of one client in one turn.
+
+        A body that the application has to take first holds the rest back.
+        """
+        is_body_held = self.has_request and len(self.cycle.body) > HIGH_WATER_LIMIT
+        if not self.transport.is_closing() and not is_body_held:
             self.flow.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -297,6 +301,8 @@ class HttpConnection(HttpToolsProtocol):
         if self._body_parts:
             body = b"".join(self._body_parts)
             self._body_parts.clear()
+            if not self.cycle.body:
+                self.cycle.body = b""  # type: ignore[assignment]  # uvicorn copies into its bytearray, and out of it
             super().on_body(body)
 
     def _take_host_from_target(self) -> None:

@@ -123,7 +123,7 @@ def _check_text(body: bytes) -> None:
             body.decode()
         except UnicodeDecodeError as error:
             raise InvalidRequest(f"the body is not UTF-8 (byte {error.start})") from None
-    if b"\\u0000" in body:
+    if b"\\" in body and b"\\u0000" in body:  # A search for one byte takes a tenth of the time.
         _reject_unstorable_text(body)
 
 

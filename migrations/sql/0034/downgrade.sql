@@ -1,0 +1,1 @@
+ALTER TABLE offset_log ALTER COLUMN data SET COMPRESSION default;
