@@ -4,9 +4,11 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol, TypeVar
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from coordinator_core.protocol.settings import Now
+from coordinator_core.runtime.memory import end_process
 
 T = TypeVar("T")
 
@@ -62,24 +64,60 @@ class SystemThreads:
 
     def write(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Run a write on the writer's thread."""
-        return asyncio.get_running_loop().run_in_executor(self._writer, call)
+        return _run(self._writer, call)
 
     def checkpoint(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Run a call on the checkpointer's thread."""
-        return asyncio.get_running_loop().run_in_executor(self._checkpointer, call)
+        return _run(self._checkpointer, call)
 
     def lease(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Run a call on the leases' thread."""
-        return asyncio.get_running_loop().run_in_executor(self._leases, call)
+        return _run(self._leases, call)
 
     def read(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Run a call on one of the readers' threads."""
-        return asyncio.get_running_loop().run_in_executor(self._readers, call)
+        return _run(self._readers, call)
 
     def close(self) -> None:
         """Wait for running calls, and end the threads."""
         for pool in (self._writer, self._checkpointer, self._leases, self._readers):
             pool.shutdown(wait=True)
+
+
+def _run(pool: ThreadPoolExecutor, call: Callable[[], T]) -> asyncio.Future[T]:
+    """Run a call on a thread of a pool, unless its future is cancelled before.
+
+    If its outcome finds no memory on the way to the event loop, the process ends: the caller would wait for ever.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def work() -> None:
+        if future.cancelled():
+            return
+        try:
+            report = partial(_report, future, call())
+        except Exception as error:  # noqa: BLE001 - the caller handles it
+            report = partial(_report_error, future, error)
+        try:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(report)
+        except MemoryError:
+            end_process()
+        del report  # An error has this frame in its traceback, which would be a cycle.
+
+    pool.submit(work)
+    return future
+
+
+def _report(future: asyncio.Future[T], value: T) -> None:
+    if not future.done():
+        future.set_result(value)
+
+
+def _report_error(future: asyncio.Future[Any], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
 
 
 class StoreReader(Protocol):

@@ -27,6 +27,25 @@ def test_process_ends_if_a_background_loop_gets_no_memory(error: str) -> None:
     assert ran.stderr == '{"event": "memory_exhausted", "level": "critical"}\n'
 
 
+NO_MEMORY_FOR_OUTCOMES = """
+import asyncio
+from coordinator_core.runtime.clock import SystemThreads
+
+class Loop(asyncio.SelectorEventLoop):
+    def call_soon_threadsafe(self, *given, **options):
+        raise MemoryError
+
+async def main():
+    await SystemThreads(1).write(lambda: None)
+
+asyncio.Runner(loop_factory=Loop).run(main())
+"""
+
+
+def test_process_ends_if_the_outcome_of_a_thread_finds_no_memory() -> None:
+    assert run(NO_MEMORY_FOR_OUTCOMES).returncode == OUT_OF_MEMORY_EXIT_CODE
+
+
 def test_process_goes_on_after_another_error_of_a_background_loop() -> None:
     assert run(SCRIPT.format(error='RuntimeError("another")')).returncode == 0
 
