@@ -184,7 +184,7 @@ class HttpConnection(HttpToolsProtocol):
 
         A body that the application has to take first holds the rest back.
         """
-        is_body_held = self.has_request and len(self.cycle.body) > HIGH_WATER_LIMIT
+        is_body_held = self.has_request and not self.cycle.response_complete and len(self.cycle.body) > HIGH_WATER_LIMIT
         if not self.transport.is_closing() and not is_body_held:
             self.flow.resume_reading()
 

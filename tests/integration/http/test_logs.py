@@ -35,9 +35,11 @@ def written() -> Iterator[tuple[str, str]]:
 def test_logs_page_names_every_log_event() -> None:
     promised = {row["event"]: row["level"] for row in map(ROW.match, PAGE.read_text().splitlines()) if row}
     of_requests = {event: promised.pop(event) for event in ("change_recorded", "request_refused")}
+    without_logger = promised.pop("memory_exhausted")
 
     assert promised == dict(written())
     assert of_requests == {"change_recorded": "info", "request_refused": "info"}
+    assert without_logger == "critical"
 
 
 def test_node_and_group_lifecycle_is_logged(database_url: str) -> None:
