@@ -10,6 +10,7 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 from muster.settings import psql_url
 from tests.support.databases import Databases
 from tests.support.http_client import Client, Group, fresh_id, position
+from tests.support.kafka_listener import wait_until_serving
 from tests.support.nodes import Node, running_node
 from tests.support.offset_log import wait_for_checkpoint
 
@@ -20,6 +21,7 @@ QUICK = {"group_initial_rebalance_delay_ms": 0}
 def node(databases: Databases) -> Iterator[Node]:
     url = databases.create()
     with running_node(url, **QUICK) as node:
+        wait_until_serving(node)
         yield node
     databases.drop(url)
 
