@@ -29,6 +29,8 @@ DURABLE: Final = {"fsync": "on", "synchronous_commit": "on", "full_page_writes":
 READY_S: Final = 60.0
 OWNER_S: Final = 30.0
 STOP_S: Final = 10.0
+SHARED_S: Final = 60.0
+OWNED_SHARDS: Final = 'muster_num_shards{state="active"}'
 POLL_S: Final = 0.02
 
 _http = urllib3.PoolManager(maxsize=64, retries=False, timeout=60)
@@ -150,6 +152,14 @@ def owner_of(group_url: str) -> str:
         assert time.monotonic() < deadline_s, "no node serves the group"
         time.sleep(POLL_S)  # There is no notification of an acquired shard.
     return owner
+
+
+def until_shared(*urls: str) -> None:
+    """Wait until nodes own equally many shards."""
+    deadline_s = time.monotonic() + SHARED_S
+    while len({sums(url)[OWNED_SHARDS] for url in urls}) > 1:
+        assert time.monotonic() < deadline_s, "the shards were not shared"
+        time.sleep(POLL_S)  # Only the metrics show how shards are distributed.
 
 
 def is_answered(url: str) -> bool:

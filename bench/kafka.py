@@ -1,8 +1,9 @@
 """Compare a node with a Kafka broker: the same work on both in turn, on the same cores.
 
 A node is asked over HTTP, and over its listener for Kafka clients with the same requests as the broker. Members send
-heartbeats, commit 1 and 100 partitions a request, and rebalance. Rounds alternate, and the first one of each is not
-counted. The first run fetches the broker's jars; without them or without Java, the benchmark is skipped.
+heartbeats, commit 1 and 100 partitions a request, and rebalance. At the end two nodes share the groups: a node uses one
+core for requests, the broker all. Rounds alternate, and the first one of each is not counted. The first run fetches the
+broker's jars; without them or without Java, the benchmark is skipped.
 
 Run: python -m bench.kafka [FILE]
 """
@@ -16,7 +17,7 @@ from uuid import uuid4
 import uvloop
 
 from bench import kafka_wire
-from bench.bench_servers import HOST, Place, Server, durable_place, free_port, node
+from bench.bench_servers import HOST, Place, Server, durable_place, free_port, node, owner_of, until_shared
 from bench.closed_loop import Load, Sender, send_load
 from bench.cpu_time import Pids
 from bench.figures import Figure, run_benchmark
@@ -79,7 +80,7 @@ T = TypeVar("T")
 
 
 class Work(NamedTuple):
-    """The same requests over HTTP, to the listener for Kafka clients, and to Kafka."""
+    """The same requests over HTTP (empty: not over HTTP), to the listener for Kafka clients, and to Kafka."""
 
     http: list[Sender]
     listener: list[Sender]
@@ -87,7 +88,7 @@ class Work(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """Groups of one member each, by how they are asked."""
+    """Groups of one member each, by how they are asked; none over HTTP is possible."""
 
     http: Sequence[Member]
     listener: Sequence[KafkaMember]
@@ -102,26 +103,42 @@ def measure(place: Place, size: Size) -> list[Figure]:
     """
     partitions = max(each.partitions for each in size.commits)
     count = max(size.heartbeats, *(each.connections for each in size.commits))
-    port = free_port()
-    listener_url = f"kafka://{HOST}:{port}"
-    settings = {"group_initial_rebalance_delay_ms": INITIAL_REBALANCE_DELAY_MS, "kafka_port": port, **NO_REFUSALS}
+    ports = free_port(), free_port()
+    urls = [f"kafka://{HOST}:{port}" for port in ports]
+    settings = {"group_initial_rebalance_delay_ms": INITIAL_REBALANCE_DELAY_MS, **NO_REFUSALS}
     with (
         kafka_broker(place.directory, partitions, INITIAL_REBALANCE_DELAY_MS) as kafka,
-        node(place, **settings) as muster,
+        node(place, kafka_port=ports[0], **settings) as muster,
     ):
         groups = Groups(
             join_groups([muster.url], count),
-            uvloop.run(join_kafka_groups(listener_url, count)),
-            uvloop.run(join_kafka_groups(kafka.url, count)),
+            uvloop.run(join_kafka_groups(lambda _: urls[0], count)),
+            uvloop.run(join_kafka_groups(lambda _: kafka.url, count)),
         )
-        pids = (place.pids(muster), kafka.pids("kafka"))
-        figures = _loads("heartbeats", _heartbeats(groups, size.heartbeats), pids, size, HEARTBEATS_WANTED)
-        for each in size.commits:
-            what = f"commits of {each.partitions} partition{'s' if each.partitions > 1 else ''}"
-            figures += _loads(what, _commits(groups, each), pids, size, each.wanted)
+        of_kafka = kafka.pids("kafka")
+        pids = (place.pids(muster), of_kafka)
+        figures = _rates(groups, pids, size, "Kafka protocol")
         for members in size.members:
-            figures += uvloop.run(_rebalances((muster, listener_url, kafka), pids, members, size.rounds))
-        return figures
+            figures += uvloop.run(_rebalances((muster, urls[0], kafka), pids, members, size.rounds))
+        with node(place, kafka_port=ports[1], **settings) as second:
+            until_shared(muster.url, second.url)
+            listeners = {muster.url: urls[0], second.url: urls[1]}
+
+            def listener_of(group_id: str) -> str:
+                return listeners[owner_of(f"{muster.url}/v1/groups/{group_id}")]
+
+            shared = Groups((), uvloop.run(join_kafka_groups(listener_of, count)), groups.kafka)
+            of_both = place.pids(muster, second)
+            return figures + _rates(shared, (of_both, of_kafka), size, "Kafka protocol, two nodes")
+
+
+def _rates(groups: Groups, pids: tuple[Pids, Pids], size: Size, over: str) -> list[Figure]:
+    """Measure heartbeats and commits."""
+    figures = _loads("heartbeats", _heartbeats(groups, size.heartbeats), pids, size, HEARTBEATS_WANTED, over)
+    for each in size.commits:
+        what = f"commits of {each.partitions} partition{'s' if each.partitions > 1 else ''}"
+        figures += _loads(what, _commits(groups, each), pids, size, each.wanted, over)
+    return figures
 
 
 # -- rates -----------------------------------------------------------------------------------------------
@@ -169,24 +186,26 @@ def _commit(member: Member, offsets: Sequence[int]) -> bytes:
     return post(f"{member.path}/offsets", member.body(offsets=entries))
 
 
-def _loads(what: str, work: Work, pids: tuple[Pids, Pids], size: Size, wanted: float) -> list[Figure]:
+def _loads(what: str, work: Work, pids: tuple[Pids, Pids], size: Size, wanted: float, over: str) -> list[Figure]:
     """Measure one kind of requests over HTTP and over the listener; report the rounds with the median ratios."""
     of_muster, of_kafka = pids
-    rounds: list[tuple[Load, Load, Load]] = []
+    ways = {"HTTP": (work.http, None), over: (work.listener, wanted)}
+    rounds: dict[str, list[tuple[Load, Load]]] = {how: [] for how, (senders, _) in ways.items() if senders}
     for _ in range(size.rounds + UNCOUNTED_ROUNDS):
-        http, listener = (send_load(senders, size.round_s, of_muster) for senders in (work.http, work.listener))
-        rounds.append((http, listener, send_load(work.kafka, size.round_s, of_kafka)))
+        loads = {how: send_load(ways[how][0], size.round_s, of_muster) for how in rounds}
+        kafka_load = send_load(work.kafka, size.round_s, of_kafka)
+        for how, load in loads.items():
+            rounds[how].append((load, kafka_load))
     what = f"{what}, {len(work.kafka)} connections"
 
-    def figure(how: str, pairs: Sequence[tuple[Load, Load]], wanted: float | None) -> Figure:
+    def figure(how: str, pairs: Sequence[tuple[Load, Load]]) -> Figure:
         (muster, kafka), ratios = _median_round(pairs, lambda load: load.per_s)
         details = {**muster.details(), **kafka.details("kafka_"), **ratios}
-        return Figure(f"{what}, {how}", muster.per_s, "a second", "Kafka", kafka.per_s, wanted, details=details)
+        return Figure(
+            f"{what}, {how}", muster.per_s, "a second", "Kafka", kafka.per_s, wanted=ways[how][1], details=details
+        )
 
-    return [
-        figure("HTTP", [(http, kafka) for http, _, kafka in rounds], None),
-        figure("Kafka protocol", [(listener, kafka) for _, listener, kafka in rounds], wanted),
-    ]
+    return [figure(how, pairs) for how, pairs in rounds.items()]
 
 
 # -- rebalances ------------------------------------------------------------------------------------------

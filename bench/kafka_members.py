@@ -1,7 +1,7 @@
 """Members of groups on a Kafka broker, over its own protocol."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Self
 from uuid import uuid4
 
@@ -62,10 +62,11 @@ class KafkaMember:
         self._channel.close()
 
 
-async def join_groups(url: str, count: int) -> list[KafkaMember]:
-    """Create Stable groups of one member each."""
+async def join_groups(url_of: Callable[[str], str], count: int) -> list[KafkaMember]:
+    """Create Stable groups of one member each; `url_of` returns the coordinator of a group."""
     name = f"bench-{uuid4().hex[:8]}"
-    members = [await KafkaMember.connected(url, f"{name}-{number}") for number in range(count)]
+    names = [f"{name}-{number}" for number in range(count)]
+    members = [await KafkaMember.connected(url_of(each), each) for each in names]
     await asyncio.gather(*(member.join() for member in members))
     await asyncio.gather(*(member.sync([member.member_id]) for member in members))
     for member in members:

@@ -6,19 +6,14 @@ node. Rounds alternate.
 Run: python -m bench.scale [FILE]
 """
 
-import time
 from dataclasses import dataclass
 
-from bench.bench_servers import Place, durable_place, node, owner_of, sums
+from bench.bench_servers import Place, durable_place, node, owner_of, until_shared
 from bench.closed_loop import Load, median_load
 from bench.cpu_time import Pids
 from bench.figures import Figure, run_benchmark
 from bench.group_members import Member, join_groups
 from bench.http_load import post, put_load
-
-WAIT_TIMEOUT_S = 60.0
-POLL_S = 0.05
-OWNED = 'muster_num_shards{state="active"}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +31,7 @@ def measure(place: Place, size: Size) -> list[Figure]:
         members = join_groups([first.url], size.connections)
         alone = _median_load(size, members, place.pids(first))
         with node(place) as second:
-            _wait_until_shared(first.url, second.url)
+            until_shared(first.url, second.url)
             together = _median_load(size, members, place.pids(first, second))
     twice = 2 * alone.per_s
     details = together.details()
@@ -46,13 +41,6 @@ def measure(place: Place, size: Size) -> list[Figure]:
 def _median_load(size: Size, members: list[Member], pids: Pids) -> Load:
     asked = [(owner_of(one.url), [post(f"{one.path}/heartbeat", one.body())]) for one in members]
     return median_load(put_load(asked, size.round_s, pids) for _ in range(size.rounds))
-
-
-def _wait_until_shared(*urls: str) -> None:
-    deadline_s = time.monotonic() + WAIT_TIMEOUT_S
-    while len({sums(url)[OWNED] for url in urls}) > 1:
-        assert time.monotonic() < deadline_s, "the shards were not shared"
-        time.sleep(POLL_S)  # Only the metrics show how shards are distributed.
 
 
 def main() -> list[Figure]:

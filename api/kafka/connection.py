@@ -21,10 +21,18 @@ from api.kafka import sasl
 from api.kafka.apis import APIS, ApiKey
 from api.kafka.brokers import unsupported_api_versions
 from api.kafka.handlers import HANDLERS
+from api.kafka.hot_responses import NO_TAGS
 from api.kafka.limits import KafkaLimits
 from api.kafka.membership import heartbeat_at_once
-from api.kafka.messages import MalformedFrame, RequestHeader, count_parts, decode, read_header
-from api.kafka.request import KafkaRequest
+from api.kafka.messages import (
+    CORRELATION_ID,
+    MalformedFrame,
+    RequestHeader,
+    count_parts,
+    decode,
+    read_header,
+)
+from api.kafka.request import KafkaRequest, LastHeartbeat
 from api.shared.body_budget import SMALL_BODY_MAX_BYTES
 from api.shared.client_request import MAX_THROTTLE_S
 from api.shared.connection_gate import ConnectionGate, counted_address
@@ -42,9 +50,12 @@ log = structlog.get_logger("muster.api")
 SIZE_BYTES: Final = 4
 UNAUTHENTICATED_FRAME_MAX_BYTES: Final = SMALL_BODY_MAX_BYTES
 """The largest frame of a client that has not sent its token."""
+KEPT_HEARTBEAT_MAX_BYTES: Final = 1_024
+"""The largest heartbeat that a connection keeps, in order to know it again."""
 _SIZE: Final = struct.Struct(">i")
-_SIZE_AND_ID: Final = struct.Struct(">ii")
 _SASL: Final = {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
+_PUBLIC: Final = _SASL | {ApiKey.API_VERSIONS}
+"""The APIs that need no token."""
 
 
 class KafkaConnection(asyncio.Protocol):
@@ -79,6 +90,9 @@ class KafkaConnection(asyncio.Protocol):
         """The size of the frame that is arriving; None: not known yet."""
         self._running: asyncio.Task[None] | None = None
         """Answers the current request; None: there is none."""
+        self._correlation_id = b""
+        """Of the current request."""
+        self._last_heartbeat: LastHeartbeat | None = None
         self._reserved_bytes = 0
         self._identity: Identity | None = None
         self._credentials: tuple[str, bytes] | None = None
@@ -192,17 +206,22 @@ class KafkaConnection(asyncio.Protocol):
         return frame
 
     def _answer(self, frame: bytes) -> None:
-        header = read_header(frame)
         self.has_request = True
+        self._correlation_id = frame[CORRELATION_ID]
+        self._identify()  # its token may have been revoked since
+        last = self._last_heartbeat
+        if last is not None and last.is_repeated_by(frame) and last.request.identity is self._identity:
+            last.request.begin_again()
+            self._begin(last.request, len(frame))
+            return
+        header = read_header(frame)
         api = APIS.get(header.api_key)  # type: ignore[call-overload]  # an IntEnum is its number
         if api is None or not api.first <= header.version <= api.last:
             if header.api_key != ApiKey.API_VERSIONS:
                 raise MalformedFrame(f"version {header.version} of API {header.api_key} is not offered")
             self._send(header, unsupported_api_versions())
             return
-        is_public = header.api_key in _SASL or header.api_key == ApiKey.API_VERSIONS
-        self._identify()  # its token may have been revoked since
-        if self._node.tokens is not None and self._identity is None and not is_public:
+        if self._node.tokens is not None and self._identity is None and header.api_key not in _PUBLIC:
             raise MalformedFrame(
                 f"{api.name} without a token; the node wants one by SASL ({', '.join(sasl.MECHANISMS)})"
             )
@@ -217,13 +236,19 @@ class KafkaConnection(asyncio.Protocol):
         request = KafkaRequest(self._node, self._client_host, header, self._identity)
         request.message = message
         request.group_id = getattr(message, "group_id", None)
+        if header.api_key == ApiKey.HEARTBEAT and len(frame) <= KEPT_HEARTBEAT_MAX_BYTES:
+            self._last_heartbeat = LastHeartbeat(frame, request)
+        self._begin(request, len(frame))
+
+    def _begin(self, request: KafkaRequest, size: int) -> None:
+        """Answer a request, at once if it is a heartbeat that need not wait."""
         started_s = time.perf_counter()
-        answer = heartbeat_at_once(request, len(frame)) if header.api_key == ApiKey.HEARTBEAT else None
+        answer = heartbeat_at_once(request, size) if request.header.api_key == ApiKey.HEARTBEAT else None
         if answer is not None:
             self._finish(request, answer, started_s)
         else:
             self._due_at_s = float("inf")
-            self._running = self._loop.create_task(self._answer_later(request, len(frame), started_s))
+            self._running = self._loop.create_task(self._answer_later(request, size, started_s))
 
     async def _answer_later(self, request: KafkaRequest, size: int, started_s: float) -> None:
         try:
@@ -262,12 +287,9 @@ class KafkaConnection(asyncio.Protocol):
 
     def _send(self, header: RequestHeader, body: bytes) -> None:
         """Send a response; flexible versions have tagged fields in the header, except ApiVersions."""
-        is_flexible = (
-            header.api_key != ApiKey.API_VERSIONS and header.version >= APIS[ApiKey(header.api_key)].flexible_from
-        )
-        tags = b"\x00" if is_flexible else b""
-        size = 4 + len(tags) + len(body)
-        self._transport.write(_SIZE_AND_ID.pack(size, header.correlation_id) + tags + body)
+        tags = NO_TAGS if header.is_flexible and header.api_key != ApiKey.API_VERSIONS else b""
+        size = len(self._correlation_id) + len(tags) + len(body)
+        self._transport.write(size.to_bytes(SIZE_BYTES) + self._correlation_id + tags + body)
         self._metrics.sent_bytes += SIZE_BYTES + size
         self._release_bytes()
         self._expect_within(self._limits.keep_alive_s)

@@ -7,6 +7,8 @@ length and 1; null is -1, or 0.
 
 import struct
 from collections.abc import Iterable, Sequence
+from functools import cache
+from itertools import starmap
 from typing import Final
 
 from api.kafka.apis import APIS, ApiKey
@@ -31,10 +33,11 @@ FetchedGroup = tuple[str, Sequence[FetchedTopic], int]
 class _Encoder:
     """Lengths as a version has them."""
 
-    __slots__ = ("is_flexible", "tags")
+    __slots__ = ("_partition_error", "is_flexible", "tags")
 
     def __init__(self, *, is_flexible: bool) -> None:
         self.is_flexible = is_flexible
+        self._partition_error = struct.Struct(">ihx" if is_flexible else ">ih").pack
         self.tags = NO_TAGS if is_flexible else b""
 
     def string(self, text: str | None) -> bytes:
@@ -47,6 +50,10 @@ class _Encoder:
     def data(self, data: bytes) -> bytes:
         """Return bytes with their length."""
         return (_varint(len(data) + 1) if self.is_flexible else _INT32(len(data))) + data
+
+    def partition_errors(self, errors: Iterable[PartitionError]) -> list[bytes]:
+        """Return partitions with their error codes."""
+        return list(starmap(self._partition_error, errors))
 
     def array(self, items: Sequence[bytes]) -> bytes:
         """Return encoded items with their number."""
@@ -121,6 +128,7 @@ def sync_group(
     return throttle + _INT16(error_code) + protocol + to.data(assignment) + to.tags
 
 
+@cache
 def heartbeat(version: int, error_code: int) -> bytes:
     """Return the response of Heartbeat."""
     throttle = NO_THROTTLE if version >= 1 else b""
@@ -144,12 +152,7 @@ def offset_commit(version: int, topics: Sequence[TopicErrors]) -> bytes:
     """Return the response of OffsetCommit."""
     to = _encoder(ApiKey.OFFSET_COMMIT, version)
     throttle = NO_THROTTLE if version >= 3 else b""
-    results = [
-        to.string(topic)
-        + to.array([_INT32(partition) + _INT16(code) + to.tags for partition, code in errors])
-        + to.tags
-        for topic, errors in topics
-    ]
+    results = [to.string(topic) + to.array(to.partition_errors(errors)) + to.tags for topic, errors in topics]
     return throttle + to.array(results) + to.tags
 
 

@@ -30,18 +30,23 @@ class MalformedFrame(Exception):  # as the errors of the protocol
     """The bytes of a frame are no request that the listener knows."""
 
 
+CORRELATION_ID: Final = slice(4, 8)
+"""Where the correlation id is in a frame; its response repeats it."""
+
+
 class RequestHeader(NamedTuple):
-    """What precedes the body of every request."""
+    """What precedes the body of every request, but for its correlation id."""
 
     api_key: int
     version: int
-    correlation_id: int
     client_id: str | None
+    is_flexible: bool
+    """Whether the version has compact lengths and tagged fields; never of an API that is not offered."""
     size: int
     """Bytes of the header: where the body begins."""
 
 
-_HEADER: Final = struct.Struct(">hhih")
+_HEADER: Final = struct.Struct(">hh4xh")
 
 
 def read_header(frame: bytes) -> RequestHeader:
@@ -51,17 +56,18 @@ def read_header(frame: bytes) -> RequestHeader:
         MalformedFrame: it is cut off, or no UTF-8.
     """
     try:
-        key, version, correlation_id, length = _HEADER.unpack_from(frame)
+        key, version, length = _HEADER.unpack_from(frame)
         client_id = None if length < 0 else str(frame[_HEADER.size : _HEADER.size + length], "utf-8")
         size = _HEADER.size + max(length, 0)
         if size > len(frame):
             raise MalformedFrame("the header is cut off")
         api = APIS.get(key)
-        if api is not None and version >= api.flexible_from:
+        is_flexible = api is not None and version >= api.flexible_from
+        if is_flexible:
             size = _skip_tagged_fields(frame, size)
     except (struct.error, UnicodeDecodeError, IndexError) as failure:
         raise MalformedFrame(f"the header cannot be read: {failure}") from failure
-    return RequestHeader(key, version, correlation_id, client_id, size)
+    return RequestHeader(key, version, client_id, is_flexible, size)
 
 
 def decode(api_key: int, version: int, frame: bytes, offset: int) -> Any:  # noqa: ANN401  # a class for each version

@@ -1,14 +1,14 @@
 """OffsetCommit, OffsetFetch and OffsetDelete."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import count, groupby
+from itertools import chain, count, groupby
 from typing import Any, Final
 
 from api.kafka import hot_responses
 from api.kafka.apis import ApiKey
 from api.kafka.hot_responses import FetchedPartition, FetchedTopic, TopicErrors
 from api.kafka.messages import Fields, encode, milliseconds
-from api.kafka.request import KafkaRequest, check_text
+from api.kafka.request import NUL, KafkaRequest, check_text
 from api.shared.access_control import Operation
 from api.shared.errors import TopicAuthorizationFailed
 from api.shared.limits import MEMBER_ID_MAX_CHARS, TOPIC_MAX_CHARS
@@ -23,6 +23,8 @@ from coordinator_core.state_store.rows import FetchedOffset
 
 SEVERAL_GROUPS_FROM: Final = 8
 """The first version of OffsetFetch with several groups."""
+LEADER_EPOCH_FROM: Final = 6
+"""The first version of OffsetCommit with leader epochs."""
 NO_OFFSET: Final = -1
 ADMIN_CLIENT_PREFIX: Final = "adminclient-"
 """How the client id of Java's admin clients begins, and so of Kafka's tools, unless they are configured otherwise."""
@@ -105,25 +107,43 @@ def _request(request: KafkaRequest, topics: Sequence[Any]) -> CommitOffsets:
         generation=message.generation_id_or_member_epoch,
         member_id=message.member_id,
         group_instance_id=getattr(message, "group_instance_id", None),
-        offsets=tuple(_offset(each.name, one) for each in topics for one in each.partitions),
+        offsets=tuple(chain.from_iterable(_offsets(each, request.version) for each in topics)),
         retention_time_ms=-1 if retention is None else milliseconds(retention),
         trusted_topic_prefixes=request.trusted_topic_prefixes,
     )
 
 
-def _offset(topic: str, partition: Any) -> OffsetToCommit:  # noqa: ANN401  # in any version
-    if partition.partition_index < 0 or partition.committed_offset < 0:
-        raise InvalidRequest(f"{topic}:{partition.partition_index}: partition and offset are at least 0")
-    metadata = (partition.committed_metadata or "").removesuffix("\x00")  # librdkafka sends the end of a C string
-    if "\x00" in metadata:
-        raise InvalidRequest(f"{topic}:{partition.partition_index}: the metadata has a NUL, which is not stored")
-    return OffsetToCommit(
-        topic,
-        partition.partition_index,
-        partition.committed_offset,
-        getattr(partition, "committed_leader_epoch", -1),
-        metadata,
-    )
+def _offsets(topic: Any, version: int) -> list[OffsetToCommit]:  # noqa: ANN401  # in any version
+    """Return the offsets to commit of a topic; it may have thousands of partitions, so what they share is done once.
+
+    Raises:
+        InvalidRequest: a partition cannot be stored.
+    """
+    name = topic.name
+    if version >= LEADER_EPOCH_FROM:
+        offsets = [
+            OffsetToCommit(
+                name, it.partition_index, it.committed_offset, it.committed_leader_epoch, it.committed_metadata or ""
+            )
+            for it in topic.partitions
+        ]
+    else:
+        offsets = [
+            OffsetToCommit(name, it.partition_index, it.committed_offset, metadata=it.committed_metadata or "")
+            for it in topic.partitions
+        ]
+    unusual = [it for it in offsets if it.partition < 0 or it.offset < 0 or NUL in it.metadata]
+    return list(map(_checked, offsets)) if unusual else offsets
+
+
+def _checked(offset: OffsetToCommit) -> OffsetToCommit:
+    where = f"{offset.topic}:{offset.partition}"
+    if offset.partition < 0 or offset.offset < 0:
+        raise InvalidRequest(f"{where}: partition and offset are at least 0")
+    metadata = offset.metadata.removesuffix(NUL)  # librdkafka sends the end of a C string
+    if NUL in metadata:
+        raise InvalidRequest(f"{where}: the metadata has a NUL, which is not stored")
+    return offset._replace(metadata=metadata)
 
 
 def _check_partitions(request: KafkaRequest, topics: Sequence[Any]) -> None:

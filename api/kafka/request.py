@@ -7,7 +7,7 @@ import structlog
 
 from api.kafka.apis import APIS, ApiKey
 from api.kafka.errors import error_code
-from api.kafka.messages import RequestHeader
+from api.kafka.messages import CORRELATION_ID, RequestHeader
 from api.shared.authorization import REQUEST_RULES, authorize
 from api.shared.client_request import ClientRequest
 from api.shared.errors import NO_ERROR, ThrottlingQuotaExceeded
@@ -22,6 +22,7 @@ from coordinator_core.protocol.errors import (
     MemberIdRequired,
     RebalanceInProgress,
 )
+from coordinator_core.runtime.writer import current_client
 
 log = structlog.get_logger("muster.kafka")
 
@@ -59,6 +60,12 @@ class KafkaRequest(ClientRequest):
         self._retry_after_s = 0.0
         self.code = NO_ERROR
         """The name of the last error that was answered; a request may have several groups."""
+
+    def begin_again(self) -> None:
+        """Begin the same request of the same client once more, after it was answered."""
+        self.code = NO_ERROR
+        self._is_counted = False
+        current_client.set(self.client)
 
     @property
     def version(self) -> int:
@@ -122,6 +129,21 @@ class KafkaRequest(ClientRequest):
             raise InvalidGroupId(f"a group id has at most {GROUP_ID_MAX_CHARS} characters, none of them NUL")
         authorize(self.identity, REQUEST_RULES[request], group_id)
         self.group_id = group_id
+
+
+class LastHeartbeat:
+    """The last heartbeat of a connection: the next one is the same but for its correlation id, and is not decoded."""
+
+    __slots__ = ("_body", "_key_and_version", "request")
+
+    def __init__(self, frame: bytes, request: KafkaRequest) -> None:
+        self.request = request
+        self._key_and_version = frame[: CORRELATION_ID.start]
+        self._body = frame[CORRELATION_ID.stop :]
+
+    def is_repeated_by(self, frame: bytes) -> bool:
+        """Return whether a frame is the same request."""
+        return frame[CORRELATION_ID.stop :] == self._body and frame[: CORRELATION_ID.start] == self._key_and_version
 
 
 def check_text(name: str, text: str | None, max_chars: int) -> None:

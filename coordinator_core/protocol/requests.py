@@ -65,8 +65,7 @@ class SyncGroup:
     assignments: tuple[tuple[str, bytes], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(NamedTuple):
     """Restart the session, and learn whether to rejoin. Source: protocol.md section 7."""
 
     token: Token

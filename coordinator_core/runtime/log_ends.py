@@ -57,13 +57,19 @@ class LogEndReports:
 
     def _observe(self, record: OffsetsCommitted, trusted_topic_prefixes: tuple[str, ...]) -> None:
         renew_ms = self._max_age_ms() // RENEWALS_PER_AGE
+        waiting, last_topic, is_trusted = self._waiting, None, False
         for topic, partition, offset, _, _, log_end_offset in record.offsets:
-            if not topic.startswith(trusted_topic_prefixes):
+            if topic is not last_topic:
+                last_topic, is_trusted = topic, topic.startswith(trusted_topic_prefixes)
+            if not is_trusted:
                 continue
-            end, at_ms = offset, NEVER_REPORTED_MS
+            key = topic, partition
             if log_end_offset is not None:
-                end, at_ms = max(offset, log_end_offset), record.at_ms
-            self._add((topic, partition), end, at_ms, renew_ms)
+                self._add(key, max(offset, log_end_offset), record.at_ms, renew_ms)
+            elif (known := waiting.get(key)) is None:
+                self._add(key, offset, NEVER_REPORTED_MS, renew_ms)
+            elif offset > known[0]:
+                waiting[key] = offset, known[1]
 
     def observe_log_ends(self, log_ends: Mapping[Partition, int], at_ms: int) -> None:
         """Gather log ends that were read from a mirrored cluster at one time."""

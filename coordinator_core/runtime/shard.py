@@ -428,7 +428,8 @@ class Shard:
         if pending.changes_group:
             group_context.last_pending = pending
         stored = partial(self._stored, group_context, pending, write, (current_client.get(), commit_origin.get()))
-        self._writer.enqueue(Entry(self, write, write.row_count, stored, partial(self._failed, group_context, pending)))
+        failed = partial(self._failed, group_context, pending)
+        self._writer.enqueue(Entry(self, write, write.row_count, write.metadata_bytes, stored, failed))
 
     def _failed(self, group_context: GroupContext, pending: PendingDecision, error: CoordinatorError) -> None:
         self.fail(error, is_repeated=self._writer.failures.is_repeated)

@@ -58,6 +58,8 @@ class Entry(NamedTuple):
     lease: Lease
     write: GroupWrite
     rows: int
+    size_bytes: int
+    """The metadata and assignments in them."""
     on_stored: Callable[[int], None]
     """Takes the position of the batch in the offset log."""
     on_failed: Callable[[CoordinatorError], None]
@@ -201,7 +203,7 @@ class Writer:
         return entry
 
     def _count(self, queue: ClientQueue, entry: Entry, sign: int) -> None:
-        size_bytes = sign * entry.write.metadata_bytes
+        size_bytes = sign * entry.size_bytes
         queue.rows += sign * entry.rows
         queue.size_bytes += size_bytes
         self.queued_rows += sign * entry.rows

@@ -1,5 +1,6 @@
 """Reader of a topic of a Kafka broker from its beginning to its end."""
 
+import asyncio
 import struct
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -10,6 +11,8 @@ from aiokafka import AIOKafkaConsumer, TopicPartition  # type: ignore[import-unt
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic  # type: ignore[import-untyped]  # comes without types
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
+
+from tests.support.waiting import POLL_S, limited
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
@@ -55,10 +58,13 @@ def topic_ids_of(admin: AdminClient, topics: Sequence[str]) -> dict[str, UUID]:
 
 @asynccontextmanager
 async def admin_client(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
-    """Connect an admin client for the time of a block."""
+    """Connect an admin client for the time of a block, to a cluster whose controller has admitted a broker."""
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await admin.start()
     try:
+        async with limited("a broker is admitted to the cluster"):
+            while not (await admin.describe_cluster())["brokers"]:  # noqa: ASYNC110  # there is no notification
+                await asyncio.sleep(POLL_S)
         yield admin
     finally:
         await admin.close()

@@ -21,7 +21,7 @@ past AS (
     INSERT INTO log_end_history (topic, partition, at, log_end_offset)
     SELECT topic, partition, stored.reported_at, stored.log_end_offset
     FROM given JOIN log_end_offsets AS stored USING (topic, partition)
-    WHERE stored.reported_at < date_trunc('minute', given.reported_at)
+    WHERE stored.reported_at < date_trunc('minute', given.reported_at) AND stored.log_end_offset <= given.log_end_offset
     ON CONFLICT DO NOTHING
 )
 INSERT INTO log_end_offsets AS stored (topic, partition, log_end_offset, reported_at, first_reported_at)
@@ -34,7 +34,7 @@ ON CONFLICT (topic, partition) DO UPDATE SET
     reported_at = CASE WHEN excluded.log_end_offset < stored.log_end_offset THEN stored.reported_at
         ELSE greatest(stored.reported_at, excluded.reported_at) END
 """  # noqa: S608 - every name comes from tables.py
-"""A report updates the time of the last report, unless it is lower than the stored log end."""
+"""A report becomes the last one, and that before it the past of its minute, unless it is below the stored log end."""
 
 
 _DELETIONS: Final = "SELECT log_end_deletions FROM versions FOR SHARE"

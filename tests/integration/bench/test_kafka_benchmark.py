@@ -32,6 +32,13 @@ def test_kafka_benchmark_reports_figures(database_url: str, tmp_path: Path) -> N
             "rebalance of 4 members",
         )
         for how in ("HTTP", "Kafka protocol")
+    ] + [
+        f"{what}, Kafka protocol, two nodes"
+        for what in (
+            "heartbeats, 4 connections",
+            "commits of 1 partition, 4 connections",
+            "commits of 3 partitions, 2 connections",
+        )
     ]
     assert all(figure.value > 0 and figure.ceiling for figure in figures)
     assert {"node_cpu_us", "postgres_cpu_us", "kafka_cpu_us"} <= set(figures[0].details)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -235,18 +235,24 @@ def test_request_without_token_closes_the_connection(guarded: Node) -> None:
         assert wire.is_closed()
 
 
-def test_revoked_token_ends_its_connections(databases: Databases, tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", [ApiKey.LIST_GROUPS, ApiKey.HEARTBEAT], ids=["request", "repeated heartbeat"])
+def test_revoked_token_ends_its_connections(databases: Databases, tmp_path: Path, key: ApiKey) -> None:
     tokens = TokensFile(tmp_path / "tokens.json")
     tokens.write(ADA, BOB)
     url = databases.create()
     options = {"tokens_file": str(tokens.path), "cluster_secret": CLUSTER_SECRET}
     with running_kafka_node(url, **options) as node, KafkaWire(node.settings.kafka_address) as wire:
         assert _log_in(wire, "PLAIN", _plain("ada's")) == 0
+        fields: dict[ApiKey, dict[str, Any]] = {
+            ApiKey.LIST_GROUPS: {"states_filter": ()},
+            ApiKey.HEARTBEAT: {"group_id": "orders", "generation_id": 1, "member_id": "m"},
+        }
+        wire.call(key, 4, **fields[key])
         tokens.write(BOB)
 
         def is_refused() -> bool:
             try:
-                wire.call(ApiKey.LIST_GROUPS, 4, states_filter=())
+                wire.call(key, 4, **fields[key])
             except ConnectionError:
                 return True
             return False
@@ -305,6 +311,22 @@ def test_connections_requests_and_bytes_are_in_the_metrics(kafka_node: Node, wir
     assert all(now > then for now, then in zip(after, before, strict=True))
     assert value('muster_listener_connections{listener="kafka"}') >= 1
     assert value('muster_listener_max_connections{listener="kafka"}') > 1
+
+
+def test_repeated_heartbeats_count_against_quotas(databases: Databases) -> None:
+    url = databases.create()
+    with (
+        running_kafka_node(url, group_quota_requests_per_s=2, quota_window_s=1) as node,
+        KafkaWire(node.settings.kafka_address) as wire,
+    ):
+        for _ in range(8):
+            wire.call(ApiKey.HEARTBEAT, 4, group_id="orders", generation_id=1, member_id="m")
+        client = Client(node.url)
+        metrics = client.call("GET", "/metrics").body.decode()
+        client.close()
+    databases.drop(url)
+    assert 'muster_requests_throttled_total{limit="group_quota_requests_per_s"}' in metrics
+    assert 'muster_requests_throttled_total{limit="group_quota_requests_per_s"} 0.0' not in metrics
 
 
 # -- several nodes ----------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from api.kafka.apis import APIS, ApiKey
 from api.kafka.brokers import broker_id_of, topic_id_of
 from tests.support.http_client import Client, fresh_id
 from tests.support.kafka_listener import ASSIGNMENT, PARTITIONS, PATIENT, SUBSCRIPTION, TOPIC, join_alone
-from tests.support.kafka_wire import KafkaWire
+from tests.support.kafka_wire import KafkaWire, frame, read_response
 from tests.support.nodes import Node
 from tests.support.waiting import poll_until
 
@@ -121,6 +121,22 @@ def test_heartbeat_of_known_and_unknown_members(wire: KafkaWire, group_id: str, 
         return int(answer.error_code)
 
     assert (beat(member_id, 1), beat("unknown", 1), beat(member_id, 7)) == (0, UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION)
+
+
+def test_heartbeat_that_repeats_is_decided_again_under_its_own_correlation_id(wire: KafkaWire, group_id: str) -> None:
+    member_id = join_alone(wire, group_id)
+
+    def beat(correlation_id: int, version: int = 4, generation: int = 1) -> tuple[int, int]:
+        fields = {"group_id": group_id, "generation_id": generation, "member_id": member_id}
+        wire.send(frame(ApiKey.HEARTBEAT, version, "wire", correlation_id, **fields))
+        data = wire.receive()
+        return int.from_bytes(data[:4]), read_response(ApiKey.HEARTBEAT, version, data).error_code
+
+    assert [beat(7), beat(8), beat(9)] == [(7, 0), (8, 0), (9, 0)]
+    assert [beat(10, version=0), beat(11, version=1)] == [(10, 0), (11, 0)], "the bodies are equal, the responses not"
+    assert [beat(12), beat(13, generation=7), beat(14)] == [(12, 0), (13, ILLEGAL_GENERATION), (14, 0)]
+    wire.call(ApiKey.LEAVE_GROUP, 1, group_id=group_id, member_id=member_id)
+    assert beat(15) == (15, UNKNOWN_MEMBER_ID)
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.SYNC_GROUP))

@@ -48,10 +48,11 @@ class OffsetModel:
             self._trusted += [] if at_ms is None else [LogEnd(at_ms, offset)]
             return
         before = self._trusted[-1]
-        now = before if offset < before.offset else LogEnd(max(before.at_ms, at_ms or 0), offset)
+        if offset < before.offset:
+            return
         if at_ms is None or before.at_ms == at_ms:
             self._trusted.pop()
-        self._trusted.append(now)
+        self._trusted.append(LogEnd(max(before.at_ms, at_ms or 0), offset))
 
     def group_offsets(self, since_ms: int) -> GroupOffsets:
         """Return what `read_group_offsets` should return."""

@@ -74,6 +74,17 @@ def test_history_has_the_last_end_of_each_minute(owner: Owner, store: Store, que
     assert [each.log_end_offset for each in query(read_past_log_ends, early, NO_EXPIRY)] == [6, 7]
 
 
+def test_a_report_that_is_behind_leaves_the_last_one_and_its_past_alone(
+    owner: Owner, store: Store, query: Query
+) -> None:
+    owner.write(write(committed=(committed(),)))
+    for end, at_ms in ((5, minute(0)), (4, minute(1)), (7, NEVER_REPORTED_MS)):
+        report(store, end, at_ms)
+    past = query(read_past_log_ends, TimeRange("orders", minute(0), minute(9), MINUTE_MS), NO_EXPIRY)
+    assert past == [PastLogEnd("clicks", 0, minute(0), 7)]
+    assert query(read_group_offsets, "orders", 0).partitions[0].ends == (LogEnd(minute(0), 7),)
+
+
 def test_deletion_of_a_topic_deletes_its_log_ends_and_their_history(owner: Owner, store: Store, query: Query) -> None:
     store.put_topic("clicks", 1, None, change_row("put"))
     owner.write(write(committed=(committed(),)))

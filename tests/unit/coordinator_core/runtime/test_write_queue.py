@@ -29,7 +29,8 @@ def writer(**limits: int) -> Writer:
 def enqueue(queue: Writer, client: str, group_id: str, rows: int, metadata: str = "") -> None:
     commit = OffsetsCommitted(0, "m", None, (OffsetToCommit("t", 0, rows, metadata=metadata),))
     token = current_client.set(client)
-    queue.enqueue(Entry(Lease(), GroupWrite(group_id, 0, committed=(commit,)), rows, lambda _: None, _failed))
+    write = GroupWrite(group_id, 0, committed=(commit,))
+    queue.enqueue(Entry(Lease(), write, rows, write.metadata_bytes, lambda _: None, _failed))
     current_client.reset(token)
 
 
