@@ -56,7 +56,7 @@ class NodeContext:
         """The id of the cluster for Kafka clients, once their listener has started."""
         self.deadlines = Deadlines(limits.request_timeout_ms)
         self.long_poll_turns = LongPollTurns()
-        self.large_request_turns = LargeRequestTurns()
+        self.large_request_turns = LargeRequestTurns(limits.max_large_bodies_bytes_per_s)
         self.body_budget = BodyBudget(limits.max_large_bodies_bytes)
         self.metrics = RequestMetrics()
         self.quotas = Quotas(limits.quotas, self.metrics.throttled)

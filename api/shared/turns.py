@@ -1,7 +1,8 @@
 """Turns of the event loop: heartbeats and small commits come in between many joins and syncs, and large requests.
 
 A commit of 10,000 partitions takes the event loop some 30 ms. So few large requests begin in one turn and are in
-progress at once, and clients take turns: one client's large requests delay its own.
+progress at once, and clients take turns: one client's large requests delay its own. After one that had a turn for
+itself the next ones wait, so that Postgres and its checkpoints, which need as long again, do not fall behind.
 """
 
 import asyncio
@@ -57,7 +58,13 @@ class LargeRequestTurns:
     The next one is that of the waiting client whose requests have had the fewest bytes (start-time fair queuing).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, bytes_per_s: int) -> None:
+        """Start without requests.
+
+        Args:
+            bytes_per_s: how many bytes of requests over `LARGE_REQUESTS_AT_ONCE_BYTES` begin a second at most.
+        """
+        self._bytes_per_s = bytes_per_s
         self._begun_bytes = 0
         """Of requests that began in this turn."""
         self._in_progress_bytes = 0
@@ -79,11 +86,17 @@ class LargeRequestTurns:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self.end(size)
+                self._release(size)
             raise
 
     def end(self, size: int) -> None:
         """End a request that has begun: it is answered, or parked."""
+        if size > LARGE_REQUESTS_AT_ONCE_BYTES:
+            asyncio.get_running_loop().call_later(size / self._bytes_per_s, self._release, size)
+        else:
+            self._release(size)
+
+    def _release(self, size: int) -> None:
         self._in_progress_bytes -= size
         self._begin_waiting()
 

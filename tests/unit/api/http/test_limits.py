@@ -15,6 +15,7 @@ def test_a_node_without_settings_has_the_limits_own_defaults() -> None:
     assert HttpLimits() == HttpLimits(
         max_body_bytes=settings.max_body_bytes,
         max_large_bodies_bytes=settings.max_large_bodies_bytes,
+        max_large_bodies_bytes_per_s=settings.max_large_bodies_bytes_per_s,
         max_partitions_per_request=settings.max_partitions_per_request,
         request_timeout_ms=settings.request_timeout_ms,
     )
@@ -26,6 +27,9 @@ def test_the_page_lists_the_limits() -> None:
 
     assert table["request body"] == f"{HttpLimits().max_body_bytes // 2**20} MiB"
     assert table["all bodies over 64 KiB in progress"] == f"{HttpLimits().max_large_bodies_bytes // 2**20} MiB"
+    assert table["bodies over 64 KiB that a node begins to answer in a second"] == (
+        f"{HttpLimits().max_large_bodies_bytes_per_s // 2**20} MiB"
+    )
     assert table["partitions in one commit, query or reset"] == f"{HttpLimits().max_partitions_per_request:,}"
     assert table["duration of a request other than a long poll"] == f"{HttpLimits().request_timeout_ms // 1_000} s"
     assert table["head of a request; trailers and framing of a chunked body"] == f"{limits.HEAD_MAX_BYTES // 2**10} KiB"

@@ -14,6 +14,8 @@ from api.shared.turns import (
 
 pytestmark = pytest.mark.anyio
 
+BYTES_PER_S = 2**30
+
 
 @pytest.fixture
 def anyio_backend() -> str:
@@ -55,7 +57,7 @@ async def ends_of(turns: LargeRequestTurns, requests: list[tuple[str, int]]) -> 
 
 async def test_large_requests_of_clients_begin_in_turn() -> None:
     busy = [("busy", LARGE_REQUESTS_IN_PROGRESS_BYTES)] * 5
-    assert await ends_of(LargeRequestTurns(), [*busy, ("calm", 5_000), ("calm", 5_000)]) == [
+    assert await ends_of(LargeRequestTurns(BYTES_PER_S), [*busy, ("calm", 5_000), ("calm", 5_000)]) == [
         "busy",
         "busy",
         "calm",
@@ -67,7 +69,7 @@ async def test_large_requests_of_clients_begin_in_turn() -> None:
 
 
 async def test_large_requests_in_progress_are_limited() -> None:
-    turns = LargeRequestTurns()
+    turns = LargeRequestTurns(BYTES_PER_S)
     half = LARGE_REQUESTS_IN_PROGRESS_BYTES // 2
     begun = [asyncio.create_task(turns.begin("a", half)) for _ in range(4)]
     for _ in range(10):
@@ -82,7 +84,7 @@ async def test_large_requests_in_progress_are_limited() -> None:
 
 
 async def test_one_large_request_begins_in_a_turn_of_the_event_loop() -> None:
-    turns = LargeRequestTurns()
+    turns = LargeRequestTurns(BYTES_PER_S)
     begun = [asyncio.create_task(turns.begin("a", LARGE_REQUESTS_AT_ONCE_BYTES)) for _ in range(3)]
     in_turns = []
     while not all(task.done() for task in begun):
@@ -90,3 +92,16 @@ async def test_one_large_request_begins_in_a_turn_of_the_event_loop() -> None:
         await asyncio.sleep(0)
         in_turns.append(sum(task.done() for task in begun) - before)
     assert max(in_turns) == 1
+
+
+async def test_a_request_that_had_a_turn_for_itself_delays_the_next_ones() -> None:
+    turns = LargeRequestTurns(bytes_per_s=1)
+    await turns.begin("a", LARGE_REQUESTS_IN_PROGRESS_BYTES - 1)
+    turns.end(LARGE_REQUESTS_IN_PROGRESS_BYTES - 1)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(turns.begin("b", 2), 0)
+
+    turns = LargeRequestTurns(bytes_per_s=1)
+    for _ in range(20):
+        await turns.begin("a", LARGE_REQUESTS_AT_ONCE_BYTES)
+        turns.end(LARGE_REQUESTS_AT_ONCE_BYTES)
