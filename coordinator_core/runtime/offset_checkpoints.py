@@ -24,10 +24,11 @@ from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAva
 from coordinator_core.runtime.clock import Clock, Threads
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.counters import Counters
+from coordinator_core.runtime.current_request import current_client
 from coordinator_core.runtime.memory import end_if_out_of_memory
 from coordinator_core.runtime.readiness import FailureStreak
 from coordinator_core.runtime.shard import Shard
-from coordinator_core.runtime.writer import MAX_SHARE, current_client
+from coordinator_core.runtime.writer import MAX_SHARE
 from coordinator_core.state_store.interface import OutcomeUnknown, Store, StoreError
 from coordinator_core.state_store.rows import CheckpointResult
 

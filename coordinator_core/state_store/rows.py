@@ -348,23 +348,24 @@ class GroupWrite(NamedTuple):
     mirror_position: MirrorPosition | None = None
 
     @property
-    def row_count(self) -> int:
-        """Return the approximate number of rows that this writes, to limit batches."""
+    def size(self) -> tuple[int, int]:
+        """Return about how many rows this writes, and the size of what has no fixed size, to limit batches.
+
+        The size is that of metadata and assignments in bytes, and of the metadata of offsets in characters.
+        """
+        rows, size = 1, 0
+        for record in self.committed:
+            rows += len(record.offsets)
+            size += sum([len(offset.metadata) for offset in record.offsets])
         if self.is_only_commits:
-            return 1 + self.committed_count
+            return rows, size
         history = len(self.transitions) + len(self.rebalances) + len(self.ownerships)
         history += len(self.rebalance_members) + len(self.sessions)
         notes = len(self.outcomes) + len(self.changes) + len(self.undone)
-        return 1 + len(self.members) + self.committed_count + 2 * len(self.removed) + notes + history
-
-    @property
-    def metadata_bytes(self) -> int:
-        """Return the size of what has no fixed size: metadata of offsets (in characters), metadata and assignments."""
-        size = sum([len(offset.metadata) for record in self.committed for offset in record.offsets])
         for member in self.members.values():
             if member is not None:
                 size += len(member.assignment) + sum([len(protocol.metadata) for protocol in member.protocols])
-        return size
+        return rows + len(self.members) + 2 * len(self.removed) + notes + history, size
 
     @property
     def committed_offsets(self) -> Iterator[CommittedOffset]:

@@ -8,7 +8,8 @@ from coordinator_core.protocol.requests import OffsetToCommit
 from coordinator_core.runtime.clock import SystemClock, SystemThreads
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.counters import Counters
-from coordinator_core.runtime.writer import Entry, Writer, current_client
+from coordinator_core.runtime.current_request import current_client
+from coordinator_core.runtime.writer import Entry, Writer
 from coordinator_core.state_store.rows import GroupWrite
 from tests.support.memory_store import MemoryStore
 
@@ -21,6 +22,24 @@ class Lease:
     is_unloaded = False
 
 
+class Decided:
+    """An entry of a number of rows, however many it has."""
+
+    lease = Lease()
+
+    def __init__(self, write: GroupWrite, rows: int) -> None:
+        self.write = write
+        self.rows = rows
+        _, self.size_bytes = write.size
+
+    def on_stored(self, log_position: int, node_ms: int) -> None:
+        """Do nothing."""
+
+    def on_failed(self, error: CoordinatorError) -> None:
+        """Fail the test."""
+        raise AssertionError(error)
+
+
 def writer(**limits: int) -> Writer:
     config = NodeConfig("a", {}, **limits)  # type: ignore[arg-type]  # the limits are numbers
     return Writer(MemoryStore(), config, SystemClock(), SystemThreads(1), Counters())
@@ -30,12 +49,8 @@ def enqueue(queue: Writer, client: str, group_id: str, rows: int, metadata: str 
     commit = OffsetsCommitted(0, "m", None, (OffsetToCommit("t", 0, rows, metadata=metadata),))
     token = current_client.set(client)
     write = GroupWrite(group_id, 0, committed=(commit,))
-    queue.enqueue(Entry(Lease(), write, rows, write.metadata_bytes, lambda _: None, _failed))
+    queue.enqueue(Decided(write, rows))
     current_client.reset(token)
-
-
-def _failed(error: CoordinatorError) -> None:
-    raise AssertionError(error)
 
 
 def batches(queue: Writer) -> list[list[str]]:
