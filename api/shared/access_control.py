@@ -3,7 +3,7 @@
 * Nothing is allowed without an entry that allows it, and an entry that denies it wins over all that allow it.
 * An entry names a resource literally (`*`: every one), or all whose names begin with a prefix.
 * JOIN, COMMIT and DESCRIBE imply READ, and DELETE implies DELETE_OFFSETS, where they are allowed. Where they are
-  denied, they imply nothing. ALL is every operation.
+  denied, they imply nothing. ALL is every operation, and is denied where one of them is.
 
 Source: Apache Kafka's documentation, "Authorization and ACLs"; KIP-290 for prefixes.
 """
@@ -119,7 +119,8 @@ class Permissions:
 
     def denying(self, operation: Operation, resource: ResourceType) -> list[AccessControlEntry]:
         """Return the entries that deny an operation on some resources."""
-        return self._of(PermissionType.DENY, resource, {operation, Operation.ALL})
+        denied_by = set(Operation) if operation is Operation.ALL else {operation, Operation.ALL}
+        return self._of(PermissionType.DENY, resource, denied_by)
 
     def _decision(self, operation: Operation, resource: ResourceType, name: str | None) -> bool:
         """Return whether an operation is allowed on the resource of this name; None: on all resources."""
