@@ -272,7 +272,7 @@ class NodeSettings(BaseSettings):
     created since the node serves them. Beyond it, requests that create groups are refused with POLICY_VIOLATION until
     groups are deleted."""
     max_checkpoint_offsets: int = Field(default=NODE.max_checkpoint_offsets, ge=1, le=INT32_MAX)
-    """The maximum number of offsets of one transaction of a checkpoint. Those of one shard are stored together."""
+    """The maximum number of offsets of one transaction of a checkpoint. More of one shard are stored in several."""
     pause_ms: int = Field(default=NODE.pause_ms, ge=10, le=600_000)
     """How long a node's process must have been stopped for that time not to count as silence of its members."""
     awaited_members_after_ms: int = Field(default=NODE.awaited_members_after_ms, ge=0, le=INT32_MAX)

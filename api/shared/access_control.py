@@ -81,11 +81,26 @@ class AccessControlEntry(Struct, frozen=True, forbid_unknown_fields=True):
         """Return whether it selects every resource."""
         return self.name == (WILDCARD if self.pattern is PatternType.LITERAL else "")
 
-    def selects(self, name: str) -> bool:
-        """Return whether it selects the resource of this name."""
-        if self.pattern is PatternType.PREFIXED:
-            return name.startswith(self.name)
-        return self.name in {name, WILDCARD}
+
+class _Names:
+    """The names that some entries select."""
+
+    __slots__ = ("is_all", "_literals", "_prefixes")
+
+    def __init__(self, entries: Iterable[AccessControlEntry]) -> None:
+        by_pattern: dict[PatternType, set[str]] = {pattern: set() for pattern in PatternType}
+        for entry in entries:
+            by_pattern[entry.pattern].add(entry.name)
+        self._literals = by_pattern[PatternType.LITERAL]
+        self._prefixes = tuple(by_pattern[PatternType.PREFIXED])
+        self.is_all = WILDCARD in self._literals or "" in self._prefixes
+        """Whether one entry selects every name."""
+
+    def __contains__(self, name: str) -> bool:
+        return self.is_all or name in self._literals or name.startswith(self._prefixes)
+
+    def __bool__(self) -> bool:
+        return bool(self._literals or self._prefixes)
 
 
 IMPLIED_BY: Final = {
@@ -98,11 +113,13 @@ IMPLIED_BY: Final = {
 class Permissions:
     """What the entries of one token allow; each decision is taken once."""
 
-    __slots__ = ("_decisions", "entries")
+    __slots__ = ("_decisions", "_names", "entries")
 
     def __init__(self, entries: Iterable[AccessControlEntry]) -> None:
         self.entries = tuple(entries)
         self._decisions: dict[tuple[Operation, ResourceType, str | None], bool] = {}
+        self._names: dict[tuple[Operation, ResourceType], tuple[_Names, _Names]] = {}
+        """The names on which an operation is allowed, and those on which it is denied."""
 
     def allows(self, operation: Operation, resource: ResourceType, name: str) -> bool:
         """Return whether an operation on the resource of this name is allowed."""
@@ -127,11 +144,12 @@ class Permissions:
         key = (operation, resource, name)
         decision = self._decisions.get(key)
         if decision is None:
-            is_denied = any(name is None or entry.selects(name) for entry in self.denying(operation, resource))
-            decision = not is_denied and any(
-                entry.is_for_all if name is None else entry.selects(name)
-                for entry in self.allowing(operation, resource)
-            )
+            names = self._names.get((operation, resource))
+            if names is None:
+                names = _Names(self.allowing(operation, resource)), _Names(self.denying(operation, resource))
+                self._names[operation, resource] = names
+            allowed, denied = names
+            decision = allowed.is_all and not denied if name is None else name in allowed and name not in denied
             if len(self._decisions) >= DECISIONS_MAX:
                 self._decisions.clear()
             self._decisions[key] = decision
