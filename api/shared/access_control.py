@@ -119,7 +119,6 @@ class Permissions:
         self.entries = tuple(entries)
         self._decisions: dict[tuple[Operation, ResourceType, str | None], bool] = {}
         self._names: dict[tuple[Operation, ResourceType], tuple[_Names, _Names]] = {}
-        """The names on which an operation is allowed, and those on which it is denied."""
 
     def allows(self, operation: Operation, resource: ResourceType, name: str) -> bool:
         """Return whether an operation on the resource of this name is allowed."""
@@ -129,6 +128,11 @@ class Permissions:
     def allows_on_all(self, operation: Operation, resource: ResourceType) -> bool:
         """Return whether an operation is allowed on every resource of a type."""
         return self._decision(operation, resource, None)
+
+    def refused(self, operation: Operation, resource: ResourceType, names: Iterable[str]) -> frozenset[str]:
+        """Return the names on whose resources an operation is not allowed; there may be very many."""
+        allowed, denied = self._names_of(operation, resource)
+        return frozenset(name for name in set(names) if name not in allowed or name in denied)
 
     def allowing(self, operation: Operation, resource: ResourceType) -> list[AccessControlEntry]:
         """Return the entries that allow an operation on some resources."""
@@ -144,16 +148,20 @@ class Permissions:
         key = (operation, resource, name)
         decision = self._decisions.get(key)
         if decision is None:
-            names = self._names.get((operation, resource))
-            if names is None:
-                names = _Names(self.allowing(operation, resource)), _Names(self.denying(operation, resource))
-                self._names[operation, resource] = names
-            allowed, denied = names
+            allowed, denied = self._names_of(operation, resource)
             decision = allowed.is_all and not denied if name is None else name in allowed and name not in denied
             if len(self._decisions) >= DECISIONS_MAX:
                 self._decisions.clear()
             self._decisions[key] = decision
         return decision
+
+    def _names_of(self, operation: Operation, resource: ResourceType) -> tuple[_Names, _Names]:
+        """Return the names on which an operation is allowed, and those on which it is denied."""
+        names = self._names.get((operation, resource))
+        if names is None:
+            names = _Names(self.allowing(operation, resource)), _Names(self.denying(operation, resource))
+            self._names[operation, resource] = names
+        return names
 
     def _of(
         self, permission: PermissionType, resource: ResourceType, operations: set[Operation]

@@ -198,7 +198,7 @@ class ClientRequest:
         """Return the topics on which the token does not allow an operation."""
         if self.identity is None or self.can_access_all_topics(operation):
             return frozenset()
-        return frozenset(topic for topic in topics if not self.identity.can_access_topic(topic, operation))
+        return self.identity.permissions.refused(operation, ResourceType.TOPIC, topics)
 
     def can_access_all_topics(self, operation: Operation) -> bool:
         """Return whether the token allows an operation on every topic."""
