@@ -171,6 +171,16 @@ async def test_checkpoint_of_many_shards_is_divided(store: CheckpointStore) -> N
     assert store.checkpoints == [[3], [1, 1, 1]]
 
 
+async def test_partitions_are_fetched_after_a_checkpoint_without_the_others(store: CheckpointStore) -> None:
+    async with running(store, on_demand()) as node:
+        await until(lambda: node.counts().shards_active == 50, "shards are loaded")
+        await commit(node, 7, 8, 9)
+        topic = (await node.fetch_offsets("g", None))[0].topic
+        await commit(node, 17, 18, 19)
+        found = await node.fetch_partitions("g", [(topic, 1), (topic, 5)])
+        assert [(one.partition, one.offset) for one in found] == [(1, 18)]
+
+
 async def test_many_offsets_of_one_shard_are_stored_in_parts_of_which_the_last_raises_the_position(
     store: CheckpointStore,
 ) -> None:
