@@ -194,6 +194,4 @@ def _leaving(message: Any, version: int) -> tuple[LeavingMember, ...]:  # noqa: 
         return (LeavingMember(message.member_id),)
     if len(message.members) > LEAVING_MEMBERS_MAX:
         raise InvalidRequest(f"{len(message.members)} members; one request may have {LEAVING_MEMBERS_MAX}")
-    return tuple(
-        LeavingMember(each.member_id, _instance_id(each), _reason(each)) for each in message.members
-    )
+    return tuple(LeavingMember(each.member_id, _instance_id(each), _reason(each)) for each in message.members)

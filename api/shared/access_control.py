@@ -85,7 +85,7 @@ class AccessControlEntry(Struct, frozen=True, forbid_unknown_fields=True):
 class _Names:
     """The names that some entries select."""
 
-    __slots__ = ("is_all", "_literals", "_prefixes")
+    __slots__ = ("_literals", "_prefixes", "is_all")
 
     def __init__(self, entries: Iterable[AccessControlEntry]) -> None:
         by_pattern: dict[PatternType, set[str]] = {pattern: set() for pattern in PatternType}

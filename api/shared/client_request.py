@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from api.shared.access_control import Operation, ResourceType
@@ -179,12 +180,12 @@ class ClientRequest:
     def query(
         self, query: Callable[Concatenate[Transaction, P], T], /, *arguments: P.args, **keywords: P.kwargs
     ) -> Awaitable[T]:
-        """Run a query of the database, and return its result.
+        """Run a query of the database when it is the client's turn, and return its result.
 
         Raises:
             CoordinatorNotAvailable: the database cannot be reached, or does not answer in time.
         """
-        return self.node.queries.run(query, *arguments, **keywords)
+        return self.node.query_turns.run(self.client, partial(self.node.queries.run, query, *arguments, **keywords))
 
     async def wait_for_confirmations(self) -> list[str]:
         """Wait for one renewal of the other nodes; return those that have not confirmed the cluster's settings."""

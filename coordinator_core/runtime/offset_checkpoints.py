@@ -143,7 +143,9 @@ class OffsetCheckpoints:
         self._answer(waiting, failures)
         return failures
 
-    def _answer(self, waiting: Mapping[Shard, asyncio.Future[None]], failures: Mapping[Shard, CoordinatorError]) -> None:
+    def _answer(
+        self, waiting: Mapping[Shard, asyncio.Future[None]], failures: Mapping[Shard, CoordinatorError]
+    ) -> None:
         """Complete what waits for shards, which were checkpointed as far as they are not in `failures`."""
         for shard, future in waiting.items():
             failure = failures.get(shard)

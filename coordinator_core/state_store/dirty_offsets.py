@@ -108,7 +108,7 @@ class DirtyOffsets:
         return self.size - before
 
     def take(self, size: int) -> "DirtyOffsets":
-        """Remove and return offsets of about this size, those for history first, then those that were first committed."""
+        """Remove and return offsets of about this size, those for history first, then those committed first."""
         taken = DirtyOffsets()
         taken.group_ids, taken.minutes = set(self.group_ids), set(self.minutes)
         taken.superseded, self.superseded = self.superseded[:size], self.superseded[size:]

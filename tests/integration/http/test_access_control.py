@@ -54,7 +54,9 @@ ENTRIES = [
         acl("ALLOW", "RESET", "GROUP", "LITERAL", "billing"),
         acl("ALLOW", "RESET", "TOPIC", "LITERAL", "orders"),
     ),
-    entry("owner", acl("ALLOW", "ALL", "GROUP", "LITERAL", "billing"), acl("ALLOW", "ALL", "TOPIC", "LITERAL", "orders")),
+    entry(
+        "owner", acl("ALLOW", "ALL", "GROUP", "LITERAL", "billing"), acl("ALLOW", "ALL", "TOPIC", "LITERAL", "orders")
+    ),
 ]
 
 
@@ -155,7 +157,12 @@ def test_a_reset_needs_its_topics(node: Client) -> None:
 
 
 def test_an_undo_needs_all_operations_on_the_group_and_on_all_topics(node: Client) -> None:
-    reset = {"to": "given", "offsets": [{"topic": "views", "partition": 0, "offset": 1}], "dry_run": False, "reason": "x"}
+    reset = {
+        "to": "given",
+        "offsets": [{"topic": "views", "partition": 0, "offset": 1}],
+        "dry_run": False,
+        "reason": "x",
+    }
     settings = {"values": {"group_max_size": 9}, "reason": "x"}
     payments = send(node, "operator", "POST", "/v1/groups/payments-1/offsets/reset", reset).json["change_id"]
     billing = send(node, "operator", "POST", "/v1/groups/billing/offsets/reset", reset).json["change_id"]
@@ -194,7 +201,8 @@ def test_lists_have_the_groups_that_the_token_may_describe(node: Client) -> None
 
 
 def test_pages_and_cursors_are_of_groups_that_the_token_may_describe(node: Client, database: str) -> None:
-    group_ids, own = ("billing", "bill_ng", "payments-1", "payments-2", "payments-3"), {"bill_ng", "payments-1", "payments-3"}
+    own = {"bill_ng", "payments-1", "payments-3"}
+    group_ids = {*own, "billing", "payments-2"}
     run_id = uuid_of("run")
     with closing(psycopg2.connect(psql_url(database))) as connection:
         insert_reports(connection, "rebalances", [report(each, of=FREQUENCY) for each in group_ids])
@@ -213,7 +221,8 @@ def test_pages_and_cursors_are_of_groups_that_the_token_may_describe(node: Clien
         ("/v1/reports/rebalances?days=3000&", "reports"),
         ("/v1/changes?action=put_settings&", "changes"),
     ):
-        listed, cursor = [], ""
+        listed: list[str] = []
+        cursor: str | None = ""
         while cursor is not None:
             page = send(node, "watcher", "GET", f"{path}limit=1&cursor={cursor}").json
             listed += [each["group_id"] for each in page[field]]

@@ -187,7 +187,7 @@ TOPICS_OF_CARL: Final = {"bills": 0, "secrets": TOPIC_AUTHORIZATION_FAILED, "unh
 
 @pytest.fixture(scope="module")
 def guarded(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    """Serve a node with tokens: ada's is an operator's, bob's a viewer's, dan's an agent's; carl's may read some topics."""
+    """Serve a node with tokens of an operator, ada, a viewer, bob, and an agent, dan; carl's may read some topics."""
     tokens = TokensFile(tmp_path_factory.mktemp("tokens") / "tokens.json")
     tokens.write(ADA, BOB, CARL, DAN)
     url = databases.create()
