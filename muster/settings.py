@@ -230,7 +230,8 @@ class NodeSettings(BaseSettings):
     """How long one read may take."""
     max_queries: int = Field(default=QUERIES.max_queries, ge=1, le=1_000)
     """The maximum number of concurrent queries of history, lists, lag, reports and metrics, one database connection
-    each. They delay no consumer, which has connections of its own (`MUSTER_MAX_READS`)."""
+    each. They delay no consumer, which has connections of its own (`MUSTER_MAX_READS`). One client runs three
+    quarters of them at once."""
     query_timeout_ms: int = Field(default=QUERIES.query_timeout_ms, ge=100, le=INT32_MAX)
     """How long one statement of a query may take."""
     max_queued_rows: int = Field(default=NODE.max_queued_rows, ge=1, le=INT32_MAX)
