@@ -230,7 +230,8 @@ class NodeSettings(BaseSettings):
     """How long one read may take."""
     max_queries: int = Field(default=QUERIES.max_queries, ge=1, le=1_000)
     """The maximum number of concurrent queries of history, lists, lag, reports and metrics, one database connection
-    each. They delay no consumer, which has connections of its own (`MUSTER_MAX_READS`)."""
+    each. They delay no consumer, which has connections of its own (`MUSTER_MAX_READS`). One client runs three
+    quarters of them at once."""
     query_timeout_ms: int = Field(default=QUERIES.query_timeout_ms, ge=100, le=INT32_MAX)
     """How long one statement of a query may take."""
     max_queued_rows: int = Field(default=NODE.max_queued_rows, ge=1, le=INT32_MAX)
@@ -272,7 +273,7 @@ class NodeSettings(BaseSettings):
     created since the node serves them. Beyond it, requests that create groups are refused with POLICY_VIOLATION until
     groups are deleted."""
     max_checkpoint_offsets: int = Field(default=NODE.max_checkpoint_offsets, ge=1, le=INT32_MAX)
-    """The maximum number of offsets of one transaction of a checkpoint. Those of one shard are stored together."""
+    """The maximum number of offsets of one transaction of a checkpoint. More of one shard are stored in several."""
     pause_ms: int = Field(default=NODE.pause_ms, ge=10, le=600_000)
     """How long a node's process must have been stopped for that time not to count as silence of its members."""
     awaited_members_after_ms: int = Field(default=NODE.awaited_members_after_ms, ge=0, le=INT32_MAX)

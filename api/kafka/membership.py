@@ -64,7 +64,6 @@ async def join_group(request: KafkaRequest) -> bytes:
 def _join(request: KafkaRequest) -> JoinGroup:
     message, version = request.message, request.version
     instance_id = _instance_id(message)
-    reason = getattr(message, "reason", None)
     session_timeout_ms = milliseconds(message.session_timeout)
     check_text("client_id", request.client_id, CLIENT_ID_MAX_CHARS)
     check_text("member_id", message.member_id, MEMBER_ID_MAX_CHARS)
@@ -82,7 +81,7 @@ def _join(request: KafkaRequest) -> JoinGroup:
         new_member_id=new_member_id(request.client_id, instance_id),
         require_known_member_id=version >= KNOWN_MEMBER_IDS_FROM,
         supports_skip_assignment=version >= SKIP_ASSIGNMENT_FROM,
-        reason=None if reason is None else reason.replace("\x00", "")[:REASON_MAX_CHARS],
+        reason=_reason(message),
     )
 
 
@@ -104,6 +103,12 @@ def _instance_id(message: Any) -> str | None:  # noqa: ANN401  # a member in any
     if instance_id == "":
         raise InvalidRequest("group_instance_id is empty")
     return instance_id
+
+
+def _reason(message: Any) -> str | None:  # noqa: ANN401  # a join, or a member that leaves, in any version
+    """Return the reason of a client as far as it is stored; older versions have none."""
+    reason: str | None = getattr(message, "reason", None)
+    return None if reason is None else reason.replace("\x00", "")[:REASON_MAX_CHARS]
 
 
 # -- sync -------------------------------------------------------------------------------------------
@@ -181,6 +186,4 @@ def _leaving(message: Any, version: int) -> tuple[LeavingMember, ...]:  # noqa: 
         return (LeavingMember(message.member_id),)
     if len(message.members) > LEAVING_MEMBERS_MAX:
         raise InvalidRequest(f"{len(message.members)} members; one request may have {LEAVING_MEMBERS_MAX}")
-    return tuple(
-        LeavingMember(each.member_id, _instance_id(each), getattr(each, "reason", None)) for each in message.members
-    )
+    return tuple(LeavingMember(each.member_id, _instance_id(each), _reason(each)) for each in message.members)

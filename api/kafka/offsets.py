@@ -16,7 +16,7 @@ from api.shared.limits import MEMBER_ID_MAX_CHARS, TOPIC_MAX_CHARS
 from coordinator_core.admin import offsets as admin_offsets
 from coordinator_core.admin.reset_by_commit import reset_by_commit
 from coordinator_core.protocol.errors import CoordinatorError, InvalidRequest
-from coordinator_core.protocol.requests import CommitOffsets, OffsetToCommit
+from coordinator_core.protocol.requests import CommitOffsets, OffsetToCommit, StoredOffset
 from coordinator_core.protocol.responses import Answer, CommitOffsetsResponse
 from coordinator_core.protocol.states import EMPTY
 from coordinator_core.runtime.current_request import commit_origin
@@ -222,18 +222,16 @@ def _partitions_of(topics: Sequence[Any]) -> Partitions:
 
 async def _fetched(request: KafkaRequest, group_id: str, wanted: Partitions | None) -> list[FetchedTopic]:
     """Fetch offsets of partitions, or all; of topics that the token may not read there are errors, or nothing."""
-    topics = None if wanted is None else {topic for topic, _ in wanted}
-    for topic in topics or ():
-        _check_topic(topic)
-    denied = request.denied_topics(topics or (), Operation.READ)
-    allowed = None if topics is None else sorted(topics - denied)
-    rows = []
-    if allowed is None or allowed:
-        rows = await request.with_deadline(request.coordinator.fetch_offsets(group_id, allowed))
     if wanted is None:
-        denied = request.denied_topics({row.topic for row in rows}, Operation.READ)
-        rows = [row for row in rows if row.topic not in denied]
-        return [(topic, [_committed(row) for row in same]) for topic, same in groupby(rows, lambda row: row.topic)]
+        every = await request.with_deadline(request.coordinator.fetch_offsets(group_id, None))
+        denied = request.denied_topics({row.topic for row in every}, Operation.READ)
+        shown = [row for row in every if row.topic not in denied]
+        return [(topic, [_committed(row) for row in same]) for topic, same in groupby(shown, lambda row: row.topic)]
+    for topic, _ in wanted:
+        _check_topic(topic)
+    denied = request.denied_topics((topic for topic, _ in wanted), Operation.READ)
+    allowed = [(topic, number) for topic, numbers in wanted if topic not in denied for number in numbers]
+    rows = await request.with_deadline(request.coordinator.fetch_partitions(group_id, allowed)) if allowed else []
     refusal = request.failed(TopicAuthorizationFailed("the token does not allow READ on the topic")) if denied else 0
     found = {(row.topic, row.partition): _committed(row) for row in rows}
     return [
@@ -248,7 +246,7 @@ async def _fetched(request: KafkaRequest, group_id: str, wanted: Partitions | No
     ]
 
 
-def _committed(row: FetchedOffset) -> FetchedPartition:
+def _committed(row: FetchedOffset | StoredOffset) -> FetchedPartition:
     return row.partition, row.offset, row.leader_epoch, row.metadata, 0
 
 

@@ -34,8 +34,10 @@ NO_ACKS: Final = 0
 async def list_offsets(request: KafkaRequest) -> bytes:
     """Return where the logs of partitions begin, and where they end or ended as far as that is known.
 
-    A log without reports ends at the highest offset that any group has committed, if not later. For a time the answer
-    is the last end that was reported by then: a consumer that begins there misses nothing that was written since.
+    A log without reports ends at the highest offset that a group has committed. With tokens only groups that the token
+    may read count, and no commit beyond the log end that a trusted client has reported: a commit of any group could
+    move others past their records. For a time the answer is the last end that was reported by then: a consumer that
+    begins there misses nothing that was written since.
     """
     known = request.coordinator.topic_metadata
     names = [each.name for each in request.message.topics if each.name in known]
@@ -48,13 +50,15 @@ async def list_offsets(request: KafkaRequest) -> bytes:
     read, store = request.coordinator.read, request.coordinator.store
     try:
         reported = await request.with_deadline(read(partial(store.log_ends, names)))
-        committed = await request.with_deadline(request.query(read_highest_commits, names))
+        groups = None if request.identity is None else request.identity.read_groups
+        committed = await request.with_deadline(request.query(read_highest_commits, names, groups))
         past = await request.with_deadline(request.query(read_log_ends_at, instants_ms)) if instants_ms else {}
         starts = {each.topic: each.log_start_offset for each in await request.with_deadline(read(store.topics))}
     except CoordinatorError as error:
         code = request.failed(error)
         return _offsets(request, lambda *_: {"error_code": code})
-    ends = {**committed, **{key: max(end.offset, committed.get(key, 0)) for key, end in reported.items()}}
+    least = committed if request.identity is None else {}
+    ends = {**committed, **{key: max(end.offset, least.get(key, 0)) for key, end in reported.items()}}
 
     denied = request.denied_topics(names, Operation.READ)
 

@@ -3,7 +3,7 @@
 * Nothing is allowed without an entry that allows it, and an entry that denies it wins over all that allow it.
 * An entry names a resource literally (`*`: every one), or all whose names begin with a prefix.
 * JOIN, COMMIT and DESCRIBE imply READ, and DELETE implies DELETE_OFFSETS, where they are allowed. Where they are
-  denied, they imply nothing. ALL is every operation.
+  denied, they imply nothing. ALL is every operation, and is denied where one of them is.
 
 Source: Apache Kafka's documentation, "Authorization and ACLs"; KIP-290 for prefixes.
 """
@@ -81,11 +81,26 @@ class AccessControlEntry(Struct, frozen=True, forbid_unknown_fields=True):
         """Return whether it selects every resource."""
         return self.name == (WILDCARD if self.pattern is PatternType.LITERAL else "")
 
-    def selects(self, name: str) -> bool:
-        """Return whether it selects the resource of this name."""
-        if self.pattern is PatternType.PREFIXED:
-            return name.startswith(self.name)
-        return self.name in {name, WILDCARD}
+
+class _Names:
+    """The names that some entries select."""
+
+    __slots__ = ("_literals", "_prefixes", "is_all")
+
+    def __init__(self, entries: Iterable[AccessControlEntry]) -> None:
+        by_pattern: dict[PatternType, set[str]] = {pattern: set() for pattern in PatternType}
+        for entry in entries:
+            by_pattern[entry.pattern].add(entry.name)
+        self._literals = by_pattern[PatternType.LITERAL]
+        self._prefixes = tuple(by_pattern[PatternType.PREFIXED])
+        self.is_all = WILDCARD in self._literals or "" in self._prefixes
+        """Whether one entry selects every name."""
+
+    def __contains__(self, name: str) -> bool:
+        return self.is_all or name in self._literals or name.startswith(self._prefixes)
+
+    def __bool__(self) -> bool:
+        return bool(self._literals or self._prefixes)
 
 
 IMPLIED_BY: Final = {
@@ -98,11 +113,12 @@ IMPLIED_BY: Final = {
 class Permissions:
     """What the entries of one token allow; each decision is taken once."""
 
-    __slots__ = ("_decisions", "entries")
+    __slots__ = ("_decisions", "_names", "entries")
 
     def __init__(self, entries: Iterable[AccessControlEntry]) -> None:
         self.entries = tuple(entries)
         self._decisions: dict[tuple[Operation, ResourceType, str | None], bool] = {}
+        self._names: dict[tuple[Operation, ResourceType], tuple[_Names, _Names]] = {}
 
     def allows(self, operation: Operation, resource: ResourceType, name: str) -> bool:
         """Return whether an operation on the resource of this name is allowed."""
@@ -113,28 +129,39 @@ class Permissions:
         """Return whether an operation is allowed on every resource of a type."""
         return self._decision(operation, resource, None)
 
+    def refused(self, operation: Operation, resource: ResourceType, names: Iterable[str]) -> frozenset[str]:
+        """Return the names on whose resources an operation is not allowed; there may be very many."""
+        allowed, denied = self._names_of(operation, resource)
+        return frozenset(name for name in set(names) if name not in allowed or name in denied)
+
     def allowing(self, operation: Operation, resource: ResourceType) -> list[AccessControlEntry]:
         """Return the entries that allow an operation on some resources."""
         return self._of(PermissionType.ALLOW, resource, {operation, Operation.ALL, *IMPLIED_BY.get(operation, ())})
 
     def denying(self, operation: Operation, resource: ResourceType) -> list[AccessControlEntry]:
         """Return the entries that deny an operation on some resources."""
-        return self._of(PermissionType.DENY, resource, {operation, Operation.ALL})
+        denied_by = set(Operation) if operation is Operation.ALL else {operation, Operation.ALL}
+        return self._of(PermissionType.DENY, resource, denied_by)
 
     def _decision(self, operation: Operation, resource: ResourceType, name: str | None) -> bool:
         """Return whether an operation is allowed on the resource of this name; None: on all resources."""
         key = (operation, resource, name)
         decision = self._decisions.get(key)
         if decision is None:
-            is_denied = any(name is None or entry.selects(name) for entry in self.denying(operation, resource))
-            decision = not is_denied and any(
-                entry.is_for_all if name is None else entry.selects(name)
-                for entry in self.allowing(operation, resource)
-            )
+            allowed, denied = self._names_of(operation, resource)
+            decision = allowed.is_all and not denied if name is None else name in allowed and name not in denied
             if len(self._decisions) >= DECISIONS_MAX:
                 self._decisions.clear()
             self._decisions[key] = decision
         return decision
+
+    def _names_of(self, operation: Operation, resource: ResourceType) -> tuple[_Names, _Names]:
+        """Return the names on which an operation is allowed, and those on which it is denied."""
+        names = self._names.get((operation, resource))
+        if names is None:
+            names = _Names(self.allowing(operation, resource)), _Names(self.denying(operation, resource))
+            self._names[operation, resource] = names
+        return names
 
     def _of(
         self, permission: PermissionType, resource: ResourceType, operations: set[Operation]

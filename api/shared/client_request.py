@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from api.shared.access_control import Operation, ResourceType
@@ -190,12 +191,12 @@ class ClientRequest:
     def query(
         self, query: Callable[Concatenate[Transaction, P], T], /, *arguments: P.args, **keywords: P.kwargs
     ) -> Awaitable[T]:
-        """Run a query of the database, and return its result.
+        """Run a query of the database when it is the client's turn, and return its result.
 
         Raises:
             CoordinatorNotAvailable: the database cannot be reached, or does not answer in time.
         """
-        return self.node.queries.run(query, *arguments, **keywords)
+        return self.node.query_turns.run(self.client, partial(self.node.queries.run, query, *arguments, **keywords))
 
     async def wait_for_confirmations(self) -> list[str]:
         """Wait for one renewal of the other nodes; return those that have not confirmed the cluster's settings."""
@@ -209,7 +210,7 @@ class ClientRequest:
         """Return the topics on which the token does not allow an operation."""
         if self.identity is None or self.can_access_all_topics(operation):
             return frozenset()
-        return frozenset(topic for topic in topics if not self.identity.can_access_topic(topic, operation))
+        return self.identity.permissions.refused(operation, ResourceType.TOPIC, topics)
 
     def can_access_all_topics(self, operation: Operation) -> bool:
         """Return whether the token allows an operation on every topic."""

@@ -94,10 +94,18 @@ class Identity(Struct, array_like=True, frozen=True, dict=True):
     @cached_property
     def described_groups(self) -> GroupPatterns | None:
         """Return the groups that it may describe; None: all."""
-        if self.can_access(None):
+        return self._groups_with(Operation.DESCRIBE)
+
+    @cached_property
+    def read_groups(self) -> GroupPatterns | None:
+        """Return the groups whose offsets it may read; None: all."""
+        return self._groups_with(Operation.READ)
+
+    def _groups_with(self, operation: Operation) -> GroupPatterns | None:
+        if self.can_access(None, operation):
             return None
-        allowing = self.permissions.allowing(Operation.DESCRIBE, ResourceType.GROUP)
-        denying = self.permissions.denying(Operation.DESCRIBE, ResourceType.GROUP)
+        allowing = self.permissions.allowing(operation, ResourceType.GROUP)
+        denying = self.permissions.denying(operation, ResourceType.GROUP)
         return GroupPatterns(tuple(map(_like, allowing)), tuple(map(_like, denying)))
 
     def prefixes_within(self, requested: str) -> list[str]:

@@ -7,7 +7,7 @@ from api.shared.quotas import Quotas
 from api.shared.request_metrics import RequestMetrics
 from api.shared.tls import NodeTls, TlsFiles
 from api.shared.tokens import Tokens
-from api.shared.turns import LargeRequestTurns, LongPollTurns
+from api.shared.turns import LargeRequestTurns, LongPollTurns, QueryTurns
 from coordinator_core.queries.runner import QueryRunner
 from coordinator_core.runtime.coordinator import Coordinator
 
@@ -25,6 +25,7 @@ class NodeContext:
         "long_poll_turns",
         "metrics",
         "queries",
+        "query_turns",
         "quotas",
         "tls",
         "tokens",
@@ -57,6 +58,7 @@ class NodeContext:
         self.deadlines = Deadlines(limits.request_timeout_ms)
         self.long_poll_turns = LongPollTurns()
         self.large_request_turns = LargeRequestTurns(limits.max_large_bodies_bytes_per_s)
+        self.query_turns = QueryTurns(queries.limits.max_queries)
         self.body_budget = BodyBudget(limits.max_large_bodies_bytes)
         self.metrics = RequestMetrics()
         self.quotas = Quotas(limits.quotas, self.metrics.throttled)

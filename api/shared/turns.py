@@ -1,4 +1,4 @@
-"""Turns of the event loop: heartbeats and small commits come in between many joins and syncs, and large requests.
+"""Turns: heartbeats and small commits come in between many joins and syncs, and large requests; queries by client.
 
 A commit of 10,000 partitions takes the event loop some 30 ms. So few large requests begin in one turn and are in
 progress at once, and clients take turns: one client's large requests delay its own. After one that had a turn for
@@ -7,7 +7,11 @@ itself the next ones wait, so that Postgres and its checkpoints, which need as l
 
 import asyncio
 from collections import deque
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+from weakref import WeakValueDictionary
+
+T = TypeVar("T")
 
 LONG_POLLS_AT_ONCE: Final = 100
 """How many joins and syncs begin in one turn; they take some ten milliseconds."""
@@ -42,6 +46,36 @@ class LongPollTurns:
                 self._begun += 1
         if self._begun:
             asyncio.get_running_loop().call_soon(self._next_turn)
+
+
+class QueryTurns:
+    """Limits the queries of one client that run at once, so that those of others find a connection."""
+
+    def __init__(self, max_queries: int) -> None:
+        """Start without queries.
+
+        Args:
+            max_queries: how many run at once; one client may have three quarters of them.
+        """
+        self._max_of_client = max(1, max_queries * 3 // 4)
+        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        """Client → the turns that are left to it, while it has queries."""
+
+    async def run(self, client: str, query: Callable[[], Awaitable[T]]) -> T:
+        """Run a query of a client when it is its turn; that lasts until the query ends, if its request is cancelled."""
+        turns = self._turns.get(client)
+        if turns is None:
+            turns = self._turns[client] = asyncio.Semaphore(self._max_of_client)
+        await turns.acquire()
+        running = asyncio.ensure_future(query())
+
+        def end(ended: asyncio.Future[T]) -> None:
+            turns.release()
+            if not ended.cancelled():
+                ended.exception()  # the request may have been cancelled
+
+        running.add_done_callback(end)
+        return await asyncio.shield(running)
 
 
 SMALL_REQUEST_MAX_BYTES: Final = 4_096

@@ -5,6 +5,7 @@ from typing import Final
 
 from sqlalchemy import UUID, case, cast, func, select, tuple_
 
+from coordinator_core.queries.group_patterns import GroupPatterns, covers
 from coordinator_core.state_store.audit_tables import changes
 from coordinator_core.state_store.change_actions import ChangeAction
 from coordinator_core.state_store.postgres.changes import CHANGES, recorded
@@ -31,11 +32,14 @@ class ChangeFilter:
     """Empty: every action."""
     has_empty_runs: bool = True
     """Whether decisions on maintenance runs without candidates are included."""
+    patterns: GroupPatterns | None = None
+    """The groups whose changes are included; None: all changes."""
 
 
 def read_changes(transaction: Transaction, which: ChangeFilter) -> list[RecordedChange]:
     """Return a page of changes, the newest first."""
-    page = CHANGES.order_by(changes.c.at.desc(), changes.c.change_id.desc()).limit(which.limit)
+    page = CHANGES.where(*covers(changes.c.group_id, which.patterns)).limit(which.limit)
+    page = page.order_by(changes.c.at.desc(), changes.c.change_id.desc())
     if which.group_id is not None:
         page = page.where(changes.c.group_id == which.group_id)
     if which.actor:

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from coordinator_core.protocol.log_ends import LogEnd, monotonic_log_ends
 from coordinator_core.protocol.retention import NO_GROUP, GroupFacts
 from coordinator_core.protocol.states import STABLE, GroupState
+from coordinator_core.queries.group_patterns import COVERED_GROUPS, GroupPatterns, pattern_parameters
 from coordinator_core.state_store.postgres.connections import Transaction
 
 COARSE_FACTOR: Final = 4
@@ -342,14 +343,14 @@ def read_past_log_ends(transaction: Transaction, time_range: TimeRange, limit: i
     return [PastLogEnd(*row) for row in transaction.execute(_PAST_LOG_ENDS, time_range_parameters(time_range, limit))]
 
 
-_HIGHEST: Final = """
+_HIGHEST: Final = f"""
 SELECT topic, partition, max(committed_offset)
 FROM (
-    SELECT topic, partition, committed_offset
+    SELECT group_id, topic, partition, committed_offset
     FROM offsets
     WHERE topic = ANY(%(topics)s)
     UNION ALL
-    SELECT topic, partition, before.committed_offset
+    SELECT group_id, topic, partition, before.committed_offset
     FROM offsets JOIN archived_offsets AS before USING (group_id, topic, partition)
     WHERE topic = ANY(%(topics)s) AND before.cause = 'reset' AND NOT EXISTS (
         SELECT FROM archived_offsets AS deleted
@@ -357,17 +358,25 @@ FROM (
             AND deleted.archived_at > before.archived_at
     )
 ) AS committed
+WHERE {COVERED_GROUPS}
 GROUP BY topic, partition
-"""
+"""  # noqa: S608 - all of it is written here
 """An offset before a reset counts: the log reached it, unless it was the log of a topic that was deleted since."""
 
 
-def read_highest_commits(transaction: Transaction, topics: Sequence[str]) -> dict[tuple[str, int], int]:
+def read_highest_commits(
+    transaction: Transaction, topics: Sequence[str], patterns: GroupPatterns | None
+) -> dict[tuple[str, int], int]:
     """Return the highest offset that a group has committed, now or before a reset, by topic and partition.
 
     Commits count from their checkpoint on.
+
+    Args:
+        transaction: the transaction.
+        topics: the topics.
+        patterns: the groups that count; None: all.
     """
-    rows = transaction.execute(_HIGHEST, {"topics": list(topics)})
+    rows = transaction.execute(_HIGHEST, {"topics": list(topics), **pattern_parameters(patterns)})
     return {(topic, partition): offset for topic, partition, offset in rows}
 
 

@@ -9,6 +9,7 @@ from sqlalchemy import RowMapping, Table, select, tuple_
 from sqlalchemy.dialects.postgresql import distinct_on
 
 from coordinator_core.jobs import JOBS
+from coordinator_core.queries.group_patterns import GroupPatterns, covers
 from coordinator_core.state_store.postgres.connections import Transaction
 from coordinator_core.state_store.postgres.timestamps import as_ms, from_ms
 from coordinator_core.state_store.report_tables import report_table
@@ -31,6 +32,8 @@ class ReportFilter:
     after: str | None = None
     """The last group of the previous page."""
     limit: int = 100
+    patterns: GroupPatterns | None = None
+    """None: every group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,8 @@ class ReportHistoryFilter:
     after: tuple[int, int, str] | None = None
     """End and start of the interval, in wall time, and group of the last report of the previous page."""
     limit: int = 100
+    patterns: GroupPatterns | None = None
+    """None: every group."""
 
 
 _REPORTING: Final = [job for job in JOBS.values() if job.is_report]
@@ -82,7 +87,7 @@ def read_reports(transaction: Transaction, which: ReportFilter) -> list[Report]:
 
 def _newest(transaction: Transaction, which: ReportFilter) -> list[Report]:
     table = REPORTS[which.subject]
-    wanted = select(table).ext(distinct_on(table.c.group_id))
+    wanted = select(table).ext(distinct_on(table.c.group_id)).where(*covers(table.c.group_id, which.patterns))
     if which.group_ids is not None:
         wanted = wanted.where(table.c.group_id.in_(which.group_ids))
     if which.after is not None:
@@ -96,7 +101,8 @@ def read_report_history(transaction: Transaction, which: ReportHistoryFilter) ->
     """Return a page of the reports of every interval, the newest first, without their parts."""
     table = REPORTS[which.subject]
     newest_first = (table.c.interval_end, table.c.interval_start, table.c.group_id)
-    wanted = select(table).where(table.c.interval_end > from_ms(which.since_ms))
+    is_recent = table.c.interval_end > from_ms(which.since_ms)
+    wanted = select(table).where(is_recent, *covers(table.c.group_id, which.patterns))
     if which.group_ids is not None:
         wanted = wanted.where(table.c.group_id.in_(which.group_ids))
     if which.after is not None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from coordinator_core.queries.group_patterns import COVERED_GROUPS, GroupPatterns, pattern_parameters
 from coordinator_core.state_store.postgres.arrays import array_literal
 from coordinator_core.state_store.postgres.connections import Transaction
 from coordinator_core.state_store.postgres.maintenance import RUNS, read_run, runs_of
@@ -72,28 +73,33 @@ class ListedDay:
     """None while undecided."""
 
 
-_CANDIDATES: Final = """
+_CANDIDATES: Final = f"""
 SELECT * FROM (
     (SELECT group_id, topic, partition, generation, floor(extract(epoch FROM state_since) * 1000)::bigint,
         floor(extract(epoch FROM committed_at) * 1000)::bigint, reason, outcome
     FROM expiry_candidates
-    WHERE run_id = %(run_id)s AND (%(group_id)s::text IS NULL OR (group_id, topic, partition)
+    WHERE run_id = %(run_id)s AND {COVERED_GROUPS} AND (%(group_id)s::text IS NULL OR (group_id, topic, partition)
         > (%(group_id)s::text COLLATE "C", %(topic)s::text COLLATE "C", %(partition)s::integer))
     ORDER BY group_id, topic, partition LIMIT %(limit)s)
     UNION ALL
     (SELECT group_id, '', -1, generation, floor(extract(epoch FROM state_since) * 1000)::bigint, NULL, reason, outcome
     FROM cleanup_candidates
-    WHERE run_id = %(run_id)s AND (%(group_id)s::text IS NULL OR group_id > %(group_id)s::text COLLATE "C")
+    WHERE run_id = %(run_id)s AND {COVERED_GROUPS}
+        AND (%(group_id)s::text IS NULL OR group_id > %(group_id)s::text COLLATE "C")
     ORDER BY group_id LIMIT %(limit)s)
 ) AS candidates
 ORDER BY group_id, topic, partition LIMIT %(limit)s
-"""
+"""  # noqa: S608 - all of it is written here
 
 
 def read_candidates(
-    transaction: Transaction, run_id: str, after: CandidateCursor | None, limit: int
+    transaction: Transaction,
+    run_id: str,
+    after: CandidateCursor | None,
+    limit: int,
+    patterns: GroupPatterns | None = None,
 ) -> list[ListedCandidate]:
-    """Return a page of a run's candidates, by group, topic and partition.
+    """Return a page of a run's candidates of the groups that the patterns cover, by group, topic and partition.
 
     Raises:
         RunNotFound: the run does not exist.
@@ -101,7 +107,7 @@ def read_candidates(
     read_run(transaction, run_id)
     group_id, topic, partition = after or (None, None, None)
     wanted = {"run_id": run_id, "group_id": group_id, "topic": topic, "partition": partition, "limit": limit}
-    rows = transaction.execute(_CANDIDATES, wanted)
+    rows = transaction.execute(_CANDIDATES, {**wanted, **pattern_parameters(patterns)})
     return [ListedCandidate(**dict(zip(_LISTED, row, strict=True))) for row in rows]
 
 

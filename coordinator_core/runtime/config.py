@@ -38,7 +38,7 @@ class NodeConfig:
     max_groups_per_client: int = 200_000
     """Groups that one client may create on this node; past it, requests that create groups are refused."""
     max_checkpoint_offsets: int = 10_000
-    """Offsets in one transaction of a checkpoint; those of a shard are stored together."""
+    """Offsets in one transaction of a checkpoint; more of a shard are stored in several."""
     pause_ms: int = 500
     """A longer pause of the event loop is added to the session deadlines of members."""
     awaited_members_after_ms: int = 5_000

@@ -23,11 +23,7 @@ from coordinator_core.protocol.errors import (
 )
 from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.protocol.loading import respond_while_loading
-from coordinator_core.protocol.requests import (
-    Heartbeat,
-    MemberRequest,
-    Token,
-)
+from coordinator_core.protocol.requests import Heartbeat, MemberRequest, StoredOffset, Token
 from coordinator_core.protocol.responses import Answer
 from coordinator_core.protocol.setting_rules import SettingValue, check_settings
 from coordinator_core.protocol.settings import GroupSettings, Now, TopicMetadata
@@ -443,6 +439,15 @@ class Coordinator:
         """
         await self._store_offsets(group_id)
         return await self.read(partial(self.store.fetch_offsets, group_id, topics, after, limit))
+
+    async def fetch_partitions(self, group_id: str, partitions: Sequence[tuple[str, int]]) -> list[StoredOffset]:
+        """Return the committed offsets of partitions, by topic and partition.
+
+        Raises:
+            NotCoordinator: another node owns the group.
+        """
+        await self._store_offsets(group_id)
+        return await self.read(partial(self.store.stored_offsets, group_id, partitions))
 
     async def store_own_offsets(self, group_id: str) -> None:
         """Let the table `offsets` have every commit of a group, if this node owns it; else it may lack the newest."""

@@ -6,7 +6,8 @@ Rules:
   Very many dirty offsets are stored at once; past twice their limit, or its share of that, a client's commits are
   refused.
 * A read of the table that answers or decides waits for a checkpoint of the group's shard (`store_group`).
-* One checkpoint is under way at a time, in transactions of some thousand offsets.
+* One checkpoint is under way at a time, in transactions of some thousand offsets. Between them, shards go first that
+  requests wait for, unless they need several themselves.
 * A checkpoint that stored nothing is repeated. After one of unknown outcome, its shards are loaded again.
 
 Source: ARCHITECTURE.md "The offset log".
@@ -14,7 +15,7 @@ Source: ARCHITECTURE.md "The offset log".
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
@@ -118,14 +119,35 @@ class OffsetCheckpoints:
 
     async def checkpoint(self, shards: Iterable[Shard]) -> bool:
         """Checkpoint these shards and those that requests wait for; return whether the database could be reached."""
+        failures = await self._checkpoint_small_shards()
         waiting, self._waiting = self._waiting, {}
-        failures: dict[Shard, CoordinatorError] = {}
-        for some in self._in_transactions({*waiting, *shards}):
+        for some in self._in_transactions({*waiting, *shards}, failures):
             failures |= await self._checkpoint(some)
+            failures |= await self._checkpoint_small_shards()
+        self._answer(waiting, failures)
         self.dirty_size = sum([shard.offsets.size for shard in self._shards()])
         self.client_sizes = Counter()
         for shard in self._shards():
             self.client_sizes.update(shard.offsets.sizes)
+        return not failures
+
+    async def _checkpoint_small_shards(self) -> dict[Shard, CoordinatorError]:
+        """Checkpoint shards that requests wait for and that one transaction holds; return those that failed.
+
+        So a request does not wait until the very many offsets of another shard are stored.
+        """
+        small = [shard for shard in self._waiting if shard.offsets.size <= self._config.max_checkpoint_offsets]
+        waiting = {shard: self._waiting.pop(shard) for shard in small}
+        failures: dict[Shard, CoordinatorError] = {}
+        for some in self._in_transactions(small, failures):
+            failures |= await self._checkpoint(some)
+        self._answer(waiting, failures)
+        return failures
+
+    def _answer(
+        self, waiting: Mapping[Shard, asyncio.Future[None]], failures: Mapping[Shard, CoordinatorError]
+    ) -> None:
+        """Complete what waits for shards, which were checkpointed as far as they are not in `failures`."""
         for shard, future in waiting.items():
             failure = failures.get(shard)
             if future.done():
@@ -135,18 +157,28 @@ class OffsetCheckpoints:
             else:
                 future.set_exception(failure or NotCoordinator("the shard was unloaded on this node"))
                 future.exception()  # Everybody who waits for it may have been cancelled.
-        return not failures
 
-    def _in_transactions(self, shards: Iterable[Shard]) -> Iterator[list[Shard]]:
-        """Yield the shards with dirty offsets in lists that fit one transaction each; a shard is never divided."""
+    def _in_transactions(self, shards: Iterable[Shard], failures: Container[Shard]) -> Iterator[list[Shard]]:
+        """Yield the shards with dirty offsets in lists that fit one transaction each.
+
+        A shard that needs several transactions is yielded alone, and again until it is in `failures`: with very many
+        offsets of one client, one transaction would time out for ever.
+        """
+        limit = self._config.max_checkpoint_offsets
         some: list[Shard] = []
         size = 0
         for shard in sorted(shards, key=lambda shard: shard.shard_id):
             if shard.is_unloaded or shard.offsets.is_under_way or not shard.offsets.size:
                 continue
-            if some and size + shard.offsets.size > self._config.max_checkpoint_offsets:
+            if some and size + shard.offsets.size > limit:
                 yield some
                 some, size = [], 0
+            for _ in range(limit, shard.offsets.size, limit):
+                yield [shard]
+                if shard in failures or shard.is_unloaded:
+                    break
+            if shard in failures or shard.is_unloaded:
+                continue
             some.append(shard)
             size += shard.offsets.size
         if some:
@@ -154,7 +186,8 @@ class OffsetCheckpoints:
 
     async def _checkpoint(self, shards: list[Shard]) -> dict[Shard, CoordinatorError]:
         """Store the dirty offsets of shards in one transaction; return the shards that failed, each with its error."""
-        taken = {shard.shard_id: shard.offsets.take(shard.epoch) for shard in shards}
+        limit = self._config.max_checkpoint_offsets
+        taken = {shard.shard_id: shard.offsets.take(shard.epoch, limit) for shard in shards}
         began_ms = self._clock.now().node_ms
         try:
             result = await self._threads.checkpoint(partial(self._store.checkpoint, self._config.node_id, taken))

@@ -83,8 +83,17 @@ class ShardOffsets:
             self._under_way is not None and group_id in self._under_way.group_ids
         )
 
-    def take(self, epoch: int) -> ShardCheckpoint:
-        """Begin a checkpoint with everything that is dirty; `complete` or `put_back` ends it."""
+    def take(self, epoch: int, max_size: int) -> ShardCheckpoint:
+        """Begin a checkpoint; `complete` or `put_back` ends it.
+
+        Args:
+            epoch: the shard's.
+            max_size: how many offsets it stores. If more are dirty, it stores some, and raises no position: a node that
+                loads the shard meanwhile reads all of them in the log. Their clients have them until all are stored.
+        """
+        if self._dirty.size > max_size:
+            self._under_way, self._under_way_since_ms = self._dirty.take(max_size), self._since_ms
+            return ShardCheckpoint(epoch, 0, self._under_way)
         self._under_way, self._dirty = self._dirty, DirtyOffsets()
         self._under_way_sizes, self._sizes = self._sizes, Counter()
         self._under_way_since_ms, self._since_ms = self._since_ms, None

@@ -8,6 +8,7 @@ Rules:
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Final, NamedTuple
 
 from coordinator_core.protocol.records import OffsetsCommitted
@@ -105,6 +106,20 @@ class DirtyOffsets:
             self.minutes.add(commit.first_minute_ms)
             self._add({(logged.group_id, one.topic, one.partition): (commit, one) for one in record.offsets})
         return self.size - before
+
+    def take(self, size: int) -> "DirtyOffsets":
+        """Remove and return offsets of about this size, those for history first, then those committed first."""
+        taken = DirtyOffsets()
+        taken.group_ids, taken.minutes = set(self.group_ids), set(self.minutes)
+        taken.superseded, self.superseded = self.superseded[:size], self.superseded[size:]
+        taken.size = len(taken.superseded)
+        for key in list(islice(self.commits, size)):
+            if taken.size >= size:
+                break
+            taken.commits[key] = self.commits.pop(key)
+            taken.size += 1 + len(taken.commits[key][1].metadata) // CHARS_PER_OFFSET
+        self.size = max(len(self), self.size - taken.size)
+        return taken
 
     def add_newer(self, newer: "DirtyOffsets") -> None:
         """Add the offsets of `newer`, all of which were committed after these."""

@@ -71,16 +71,16 @@ async def list_candidates(
     parsed_id = read_run_id(run_id)
     after = read_cursor(cursor, tuple[Name, Name, Int32])
     try:
-        found = await context.query(read_candidates, parsed_id, after and CandidateCursor(*after), limit + 1)
+        place = after and CandidateCursor(*after)
+        found = await context.query(read_candidates, parsed_id, place, limit + 1, context.covered_groups)
         days = [] if cursor else await context.query(read_days, parsed_id)
     except RunNotFound:
         raise unknown_run(run_id) from None
     page = found[:limit]
     next_cursor = write_cursor(*page[-1].cursor) if len(found) > limit else None
-    candidates = [_to_response(each) for each in page if context.can_access(each.group_id)]
     return CandidatesResponse(
         parsed_id,
-        candidates,
+        [_to_response(each) for each in page],
         next_cursor,
         [response_of(HistoryDayResponse, each) for each in days if context.can_access(None)],
     )

@@ -19,7 +19,7 @@ from api.http.request_context import CurrentRequest, RequestContext
 from api.http.rows import response_of
 from api.http.times import instant_or_none
 from api.shared.access_control import Operation
-from api.shared.errors import GroupAuthorizationFailed
+from api.shared.errors import GroupAuthorizationFailed, TopicAuthorizationFailed
 from api.shared.limits import ACTOR_MAX_CHARS
 from coordinator_core.admin import undo as admin_undo
 from coordinator_core.admin.changes import ChangeNotFound, find_change
@@ -88,13 +88,12 @@ async def list_changes(
         has_empty_runs=has_empty_runs,
         after=read_cursor(cursor, tuple[AtMs, UuidText]),
         limit=limit + 1,
+        patterns=context.covered_groups,
     )
     found = await context.query(read_changes, change_filter)
     page = found[:limit]
     next_cursor = write_cursor(page[-1].change.at_ms, page[-1].change.change_id) if len(found) > limit else None
-    return ChangesResponse(
-        [_to_response(each) for each in page if context.can_access(each.change.group_id)], next_cursor
-    )
+    return ChangesResponse([_to_response(each) for each in page], next_cursor)
 
 
 def _actions(names: Iterable[str]) -> frozenset[ChangeAction]:
@@ -118,6 +117,20 @@ async def _own_change(
     if not context.can_access(found.change.group_id, operation):
         raise GroupAuthorizationFailed("the token does not cover this change")
     return found
+
+
+async def _check_undo(context: RequestContext, change_id: str) -> None:
+    """Check that the token allows everything on the group of a change, and on all topics if it may be of offsets.
+
+    Raises:
+        GroupAuthorizationFailed: not on the group.
+        TopicAuthorizationFailed: not on all topics.
+    """
+    if context.can_access(None, Operation.ALL) and context.can_access_all_topics(Operation.ALL):
+        return
+    found = await _own_change(context, change_id, Operation.ALL)
+    if found.change.action != ChangeAction.PUT_SETTINGS and not context.can_access_all_topics(Operation.ALL):
+        raise TopicAuthorizationFailed("the token does not allow ALL on every topic, which the undo may write")
 
 
 def _to_response(found: RecordedChange) -> ChangeResponse:
@@ -181,8 +194,7 @@ class UndoResponse(Struct, kw_only=True):
 @post("/v1/changes/{change_id:str}/undo", status_code=200, tags=TAGS, opt={REQUEST: "UndoChange"})
 async def undo_change(context: CurrentRequest, change_id: FromPath[str], data: JSONBody[UndoBody]) -> UndoResponse:
     """Undo a change, except where there are newer changes; the undo is recorded as a change itself."""
-    if not context.can_access(None, Operation.ALL):
-        await _own_change(context, _uuid(change_id), Operation.ALL)
+    await _check_undo(context, _uuid(change_id))
     undo = await admin_undo.undo_change(context.coordinator, _uuid(change_id), context.begin_change(data.reason))
     after = undo.after
     is_of_cluster = after["action"] == ChangeAction.PUT_SETTINGS and undo.group_id is None

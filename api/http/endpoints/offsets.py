@@ -37,7 +37,7 @@ from api.shared.access_control import Operation
 from api.shared.errors import NO_ERROR, TopicAuthorizationFailed
 from coordinator_core.admin import offsets as admin_offsets
 from coordinator_core.protocol.errors import InvalidRequest
-from coordinator_core.protocol.requests import CommitOffsets, OffsetToCommit
+from coordinator_core.protocol.requests import CommitOffsets, OffsetToCommit, StoredOffset
 from coordinator_core.protocol.responses import PartitionResult
 from coordinator_core.state_store.rows import FetchedOffset
 
@@ -187,14 +187,13 @@ async def query(context: CurrentRequest, group_id: GroupId, data: JSONBody[Query
     """Fetch the committed offset of every given partition."""
     requested = [(each.topic, partition) for each in data.partitions for partition in each.partitions]
     _check_count(context, len(requested), "partitions")
-    topics = sorted({each.topic for each in data.partitions})
-    context.check_topics(topics, Operation.READ)
-    fetched = await context.with_deadline(context.coordinator.fetch_offsets(group_id, topics)) if topics else []
+    context.check_topics({each.topic for each in data.partitions}, Operation.READ)
+    fetched = await context.with_deadline(context.coordinator.fetch_partitions(group_id, requested))
     found = {(each.topic, each.partition): each for each in fetched}
     return OffsetsResponse([_to_response(found[key]) if key in found else _no_offset(*key) for key in requested])
 
 
-def _to_response(fetched: FetchedOffset) -> OffsetResponse:
+def _to_response(fetched: FetchedOffset | StoredOffset) -> OffsetResponse:
     return OffsetResponse(
         topic=fetched.topic,
         partition=fetched.partition,

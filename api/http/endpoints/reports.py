@@ -79,14 +79,15 @@ def _report_list(job: JobSpec) -> HTTPRouteHandler:
         cursor: FromQuery[str] = "",
     ) -> Struct:
         if days is None:
-            newest = ReportFilter(job.subject, group_ids, limit=limit + 1)
+            newest = ReportFilter(job.subject, group_ids, limit=limit + 1, patterns=context.covered_groups)
             found, next_cursor = await _newest(context, newest, cursor)
         else:
             since_ms = context.coordinator.wall_ms() - days * DAY_MS
-            history = ReportHistoryFilter(job.subject, since_ms, group_ids, limit=limit + 1)
+            history = ReportHistoryFilter(
+                job.subject, since_ms, group_ids, limit=limit + 1, patterns=context.covered_groups
+            )
             found, next_cursor = await _history(context, history, cursor)
-        shown = [convert(report, response_type) for report in found if context.can_access(report["group_id"])]
-        return page_type(shown, next_cursor)
+        return page_type([convert(report, response_type) for report in found], next_cursor)
 
     list_reports.__name__ = f"list_{what}_reports"
     list_reports.__doc__ = f"List reports of the job {job.name}: the newest of each group, or those of some days."

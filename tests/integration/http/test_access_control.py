@@ -6,11 +6,16 @@ from contextlib import closing
 from functools import partial
 from hashlib import sha256
 
+import psycopg2
 import pytest
 
+from muster.settings import psql_url
 from tests.support.databases import Databases
 from tests.support.http_client import Answer, Client, Json
 from tests.support.nodes import CLUSTER_SECRET, running_node
+from tests.support.report_rows import DAY, FREQUENCY, insert_reports, report
+from tests.support.store_rows import uuid_of
+from tests.support.stored_history import insert
 from tests.support.waiting import poll_until
 
 
@@ -49,22 +54,30 @@ ENTRIES = [
         acl("ALLOW", "RESET", "GROUP", "LITERAL", "billing"),
         acl("ALLOW", "RESET", "TOPIC", "LITERAL", "orders"),
     ),
+    entry(
+        "owner", acl("ALLOW", "ALL", "GROUP", "LITERAL", "billing"), acl("ALLOW", "ALL", "TOPIC", "LITERAL", "orders")
+    ),
 ]
 
 
 @pytest.fixture(scope="module")
-def node(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+def database(databases: Databases) -> Iterator[str]:
+    url = databases.create()
+    yield url
+    databases.drop(url)
+
+
+@pytest.fixture(scope="module")
+def node(database: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     path = tmp_path_factory.mktemp("tokens") / "tokens.json"
     path.write_text(json.dumps({"tokens": ENTRIES}))
-    url = databases.create()
     with (
-        running_node(url, tokens_file=str(path), cluster_secret=CLUSTER_SECRET) as running,
+        running_node(database, tokens_file=str(path), cluster_secret=CLUSTER_SECRET) as running,
         closing(Client(running.url)) as client,
     ):
         for group_id in ("billing", "bill_ng", "payments-1", "payments-2", "payments-3"):
             poll_until(partial(commits, client, f"/v1/groups/{group_id}/offsets"))
         yield client
-    databases.drop(url)
 
 
 def send(client: Client, token: str, method: str, path: str, body: Json = None) -> Answer:
@@ -143,6 +156,27 @@ def test_a_reset_needs_its_topics(node: Client) -> None:
         assert said in answer.json["detail"]
 
 
+def test_an_undo_needs_all_operations_on_the_group_and_on_all_topics(node: Client) -> None:
+    reset = {
+        "to": "given",
+        "offsets": [{"topic": "views", "partition": 0, "offset": 1}],
+        "dry_run": False,
+        "reason": "x",
+    }
+    settings = {"values": {"group_max_size": 9}, "reason": "x"}
+    payments = send(node, "operator", "POST", "/v1/groups/payments-1/offsets/reset", reset).json["change_id"]
+    billing = send(node, "operator", "POST", "/v1/groups/billing/offsets/reset", reset).json["change_id"]
+    config = send(node, "operator", "PUT", "/v1/groups/billing/config", settings).headers["x-muster-change-id"]
+
+    def undo(token: str, change_id: str) -> Answer:
+        return send(node, token, "POST", f"/v1/changes/{change_id}/undo", {"reason": "x"})
+
+    assert undo("careful", payments).code == "GROUP_AUTHORIZATION_FAILED", "its resets of payments are denied"
+    assert undo("owner", billing).code == "TOPIC_AUTHORIZATION_FAILED", "it may not write offsets of views"
+    assert undo("owner", config).status == 200
+    assert undo("operator", billing).status == 200
+
+
 def test_a_denial_wins_over_a_role(node: Client) -> None:
     assert send(node, "careful", "POST", "/v1/groups/payments-1/offsets/reset", {"to": "earliest"}).status == 403
     assert send(node, "careful", "DELETE", "/v1/groups/payments-1").status == 403
@@ -164,3 +198,34 @@ def test_lists_have_the_groups_that_the_token_may_describe(node: Client) -> None
     assert listed == wanted
     assert sorted(each["group_id"] for each in overview["groups"]) == wanted
     assert send(node, "watcher", "GET", "/v1/groups/payments-2").status == 403
+
+
+def test_pages_and_cursors_are_of_groups_that_the_token_may_describe(node: Client, database: str) -> None:
+    own = {"bill_ng", "payments-1", "payments-3"}
+    group_ids = {*own, "billing", "payments-2"}
+    run_id = uuid_of("run")
+    with closing(psycopg2.connect(psql_url(database))) as connection:
+        insert_reports(connection, "rebalances", [report(each, of=FREQUENCY) for each in group_ids])
+        run = {"run_id": run_id, "kind": "offset_retention", "as_of": DAY, "status": "proposed", "counts": {}}
+        insert(connection, "maintenance_runs", run)
+        candidate = {"run_id": run_id, "shard_id": 0, "partition": 0, "commit_version": 1, "committed_at": DAY}
+        topic = {"topic": "views", "reason": "retention"}
+        insert(connection, "expiry_candidates", *({**candidate, **topic, "group_id": each} for each in group_ids))
+    for group_id in group_ids:
+        config = {"values": {"group_max_size": 9}, "reason": "x"}
+        assert send(node, "operator", "PUT", f"/v1/groups/{group_id}/config", config).status == 200
+
+    for path, field in (
+        (f"/v1/maintenance/runs/{run_id}/candidates?", "candidates"),
+        ("/v1/reports/rebalances?", "reports"),
+        ("/v1/reports/rebalances?days=3000&", "reports"),
+        ("/v1/changes?action=put_settings&", "changes"),
+    ):
+        listed: list[str] = []
+        cursor: str | None = ""
+        while cursor is not None:
+            page = send(node, "watcher", "GET", f"{path}limit=1&cursor={cursor}").json
+            listed += [each["group_id"] for each in page[field]]
+            cursor = page["next_cursor"]
+            assert len(page[field]) == 1, "a page is shorter only if it is the last one"
+        assert sorted(listed) == sorted(own), path

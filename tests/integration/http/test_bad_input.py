@@ -255,7 +255,7 @@ def test_session_timeout_out_of_bounds_has_its_own_error(group: Group) -> None:
         (b'{"generation": 1, "member_id": "m", "' + b"x" * 100_000 + b'": 1}', "unknown field"),
         (DEEP, "object"),
         (b'{"generation": 1, "member_id": ' + DEEP, "member_id"),
-        (b'{"more": ' + DEEP + b', "member_id": "\\u0000"}', "nested"),
+        (b'{"more": ' + DEEP + b', "member_id": "\\u0000"}', "NUL"),
         (b'{"generation": ' + b"9" * 10_000 + b', "member_id": "m"}', "generation"),
     ],
 )
@@ -267,6 +267,15 @@ def test_field_with_nul_is_named_at_any_depth(group: Group) -> None:
     body = with_(COMMIT, offsets=[position(1), position(2, metadata="a\0b")])
 
     refuse(group.post("offsets", body), "offsets[1].metadata: holds NUL")
+
+
+def test_large_body_with_nul_is_refused_without_the_field_which_would_need_decoding(group: Group) -> None:
+    quoted = [position(each, metadata="\\u0000") for each in range(1_000)]
+    assert group.post("offsets", with_(COMMIT, offsets=quoted)).status == 200
+
+    for metadata, reason in (("\\\0", "a text holds NUL"), ("\ud800", "JSON")):
+        body = with_(COMMIT, offsets=[*quoted, position(7, metadata=metadata)])
+        refuse(group.post("offsets", body), reason)
 
 
 def test_escaped_backslash_before_u0000_is_text(group: Group) -> None:

@@ -15,7 +15,7 @@ from api.kafka.brokers import topic_id_of
 from api.kafka.errors import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID
 from api.shared.client_request import MAX_THROTTLE_S
 from tests.support.databases import Databases, offset_log_locked
-from tests.support.http_client import Client, Group, fresh_id, join_body
+from tests.support.http_client import Client, Group, Json, fresh_id, join_body
 from tests.support.kafka_listener import (
     PATIENT,
     SUBSCRIPTION,
@@ -173,6 +173,7 @@ def _is_closed_within_a_moment(wire: KafkaWire) -> bool:
 # -- tokens -----------------------------------------------------------------------------------------
 
 
+DAN: Final = {"sha256": sha256(b"dan's").hexdigest(), "actor": "dan", "role": "agent", "prefixes": ["dan"]}
 CARL: Final = {
     "sha256": sha256(b"carl's").hexdigest(),
     "actor": "carl",
@@ -186,9 +187,9 @@ TOPICS_OF_CARL: Final = {"bills": 0, "secrets": TOPIC_AUTHORIZATION_FAILED, "unh
 
 @pytest.fixture(scope="module")
 def guarded(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    """Serve a node with tokens: ada's is an operator's, bob's a viewer's; carl's may read some topics."""
+    """Serve a node with tokens of an operator, ada, a viewer, bob, and an agent, dan; carl's may read some topics."""
     tokens = TokensFile(tmp_path_factory.mktemp("tokens") / "tokens.json")
-    tokens.write(ADA, BOB, CARL)
+    tokens.write(ADA, BOB, CARL, DAN)
     url = databases.create()
     with running_kafka_node(url, tokens_file=str(tokens.path), cluster_secret=CLUSTER_SECRET) as node:
         yield node
@@ -292,6 +293,35 @@ def test_only_topics_that_the_token_may_read_are_shown(guarded: Node) -> None:
         assert listed(*({"name": topic, "topic_id": None} for topic in TOPICS_OF_CARL)) == list(TOPICS_OF_CARL.items())
         assert listed({"name": None, "topic_id": topic_id_of("secrets")}) == [(None, UNKNOWN_TOPIC_ID)]
     assert [each.partitions[0].error_code for each in offsets.topics] == [0, TOPIC_AUTHORIZATION_FAILED]
+
+
+def test_end_of_a_log_is_not_what_any_token_has_committed(guarded: Node) -> None:
+    topic = {"topic": fresh_id("ends")}
+    client = Client(guarded.url)
+
+    def send(token: str, method: str, path: str, body: Json) -> int:
+        return client.call_when_served(method, path, body, {"Authorization": f"Bearer {token}"}).status
+
+    assert send("ada's", "PUT", f"/v1/topics/{topic['topic']}", {"partitions": 2}) == 200
+    too_high = [{**topic, "partition": partition, "offset": 2**62} for partition in (0, 1)]
+    own = [{**topic, "partition": 1, "offset": 7}]
+    reported = [{**topic, "partition": 0, "offset": 30, "log_end_offset": 40}]
+    commits = (("dan's", "dan", too_high), ("ada's", "billing-ends", own), ("ada's", "a", reported))
+    for token, group_id, offsets in commits:
+        body = {"generation": -1, "member_id": "", "offsets": offsets}
+        assert send(token, "POST", f"/v1/groups/{group_id}/offsets", body) == 200
+
+    def ends(token: str) -> list[int]:
+        partitions = [{"partition_index": partition, "timestamp": -1} for partition in (0, 1)]
+        with KafkaWire(guarded.settings.kafka_address) as wire:
+            assert _log_in(wire, "PLAIN", _plain(token)) == 0
+            topics = [{"name": topic["topic"], "partitions": partitions}]
+            answer = wire.call(ApiKey.LIST_OFFSETS, 9, replica_id=-1, isolation_level=0, topics=topics)
+        return [each.offset for each in answer.topics[0].partitions]
+
+    poll_until(lambda: ends("dan's") == [40, 2**62])
+    poll_until(lambda: ends("bob's") == [40, 7])
+    client.close()
 
 
 def test_connections_requests_and_bytes_are_in_the_metrics(kafka_node: Node, wire: KafkaWire) -> None:

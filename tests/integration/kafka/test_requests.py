@@ -188,6 +188,15 @@ def test_leave_in_every_version(wire: KafkaWire, group_id: str, version: int) ->
         assert (first.error_code, second.error_code) == (0, UNKNOWN_MEMBER_ID)
 
 
+def test_any_reason_for_leaving_is_stored(wire: KafkaWire, group_id: str) -> None:
+    member_id = join_alone(wire, group_id)
+    leaving = [{"member_id": member_id, "group_instance_id": None, "reason": "\x00" + "r" * 20_000}]
+
+    answer = wire.call(ApiKey.LEAVE_GROUP, 5, group_id=group_id, members=leaving)
+
+    assert (answer.error_code, [each.error_code for each in answer.members]) == (0, [0])
+
+
 def test_static_member_keeps_its_id_to_the_second_join(wire: KafkaWire, group_id: str) -> None:
     member_id = join_alone(wire, group_id, group_instance_id="billing-1")
     assert member_id.startswith("billing-1-")

@@ -25,6 +25,8 @@ from tests.system.simulation.world import LOOKS_MAX, World
 LEASE_TTL_MS = 5_000
 CHECKPOINT_INTERVAL_MS = 10_000
 """So long that commits are dirty when their group is locked, or their shard gets another owner."""
+MAX_CHECKPOINT_OFFSETS = 3
+"""So few that the offsets of one shard need several transactions, between which nodes crash."""
 MAX_QUEUED_ROWS = 25
 """So few that a slow database fills the queue."""
 REQUEST_TIMEOUT_MS = 2_000
@@ -119,6 +121,7 @@ class Process:
             defaults=SETTINGS,
             max_queued_rows=MAX_QUEUED_ROWS,
             offsets_checkpoint_interval_ms=CHECKPOINT_INTERVAL_MS,
+            max_checkpoint_offsets=MAX_CHECKPOINT_OFFSETS,
         )
         self.coordinator = Coordinator(store, config, NodeClock(world, node, self.loop), self.connections)
         self._deadlines = Deadlines(REQUEST_TIMEOUT_MS)

@@ -153,8 +153,8 @@ def load_without_log(shard: Shard, stored: Iterable[StoredGroup | UnreadableGrou
     _load(shard, stored, shard_log._replace(commits=[]))
 
 
-def take_beyond_the_log(offsets: ShardOffsets, epoch: int) -> ShardCheckpoint:
-    return _take(offsets, epoch)._replace(position=2**40)
+def take_beyond_the_log(offsets: ShardOffsets, epoch: int, max_size: int) -> ShardCheckpoint:
+    return _take(offsets, epoch, max_size)._replace(position=2**40)
 
 
 def extra_rows_of_undos_only(recorder: ChangeRecorder, before: Group, decision: Decision, now: Now) -> ExtraRows:

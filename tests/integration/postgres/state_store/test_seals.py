@@ -23,6 +23,10 @@ CHANGE_OF_ANOTHER = """
 INSERT INTO changes (change_id, at, actor, action, sealed_minute)
 VALUES (gen_random_uuid(), now(), 'x', 'undo', '2026-01-02 03:01Z')
 """
+OLD_CHANGE = """
+INSERT INTO changes (change_id, at, actor, action)
+VALUES (gen_random_uuid(), now() - interval '11 minutes', 'x', 'undo')
+"""
 MINUTES = [datetime(2026, 1, 2, 3, number, tzinfo=UTC) for number in range(3)]
 
 
@@ -151,6 +155,16 @@ def test_the_doctor_names_the_first_minute_that_was_altered(
     is_whole_minute_gone = "; DELETE" in statement
     assert found.status == "error"
     assert f"2026-01-02T03:{'02' if is_whole_minute_gone else '01'}Z" in found.message
+
+
+def test_the_doctor_warns_of_changes_that_no_node_seals(sealed: None, admin: PsycopgConnection) -> None:
+    record(admin, "new")
+    assert check_audit_log(admin).status == "ok", "a node has a minute to seal it"
+
+    run(admin, OLD_CHANGE)
+    result = check_audit_log(admin)
+    assert result.status == "warning"
+    assert "1 change not sealed for ten minutes" in result.message
 
 
 def test_the_doctor_warns_of_a_disabled_trigger(sealed: None, admin: PsycopgConnection) -> None:

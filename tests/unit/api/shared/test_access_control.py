@@ -107,6 +107,15 @@ def test_entries_add_to_a_role_and_a_denial_takes_from_it() -> None:
     assert identity.can_access(None, Operation.CONFIGURE)
 
 
+def test_a_denial_of_one_operation_is_one_of_all() -> None:
+    identity = Identity("ada", Role.OPERATOR, acls=(deny(RESET, name="payments"),))
+
+    assert not identity.can_access("payments", ALL)
+    assert not identity.can_access(None, ALL)
+    assert identity.can_access("orders", ALL)
+    assert identity.trusted_topic_prefixes == ()
+
+
 def test_described_groups_are_patterns_of_sql() -> None:
     describe = Operation.DESCRIBE
     entries = (allow(describe, name="a_%\\"), allow_prefixed(describe, name="b"), deny(ALL, name="b2"))

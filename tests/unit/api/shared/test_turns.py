@@ -1,6 +1,7 @@
-"""Long polls begin a few at a time, in the order in which they came; large requests in fair order."""
+"""Long polls begin a few at a time, in the order in which they came; large requests and queries in fair order."""
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -10,6 +11,7 @@ from api.shared.turns import (
     LONG_POLLS_AT_ONCE,
     LargeRequestTurns,
     LongPollTurns,
+    QueryTurns,
 )
 
 pytestmark = pytest.mark.anyio
@@ -104,3 +106,40 @@ async def test_a_request_that_had_a_turn_for_itself_delays_the_next_ones(size: i
         await asyncio.sleep(0)
     assert following.done() is is_next_begun
     following.cancel()
+
+
+# -- queries --------------------------------------------------------------------------------------------------
+
+
+async def test_one_client_runs_three_quarters_of_the_queries() -> None:
+    turns, begun, go = QueryTurns(4), list[str](), asyncio.Event()
+
+    async def query(name: str) -> str:
+        begun.append(name)
+        await go.wait()
+        return name
+
+    first = [asyncio.create_task(turns.run("a", partial(query, f"a{number}"))) for number in range(5)]
+    others = asyncio.create_task(turns.run("b", partial(query, "b")))
+    await asyncio.sleep(0.01)
+    assert begun == ["a0", "a1", "a2", "b"]
+    go.set()
+    assert await asyncio.gather(*first, others) == ["a0", "a1", "a2", "a3", "a4", "b"]
+
+
+async def test_query_of_a_cancelled_request_has_its_turn_to_its_end() -> None:
+    turns, begun, go = QueryTurns(1), list[str](), asyncio.Event()
+
+    async def query(name: str) -> None:
+        begun.append(name)
+        await go.wait()
+        raise LookupError(name)
+
+    cancelled, waiting = (asyncio.create_task(turns.run("a", partial(query, name))) for name in ("first", "second"))
+    await asyncio.sleep(0.01)
+    cancelled.cancel()
+    await asyncio.sleep(0.01)
+    assert begun == ["first"]
+    go.set()
+    with pytest.raises(LookupError, match="second"):
+        await waiting

@@ -3,7 +3,6 @@
 Source: protocol.md sections 10.1 and 18.
 """
 
-
 import pytest
 
 from coordinator_core.protocol.decide import decide

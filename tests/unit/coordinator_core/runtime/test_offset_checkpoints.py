@@ -32,6 +32,8 @@ class CheckpointStore(MemoryStore):
         self.go.set()
         self.began = threading.Event()
         self.failure: Exception | None = None
+        self.failures_after: int | None = None
+        """After so many further checkpoints one fails, and stores nothing."""
         self.is_stored_before_failure = False
         self.checkpoints: list[list[int]] = []
 
@@ -39,6 +41,9 @@ class CheckpointStore(MemoryStore):
         self.began.set()
         assert self.go.wait(PATIENCE_S), "the test never let the checkpoint go"
         failure, self.failure = self.failure, None
+        if self.failures_after is not None:
+            failure = StoreUnavailable("it failed") if self.failures_after == 0 else None
+            self.failures_after = None if failure else self.failures_after - 1
         if failure is not None and not self.is_stored_before_failure:
             raise failure
         result = super().checkpoint(node_id, shards)
@@ -157,13 +162,67 @@ async def test_far_too_many_dirty_offsets_make_commits_wait_and_nothing_else(sto
         assert await fetched(node) == [5, 2, 3, 4]
 
 
-async def test_checkpoint_of_many_shards_is_divided_but_a_shard_is_not(store: CheckpointStore) -> None:
+async def test_checkpoint_of_many_shards_is_divided(store: CheckpointStore) -> None:
     async with running(store, on_demand(max_checkpoint_offsets=3)) as node:
         await until(lambda: node.counts().shards_active == 50, "shards are loaded")
         groups = {shard_of(f"g{number}", 50): f"g{number}" for number in range(200)}
         for shard in range(4):
-            await commit(node, *range(1 if shard else 5), group_id=groups[shard])
-    assert store.checkpoints == [[5], [1, 1, 1]]
+            await commit(node, *range(1 if shard else 3), group_id=groups[shard])
+    assert store.checkpoints == [[3], [1, 1, 1]]
+
+
+async def test_partitions_are_fetched_after_a_checkpoint_without_the_others(store: CheckpointStore) -> None:
+    async with running(store, on_demand()) as node:
+        await until(lambda: node.counts().shards_active == 50, "shards are loaded")
+        await commit(node, 7, 8, 9)
+        topic = (await node.fetch_offsets("g", None))[0].topic
+        await commit(node, 17, 18, 19)
+        found = await node.fetch_partitions("g", [(topic, 1), (topic, 5)])
+        assert [(one.partition, one.offset) for one in found] == [(1, 18)]
+
+
+async def test_many_offsets_of_one_shard_are_stored_in_parts_of_which_the_last_raises_the_position(
+    store: CheckpointStore,
+) -> None:
+    async with running(store, on_demand(max_checkpoint_offsets=3)) as node:
+        await until(lambda: node.counts().shards_active == 50, "shards are loaded")
+        await commit(node, *range(8))
+        assert await fetched(node) == list(range(8))
+
+        assert store.checkpoints == [[3], [3], [2]]
+        assert node.counts().dirty_offsets == 0
+    assert store.load_offset_log([shard_of("g", 50)])[shard_of("g", 50)].commits == []
+
+
+async def test_a_fetch_waits_for_one_part_of_another_shard_and_not_for_all(store: CheckpointStore) -> None:
+    async with running(store, on_demand(max_checkpoint_offsets=3)) as node:
+        await until(lambda: node.counts().shards_active == 50, "shards are loaded")
+        await commit(node, *range(8))
+        with checkpoints_held(store):
+            store.began.clear()
+            large = asyncio.create_task(fetched(node))
+            await asyncio.to_thread(store.began.wait)
+            await commit(node, 7, group_id="other")
+            small = asyncio.create_task(fetched(node, "other"))
+            await asyncio.sleep(0)
+        assert (await small, await large) == ([7], list(range(8)))
+        assert store.checkpoints == [[3], [1], [3], [2]]
+
+
+async def test_a_part_that_fails_is_repeated_and_the_parts_before_it_are_not(store: CheckpointStore) -> None:
+    async with running(store, on_demand(max_checkpoint_offsets=3)) as node:
+        await until(lambda: node.counts().shards_active == 50, "shards are loaded")
+        await commit(node, *range(5))
+        store.failures_after = 1
+        with pytest.raises(CoordinatorNotAvailable):
+            await fetched(node)
+        assert store.checkpoints == [[3]]
+        log = store.load_offset_log([shard_of("g", 50)])[shard_of("g", 50)].commits
+        assert len(log) == 5, "another node would read all of them"
+
+        await commit(node, 10)
+        assert await fetched(node) == [10, 1, 2, 3, 4]
+        assert store.checkpoints == [[3], [3]]
 
 
 async def test_stopping_node_leaves_nothing_in_the_log(store: CheckpointStore) -> None:
