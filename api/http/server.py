@@ -1,7 +1,7 @@
 """The HTTP server: uvicorn on a socket that is already bound, without signal handlers.
 
-`api/http/connection.py` handles single connections; with TLS, `api/shared/handshake_server.py` makes their handshakes. The
-kernel closes the connection of a client that reads none of its response within the send timeout (TCP_USER_TIMEOUT).
+`api/http/connection.py` handles single connections; with TLS, `api/shared/handshake_server.py` makes their handshakes.
+The kernel closes the connection of a client that reads none of its response within the send timeout (TCP_USER_TIMEOUT).
 
 Shutdown order: new requests get a retriable error; parked requests get one from the coordinator; responses in progress
 are sent; connections are closed.
