@@ -95,7 +95,7 @@ def _offsets(request: KafkaRequest, find: Any) -> bytes:  # noqa: ANN401  # (top
 
 
 async def fetch(request: KafkaRequest) -> bytes:
-    """Wait, and return no records."""
+    """Wait, and return no records: the log ends where the client reads."""
     message = request.message
     await asyncio.sleep(min(milliseconds(message.max_wait), FETCH_WAIT_MAX_MS) / 1000)
     counts = request.coordinator.topic_metadata
@@ -107,20 +107,21 @@ async def fetch(request: KafkaRequest) -> bytes:
         names = {topic_id_of(each): each for each in counts}
     denied = request.denied_topics(names.values(), Operation.READ)
 
-    def part(topic: str, number: int) -> Mapping[str, object]:
+    def part(topic: str, asked: Any) -> Mapping[str, object]:  # noqa: ANN401  # a partition of kio's
         known = counts.get(topic)
-        code = unknown if known is None else 0 if number < known.partitions else UNKNOWN_TOPIC_OR_PARTITION
+        code = unknown if known is None else 0 if asked.partition < known.partitions else UNKNOWN_TOPIC_OR_PARTITION
         return {
-            "partition_index": number,
+            "partition_index": asked.partition,
             "error_code": TOPIC_AUTHORIZATION_FAILED if topic in denied else code,
-            "high_watermark": -1,
+            "high_watermark": asked.fetch_offset,
+            "last_stable_offset": asked.fetch_offset,
             "aborted_transactions": None,
             "records": b"",
         }
 
     topics = [(getattr(each, key), each.partitions) for each in message.topics]
     responses = [
-        {key: topic, "partitions": [part(names.get(topic, ""), one.partition) for one in partitions]}
+        {key: topic, "partitions": [part(names.get(topic, ""), one) for one in partitions]}
         for topic, partitions in topics
     ]
     return encode(ApiKey.FETCH, request.version, {"responses": responses, "session_id": 0})

@@ -378,7 +378,7 @@ def fetch(wire: KafkaWire, version: int, topic: str) -> Any:  # noqa: ANN401
         {
             "topic": topic,
             "topic_id": topic_id_of(topic),
-            "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1_000}],
+            "partitions": [{"partition": 0, "fetch_offset": 7, "partition_max_bytes": 1_000}],
         }
     ]
     answer = wire.call(
@@ -401,6 +401,8 @@ def fetch(wire: KafkaWire, version: int, topic: str) -> Any:  # noqa: ANN401
 def test_fetch_returns_no_records(wire: KafkaWire, version: int) -> None:
     (partition,) = fetch(wire, version, TOPIC).partitions
     assert (partition.error_code, partition.records) == (0, b"")
+    # kafka-go reports a broken response if the log goes on.
+    assert (partition.high_watermark, partition.last_stable_offset) == (7, 7)
 
 
 @pytest.mark.parametrize(("version", "code"), [(12, UNKNOWN_TOPIC_OR_PARTITION), (13, UNKNOWN_TOPIC_ID)])
