@@ -144,7 +144,10 @@ class NodeSettings(BaseSettings):
     addresses, or `*.` and a name for all names below it ([security.md](security.md#browsers))."""
     trusted_proxies: Annotated[tuple[str, ...], NoDecode] = ()
     """The addresses or networks of proxies in front of the node, separated by commas, such as `10.1.0.0/16`. Only they
-    name the client, in X-Forwarded-For ([security.md](security.md#behind-a-proxy))."""
+    name the client, in X-Forwarded-For or by the PROXY protocol ([security.md](security.md#behind-a-proxy))."""
+    kafka_proxy_protocol: bool = False
+    """Whether each connection of the listener for Kafka clients begins with a header of the PROXY protocol, of a proxy
+    in `MUSTER_TRUSTED_PROXIES`. Other connections are closed."""
     kafka_keep_alive_s: int = Field(default=600, ge=1, le=86_400)
     """How long an idle connection of a Kafka client is kept open, as `connections.max.idle.ms` of Kafka's brokers."""
     shards: int = Field(default=DEFAULT_SHARDS, ge=1, le=10_000)
@@ -420,6 +423,12 @@ class Settings(PlatformSettings, NodeSettings, MirrorSettings, GroupDefaults):
             if not self.has_tokens and not is_loopback(host):
                 needed = "only with TOKENS_FILE or REQUIRE_TOKENS"
                 raise ValueError(f"{name} may be another address than this machine's own {needed}")
+        return self
+
+    @model_validator(mode="after")
+    def _check_proxy_protocol(self) -> Self:
+        if self.kafka_proxy_protocol and not self.trusted_proxies:
+            raise ValueError("TRUSTED_PROXIES is required with KAFKA_PROXY_PROTOCOL")
         return self
 
     @model_validator(mode="after")

@@ -68,6 +68,7 @@ class KafkaConnection(asyncio.Protocol):
         limits: KafkaLimits,
         metrics: ListenerMetrics,
         batch: WriteBatch,
+        proxied_host: str | None = None,
     ) -> None:
         """Wait for the connection.
 
@@ -77,12 +78,14 @@ class KafkaConnection(asyncio.Protocol):
             limits: the limits of the listener.
             metrics: the counters of the listener.
             batch: the writes of the listener.
+            proxied_host: the address of the client that a proxy has named; None: it is the peer's.
         """
         self._node = node
         self._gate = gate
         self._limits = limits
         self._metrics = metrics
         self._batch = batch
+        self._proxied_host = proxied_host
         self._small_frame_max_bytes = min(SMALL_BODY_MAX_BYTES, limits.max_frame_bytes)
         self._loop = asyncio.get_running_loop()
         self._buffer = bytearray()
@@ -114,7 +117,7 @@ class KafkaConnection(asyncio.Protocol):
         """Count the connection; close it if there are too many."""
         self._transport = BatchedTransport(transport, self._batch)  # type: ignore[arg-type]  # of a stream
         peer = transport.get_extra_info("peername")
-        self._client_host: str = peer[0] if isinstance(peer, tuple) else ""
+        self._client_host: str = self._proxied_host or (peer[0] if isinstance(peer, tuple) else "")
         self._client = counted_address(self._client_host)
         """Whose share of the memory for large requests its frames use."""
         self._certificate_names = certificate_names(transport.get_extra_info("peercert"))

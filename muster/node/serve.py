@@ -27,9 +27,9 @@ from api.http.asgi import AsgiApp
 from api.http.hosts import AllowedHosts
 from api.http.limits import HttpLimits
 from api.http.server import BACKLOG, HttpServer
-from api.http.trusted_proxies import TrustedProxies
 from api.shared.node_context import NodeContext
 from api.shared.tokens import Tokens, TokensFileError
+from api.shared.trusted_proxies import TrustedProxies
 from coordinator_core.protocol.errors import CoordinatorNotAvailable
 from coordinator_core.queries.limits import QueryLimits
 from coordinator_core.queries.runner import Queries, QueryRunner
