@@ -11,9 +11,6 @@ from coordinator_core.state_store.postgres.timestamps import columns_of
 from coordinator_core.state_store.rows import FetchedOffset
 from coordinator_core.state_store.tables import offsets
 
-DEAD = "Dead"
-
-
 # -- offsets ----------------------------------------------------------------------------------------------
 
 _BY_PARTITION = (offsets.c.topic, offsets.c.partition)
