@@ -34,6 +34,7 @@ from coordinator_core.queries.rebalances import (
     RebalanceCursor,
     read_rebalance_members,
     read_rebalances,
+    rebalance_cursor,
 )
 from coordinator_core.queries.transitions import TransitionCursor, cursor_of, read_transitions
 from coordinator_core.state_store.postgres.timestamps import END_OF_TIME_MS
@@ -84,7 +85,7 @@ async def list_rebalances(
     after = read_cursor(cursor, tuple[AtMs, UuidText])
     found = await context.query(read_rebalances, group_id, after and RebalanceCursor(*after), limit + 1)
     page = found[:limit]
-    next_cursor = write_cursor(*page[-1].cursor) if len(found) > limit else None
+    next_cursor = write_cursor(*rebalance_cursor(page[-1])) if len(found) > limit else None
     return RebalancesResponse([response_of(RebalanceResponse, each) for each in page], next_cursor)
 
 
