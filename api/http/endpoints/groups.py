@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from api.http import LISTENER
 from api.http.consumer_json import AssignmentJson, PartitionsOfTopic, assignment_json
-from api.http.cursors import Name, page_after, read_cursor, write_cursor
+from api.http.cursors import Name, page_after, page_of, read_cursor
 from api.http.fast_path import REQUEST
 from api.http.fields import (
     GroupId,
@@ -90,8 +90,7 @@ async def list_groups(
         limit=limit + 1,
     )
     found = await _own_groups(context, group_filter)
-    page = found[:limit]
-    next_cursor = write_cursor(page[-1].group_id) if len(found) > limit else None
+    page, next_cursor = page_of(found, lambda each: (each.group_id,), limit)
     return GroupsResponse([_to_response(each) for each in page], next_cursor)
 
 

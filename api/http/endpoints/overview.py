@@ -12,7 +12,7 @@ from litestar import get
 from litestar.params import FromQuery, QueryParameter
 from msgspec import Struct
 
-from api.http.cursors import Int64, Name, read_cursor, write_cursor
+from api.http.cursors import Int64, Name, page_of, read_cursor
 from api.http.fast_path import REQUEST
 from api.http.fields import PageLimit, StatesParam, state_names
 from api.http.request_context import CurrentRequest
@@ -89,8 +89,7 @@ async def list_group_overview(
         fresh_since_ms=context.coordinator.wall_ms() - context.coordinator.log_end_max_age_ms(),
     )
     found = await context.query(read_overview, overview_filter)
-    page = found.groups[:limit]
-    next_cursor = write_cursor(page[-1].key, page[-1].group_id) if len(found.groups) > limit else None
+    page, next_cursor = page_of(found.groups, lambda each: (each.key, each.group_id), limit)
     return GroupOverviewResponse(
         [response_of(GroupSummaryResponse, each) for each in page], dict(found.counts), next_cursor
     )
@@ -132,8 +131,7 @@ async def list_topic_overview(
         fresh_since_ms=context.coordinator.wall_ms() - context.coordinator.log_end_max_age_ms(),
     )
     found = await context.query(read_topic_overview, overview_filter)
-    page = found.topics[:limit]
-    next_cursor = write_cursor(page[-1].key, page[-1].topic) if len(found.topics) > limit else None
+    page, next_cursor = page_of(found.topics, lambda each: (each.key, each.topic), limit)
     topics = [response_of(TopicSummaryResponse, each) for each in page]
     return TopicOverviewResponse(topics, found.topic_count, next_cursor)
 
