@@ -13,7 +13,7 @@ from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_va
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from coordinator_core.protocol.setting_rules import find_conflict
+from coordinator_core.protocol.setting_rules import INT32_MAX, find_conflict
 from coordinator_core.protocol.settings import GroupSettings
 from coordinator_core.queries.limits import QueryLimits
 from coordinator_core.runtime.config import NodeConfig
@@ -21,7 +21,6 @@ from muster.data_dir import DEFAULT_DATA_DIR
 from muster.errors import USAGE_EXIT_CODE, UserError
 
 ENVIRONMENT_PREFIX = "MUSTER_"
-INT32_MAX = 2_147_483_647
 POSTGRES_SCHEME = "postgresql+psycopg2://"
 DEFAULT_SHARDS = 50
 GROUP: Final = GroupSettings()

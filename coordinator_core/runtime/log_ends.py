@@ -20,7 +20,7 @@ import structlog
 
 from coordinator_core.protocol.records import OffsetsCommitted, Record
 from coordinator_core.runtime.clock import Threads
-from coordinator_core.state_store.interface import OutcomeUnknown, Store, StoreUnavailable
+from coordinator_core.state_store.interface import OutcomeUnknown, RuntimeStore, StoreUnavailable
 from coordinator_core.state_store.log_ends import NEVER_REPORTED_MS, LogEndReport
 
 log = structlog.get_logger("muster.runtime")
@@ -41,7 +41,7 @@ Seen = tuple[int, int]
 class LogEndReports:
     """The reports of this node's commits that are not stored yet."""
 
-    def __init__(self, store: Store, threads: Threads, max_age_ms: Callable[[], int]) -> None:
+    def __init__(self, store: RuntimeStore, threads: Threads, max_age_ms: Callable[[], int]) -> None:
         self._store = store
         self._threads = threads
         self._max_age_ms = max_age_ms

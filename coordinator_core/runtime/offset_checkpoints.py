@@ -30,7 +30,7 @@ from coordinator_core.runtime.memory import end_if_out_of_memory
 from coordinator_core.runtime.readiness import FailureStreak
 from coordinator_core.runtime.shard import Shard
 from coordinator_core.runtime.writer import MAX_SHARE
-from coordinator_core.state_store.interface import OutcomeUnknown, Store, StoreError
+from coordinator_core.state_store.interface import OutcomeUnknown, RuntimeStore, StoreError
 from coordinator_core.state_store.rows import CheckpointResult
 
 log = structlog.get_logger("muster.runtime")
@@ -44,7 +44,7 @@ class OffsetCheckpoints:
 
     def __init__(
         self,
-        store: Store,
+        store: RuntimeStore,
         config: NodeConfig,
         clock: Clock,
         threads: Threads,

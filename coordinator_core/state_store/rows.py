@@ -137,8 +137,8 @@ class TransitionRow:
 
 
 @dataclass(frozen=True, slots=True)
-class RebalanceRow:
-    """A row of `rebalances`; all times are wall time."""
+class Rebalance:
+    """A rebalance, ended or in progress; in progress it has no outcome and no results. All times are wall time."""
 
     rebalance_id: str
     group_id: str
@@ -150,14 +150,24 @@ class RebalanceRow:
     client_reason: str | None
     started_at_ms: int
     joined_at_ms: int | None
-    completed_at_ms: int
-    outcome: str
+    completed_at_ms: int | None
+    outcome: str | None
     restarts: int
     member_count_before: int
-    member_count_after: int
-    partitions_moved: int
+    member_count_after: int | None
+    partitions_moved: int | None
     is_trigger_inferred: bool = False
     is_start_inferred: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceRow(Rebalance):
+    """A row of `rebalances`."""
+
+    completed_at_ms: int
+    outcome: str
+    member_count_after: int
+    partitions_moved: int
 
 
 @dataclass(frozen=True, slots=True)

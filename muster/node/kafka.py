@@ -5,6 +5,7 @@
 import socket
 from typing import TYPE_CHECKING
 
+from api.kafka import LISTENER
 from api.shared.node_context import NodeContext
 from api.shared.trusted_proxies import TrustedProxies
 from muster.errors import UserError
@@ -13,8 +14,6 @@ from muster.settings import Settings
 
 if TYPE_CHECKING:
     from api.kafka.server import KafkaServer
-
-LISTENER = "kafka"
 
 
 def addresses(settings: Settings) -> dict[str, str]:
