@@ -22,6 +22,7 @@ from coordinator_core.state_store.rows import StoredGroup, UnreadableGroup
 from tests.support.kafka_listener import PATIENT
 from tests.support.kafka_wire import frame, read_response
 from tests.support.memory_store import MemoryStore
+from tests.support.no_queries import NO_QUERIES
 from tests.support.waiting import PATIENCE_S
 from tests.unit.coordinator_core.runtime.nodes import Member, config, running, until
 
@@ -148,7 +149,7 @@ async def wire() -> AsyncIterator[Wire]:
         store.go.clear()
         node.loaded_shard(GROUP).fail(CoordinatorNotAvailable("the shard is loaded again"))
         await until(node.is_loading, "the load")
-        wire = Wire(NodeContext(node, None, ListenerLimits()))  # type: ignore[arg-type]  # nothing is queried
+        wire = Wire(NodeContext(node, NO_QUERIES, ListenerLimits()))
         try:
             yield wire
         finally:
