@@ -109,6 +109,7 @@ class KafkaConnection(asyncio.Protocol):
         self._due_at_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._is_closing = False
+        self._is_paused = False
         self.has_request = False
 
     # -- what the transport calls --------------------------------------------------------------------------
@@ -169,6 +170,7 @@ class KafkaConnection(asyncio.Protocol):
                 break
             self._answer_frame(frame)
         if self._running is not None and len(self._buffer) > self._limits.max_frame_bytes:
+            self._is_paused = True
             self._transport.pause_reading()
 
     def _is_small_frame(self, data: bytes) -> bool:
@@ -326,7 +328,9 @@ class KafkaConnection(asyncio.Protocol):
 
     def _go_on(self) -> None:
         """Read on, and answer what has arrived meanwhile."""
-        self._transport.resume_reading()
+        if self._is_paused:
+            self._is_paused = False
+            self._transport.resume_reading()
         if self._is_closing:
             self._transport.close()
         self._answer_frames()
