@@ -21,8 +21,12 @@ from tests.support.nodes import Node, running_kafka_node
 from tests.support.tools import program
 from tests.support.waiting import PATIENCE_S, poll_until
 
-CLIENT, OTHER_CLIENT = "203.0.113.9", "203.0.113.10"
-ON = {"kafka_proxy_protocol": 1, "trusted_proxies": "127.0.0.1", "group_initial_rebalance_delay_ms": 0}
+CLIENT = "203.0.113.9"
+ON: Mapping[str, str | int] = {
+    "kafka_proxy_protocol": 1,
+    "trusted_proxies": "127.0.0.1",
+    "group_initial_rebalance_delay_ms": 0,
+}
 LOCAL = SIGNATURE + struct.pack(">BBH", 0x20, 0, 0)
 HAPROXY = """
 global
@@ -73,10 +77,11 @@ def test_header_without_a_client_leaves_the_address_of_the_proxy(node: Node, gro
 
 def test_connections_are_counted_by_client(node: Node) -> None:
     address = node.settings.kafka_address
-    with KafkaWire(address, before=line(CLIENT)) as first, KafkaWire(address, before=line(OTHER_CLIENT)) as other:
+    one, two = line("203.0.113.1"), line("203.0.113.2")
+    with KafkaWire(address, before=one) as first, KafkaWire(address, before=two) as other:
         for wire in (first, other):
             assert wire.call(ApiKey.API_VERSIONS, 0).error_code == 0
-        with KafkaWire(address, before=line(CLIENT)) as second:
+        with KafkaWire(address, before=one) as second:
             assert second.is_closed()
 
 

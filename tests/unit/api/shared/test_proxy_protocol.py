@@ -38,7 +38,9 @@ def read(data: bytes, chunk: int = 5) -> tuple[str | None, bytes]:
 
 @given(pair=st.one_of(st.tuples(V4, V4), st.tuples(V6, V6)), after=st.binary(max_size=20), chunk=st.integers(1, 200))
 def test_client_is_named_in_both_versions(
-    pair: tuple[ipaddress.IPv4Address, ipaddress.IPv4Address], after: bytes, chunk: int
+    pair: tuple[ipaddress.IPv4Address, ipaddress.IPv4Address] | tuple[ipaddress.IPv6Address, ipaddress.IPv6Address],
+    after: bytes,
+    chunk: int,
 ) -> None:
     source, destination = pair
     packed = source.packed + destination.packed + PORT + b"\x04\x00\x02ab"  # values follow the addresses
