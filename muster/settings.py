@@ -184,7 +184,7 @@ class NodeSettings(BaseSettings):
     data_dir: Path = DEFAULT_DATA_DIR
     """The directory in which the local platform keeps its database, secrets and logs."""
     max_partitions_per_request: int = Field(default=10_000, ge=1, le=1_000_000)
-    """The maximum number of partitions in one commit, fetch or reset."""
+    """The maximum number of partitions in one commit, fetch, reset or deletion."""
     max_body_bytes: int = Field(default=8_388_608, ge=1_024, le=INT32_MAX)
     """The maximum size of a request's body."""
     max_large_bodies_bytes: int = Field(default=67_108_864, ge=1_024, le=2**40)

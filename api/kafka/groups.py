@@ -103,7 +103,8 @@ async def delete_groups(request: KafkaRequest) -> bytes:
 async def _delete(request: KafkaRequest, group_id: str) -> int:
     try:
         request.authorize("DeleteGroups", group_id)
-        await admin_groups.delete_group(request.coordinator, group_id, request.begin_change())
+        limit = request.node.limits.max_partitions_per_request
+        await admin_groups.delete_group(request.coordinator, group_id, request.begin_change(), max_deleted=limit)
     except CoordinatorError as error:
         return request.failed(error)
     return 0

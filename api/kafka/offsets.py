@@ -223,7 +223,10 @@ def _partitions_of(topics: Sequence[Any]) -> Partitions:
 async def _fetched(request: KafkaRequest, group_id: str, wanted: Partitions | None) -> list[FetchedTopic]:
     """Fetch offsets of partitions, or all; of topics that the token may not read there are errors, or nothing."""
     if wanted is None:
-        every = await request.with_deadline(request.coordinator.fetch_offsets(group_id, None))
+        limit = 2 * request.node.limits.max_partitions_per_request
+        every = await request.with_deadline(request.coordinator.fetch_offsets(group_id, None, limit=limit + 1))
+        if len(every) > limit:
+            raise InvalidRequest(f"the group has more than {limit} offsets: name the partitions")
         denied = request.denied_topics({row.topic for row in every}, Operation.READ)
         shown = [row for row in every if row.topic not in denied]
         return [(topic, [_committed(row) for row in same]) for topic, same in groupby(shown, lambda row: row.topic)]

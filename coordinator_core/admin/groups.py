@@ -7,6 +7,8 @@ from functools import partial
 
 from coordinator_core.admin.change_payloads import group_json, offsets_json
 from coordinator_core.admin.changes import Change, ChangeRecorder, recorded_change
+from coordinator_core.admin.offsets import MAX_DELETED
+from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.requests import DeleteGroup, ForceRebalance, RemoveMember, StoredOffset
 from coordinator_core.protocol.responses import Answer
@@ -17,16 +19,22 @@ from coordinator_core.state_store.row_checks import UnreadableRow
 from coordinator_core.state_store.rows import Json
 
 
-async def delete_group(coordinator: Coordinator, group_id: str, change: Change) -> None:
+async def delete_group(
+    coordinator: Coordinator, group_id: str, change: Change, *, max_deleted: int = MAX_DELETED
+) -> None:
     """Delete an Empty group and its offsets, which go to the archive under the change.
 
     Raises:
+        InvalidRequest: it has more than `max_deleted` offsets.
         GroupIdNotFound: there is no such group.
         NonEmptyGroup: it has members; stop them first.
     """
     async with coordinator.serving_shard(group_id).locked(group_id) as submit:
         if await recorded_change(coordinator, change, ChangeAction.DELETE_GROUP, group_id) is not None:
             return
+        listed = partial(coordinator.store.fetch_offsets, group_id, limit=max_deleted + 1)
+        if len(await coordinator.read(listed)) > max_deleted:
+            raise InvalidRequest(f"the group has more than {max_deleted} offsets: delete those of its topics before")
         stored = await coordinator.read(partial(coordinator.store.stored_offsets, group_id, None))
         token = coordinator.new_token()
         recorder = ChangeRecorder(

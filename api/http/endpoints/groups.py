@@ -300,7 +300,12 @@ async def find_coordinator(context: CurrentRequest, group_id: GroupId) -> ShardO
 @delete("/v1/groups/{group_id:str}", tags=TAGS, opt={REQUEST: "DeleteGroups"})
 async def delete_group(context: CurrentRequest, group_id: GroupId, reason: RequiredReasonParam) -> None:
     """Delete a group without members, and archive its offsets."""
-    await admin_groups.delete_group(context.coordinator, group_id, context.begin_change(reason))
+    await admin_groups.delete_group(
+        context.coordinator,
+        group_id,
+        context.begin_change(reason),
+        max_deleted=context.server.limits.max_partitions_per_request,
+    )
 
 
 @post("/v1/groups/{group_id:str}/rebalance", status_code=204, tags=TAGS, opt={REQUEST: "ForceRebalance"})

@@ -226,13 +226,20 @@ async def delete_offsets(
     With `dry_run` the response has the same codes, and nothing is deleted.
     """
     context.check_topics([topic], Operation.DELETE_OFFSETS)
+    limit = context.server.limits.max_partitions_per_request
     if dry_run:
         context.read_change(reason, default_actor=ANONYMOUS_ACTOR)
         return _results(
-            (await admin_offsets.dry_run_delete_offsets(context.coordinator, group_id, topic, partition)).offsets
+            (
+                await admin_offsets.dry_run_delete_offsets(
+                    context.coordinator, group_id, topic, partition, max_deleted=limit
+                )
+            ).offsets
         )
     change = context.begin_change(reason, default_actor=ANONYMOUS_ACTOR)
-    answer = await admin_offsets.delete_offsets(context.coordinator, group_id, topic, partition, change)
+    answer = await admin_offsets.delete_offsets(
+        context.coordinator, group_id, topic, partition, change, max_deleted=limit
+    )
     if answer.is_refused:
         context.change_id = None  # no change was made
     return _results(answer.offsets)

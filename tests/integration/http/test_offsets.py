@@ -1,8 +1,12 @@
 """Commit, fetch, query and delete offsets over HTTP."""
 
+from contextlib import closing
+
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
+from tests.support.databases import Databases
 from tests.support.http_client import Client, Group, fresh_id, position
+from tests.support.nodes import running_node
 from tests.support.offset_log import wait_for_checkpoint
 
 SIMPLE_CONSUMER = {"generation": -1, "member_id": ""}
@@ -162,6 +166,28 @@ def test_offsets_of_an_unknown_group_cannot_be_deleted(group: Group) -> None:
     answer = group.client.call("DELETE", f"{group.path}/offsets?topic=orders")
 
     assert (answer.status, answer.code) == (404, "GROUP_ID_NOT_FOUND")
+
+
+def test_deletions_of_too_many_offsets_are_refused(databases: Databases) -> None:
+    url = databases.create()
+    with running_node(url, max_partitions_per_request=2) as node, closing(Client(node.url)) as client:
+        group = client.group(fresh_id())
+        for topic, partition in (("orders", 0), ("orders", 1), ("orders", 2), ("views", 0)):
+            offsets = [position(1, topic=topic, partition=partition)]
+            client.ok("POST", f"{group.path}/offsets", {**SIMPLE_CONSUMER, "offsets": offsets})
+
+        def refused(path: str) -> str:
+            answer = client.call("DELETE", f"{group.path}{path}")
+            assert (answer.status, answer.code) == (400, "INVALID_REQUEST")
+            return str(answer.json["detail"])
+
+        assert "more than 2 offsets" in refused("?reason=tidy")
+        assert "more than 2 offsets" in refused("/offsets?topic=orders&dry_run=true")
+        assert "name a partition" in refused("/offsets?topic=orders")
+        for query in ("topic=orders&partition=2", "topic=orders"):
+            client.ok("DELETE", f"{group.path}/offsets?{query}")
+        assert client.call("DELETE", f"{group.path}?reason=tidy").status == 204
+    databases.drop(url)
 
 
 def test_empty_group_id_stores_offsets(client: Client) -> None:

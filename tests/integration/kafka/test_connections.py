@@ -3,6 +3,7 @@
 import struct
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from api.kafka.apis import APIS, ApiKey
 from api.kafka.brokers import topic_id_of
-from api.kafka.errors import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID
+from api.kafka.errors import INVALID_REQUEST, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID
 from api.shared.client_request import MAX_THROTTLE_S
 from tests.support.databases import Databases, offset_log_locked
 from tests.support.http_client import Client, Group, Json, fresh_id, join_body
@@ -293,6 +294,23 @@ def test_only_topics_that_the_token_may_read_are_shown(guarded: Node) -> None:
         assert listed(*({"name": topic, "topic_id": None} for topic in TOPICS_OF_CARL)) == list(TOPICS_OF_CARL.items())
         assert listed({"name": None, "topic_id": topic_id_of("secrets")}) == [(None, UNKNOWN_TOPIC_ID)]
     assert [each.partitions[0].error_code for each in offsets.topics] == [0, TOPIC_AUTHORIZATION_FAILED]
+
+
+def test_all_offsets_of_a_very_large_group_are_not_read(databases: Databases) -> None:
+    url = databases.create()
+    with running_kafka_node(url, max_partitions_per_request=2) as node, closing(Client(node.url)) as client:
+
+        def committed(count: int) -> int:
+            for partition in range(count):
+                offsets = [{"topic": "orders", "partition": partition, "offset": 7}]
+                client.ok("POST", "/v1/groups/a/offsets", {"generation": -1, "member_id": "", "offsets": offsets})
+            with KafkaWire(node.settings.kafka_address) as wire:
+                asked = [{"group_id": "a", "topics": None}]
+                answer = wire.call(ApiKey.OFFSET_FETCH, 8, groups=asked, require_stable=False)
+            return int(answer.groups[0].error_code)
+
+        assert [committed(4), committed(5)] == [0, INVALID_REQUEST]
+    databases.drop(url)
 
 
 def test_end_of_a_log_is_not_what_any_token_has_committed(guarded: Node) -> None:
