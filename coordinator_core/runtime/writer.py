@@ -30,6 +30,10 @@ log = structlog.get_logger("muster.runtime")
 
 QUANTUM_ROWS: Final = 250
 """The rows that a batch takes from one client before it takes some of the next one."""
+LINGER_ITERATIONS: Final = 4
+"""A batch waits until so many iterations of the event loop, one after the other, have queued nothing."""
+LINGER_MAX_S: Final = 0.005
+"""How long a batch waits at most, in seconds: as Kafka's ``group.coordinator.append.linger.ms``."""
 MAX_SHARE: Final = 3
 """How many times the free rows of the queue one client may have in it: three quarters of an otherwise empty queue."""
 
@@ -146,7 +150,18 @@ class Writer:
             await self._wake.wait()
             self._wake.clear()
             while self._queues:
+                await self._linger()
                 await self._write(self._take_entries())
+
+    async def _linger(self) -> None:
+        """Let the event loop queue what arrives, so that one batch has all of it; a client alone waits some µs."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + LINGER_MAX_S
+        idle = 0
+        while idle < LINGER_ITERATIONS and self.queued_rows < self._max_batch_rows and loop.time() < until_s:
+            rows = self.queued_rows
+            await asyncio.sleep(0)
+            idle = 0 if self.queued_rows > rows else idle + 1
 
     async def _write(self, entries: Sequence[Entry]) -> None:
         """Write entries, and report the outcome to each; raises nothing."""
