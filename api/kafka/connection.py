@@ -32,7 +32,7 @@ from api.kafka.messages import (
     decode,
     read_header,
 )
-from api.kafka.request import KafkaRequest, KeptRequest
+from api.kafka.request import KEPT_FRAME_MAX_BYTES, KafkaRequest, KeptRequest
 from api.shared.body_budget import SMALL_BODY_MAX_BYTES
 from api.shared.client_request import MAX_THROTTLE_S
 from api.shared.connection_gate import ConnectionGate, counted_address
@@ -215,14 +215,13 @@ class KafkaConnection(asyncio.Protocol):
         self.has_request = True
         self._correlation_id = frame[CORRELATION_ID]
         self._identify()  # its token may have been revoked since
-        kept = self._kept.get(frame[: CORRELATION_ID.start])
+        is_small = len(frame) <= KEPT_FRAME_MAX_BYTES
+        kept = self._kept.get(frame[: CORRELATION_ID.start]) if is_small else None
         if kept is not None and kept.request.identity is self._identity and kept.has_header(frame):
-            request = kept.request
-            request.begin_again()
+            kept.request.begin_again()
             if not kept.has_body(frame):
-                request.take(self._decode(request.header, frame))
-                kept.keep_body(frame)
-            self._begin(request, len(frame))
+                kept.take(self._decode(kept.request.header, frame), frame)
+            self._begin(kept.request, len(frame))
             return
         header = read_header(frame)
         api = APIS.get(header.api_key)  # type: ignore[call-overload]  # an IntEnum is its number
@@ -243,7 +242,7 @@ class KafkaConnection(asyncio.Protocol):
             return
         request = KafkaRequest(self._node, self._client_host, header, self._identity)
         request.take(message)
-        if header.api_key in SUBMITTED:
+        if is_small and header.api_key in SUBMITTED:
             self._kept[frame[: CORRELATION_ID.start]] = KeptRequest(frame, request)
         self._begin(request, len(frame))
 
@@ -262,8 +261,8 @@ class KafkaConnection(asyncio.Protocol):
         if api is not None and size <= SMALL_REQUEST_MAX_BYTES and request.is_within_quotas(size):
             try:
                 pending = api.submit(request)
-            except CoordinatorError as refusal:
-                self._finish(request, api.respond(request, refusal), started_s)
+            except Exception as failure:  # noqa: BLE001 - any bug ends the connection
+                self._respond(api, request, started_s, failure)
                 return
         if api is None or pending is None:
             self._due_at_s = float("inf")
@@ -294,10 +293,15 @@ class KafkaConnection(asyncio.Protocol):
     def _respond(
         self, api: SubmittedApi, request: KafkaRequest, started_s: float, answer: Answer | BaseException
     ) -> None:
-        if isinstance(answer, BaseException) and not isinstance(answer, CoordinatorError):
-            self._abort_failed(request, answer)
+        """Send the response to an answer or a refusal; any other error is a bug, and ends the connection."""
+        try:
+            if isinstance(answer, BaseException) and not isinstance(answer, CoordinatorError):
+                raise answer
+            body = api.respond(request, answer)
+        except Exception as failure:  # noqa: BLE001 - any bug: the client may ask again over a new connection
+            self._abort_failed(request, failure)
         else:
-            self._finish(request, api.respond(request, answer), started_s)
+            self._finish(request, body, started_s)
 
     async def _answer_later(self, request: KafkaRequest, size: int, started_s: float) -> None:
         try:

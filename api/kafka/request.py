@@ -30,7 +30,7 @@ NUL: Final = "\x00"
 UNLOGGED_CODES: Final = frozenset({MemberIdRequired.code, RebalanceInProgress.code})
 """Codes that are part of the protocol."""
 KEPT_FRAME_MAX_BYTES: Final = 1_024
-"""The largest request whose body a connection keeps."""
+"""The largest request that a connection keeps."""
 ANONYMOUS_ACTOR: Final = "anonymous"
 """The actor of a change by a client without token and client id."""
 
@@ -146,7 +146,7 @@ class KeptRequest:
     def __init__(self, frame: bytes, request: KafkaRequest) -> None:
         self.request = request
         self._header = frame[CORRELATION_ID.stop : request.header.size]
-        self.keep_body(frame)
+        self._body = frame[request.header.size :]
 
     def has_header(self, frame: bytes) -> bool:
         """Return whether a frame of the same API and version has the same header, but for its correlation id."""
@@ -156,9 +156,10 @@ class KeptRequest:
         """Return whether a frame with the same header has the same body too, and need not be decoded."""
         return frame[self.request.header.size :] == self._body
 
-    def keep_body(self, frame: bytes) -> None:
-        """Keep the body of the request's message, unless it is large."""
-        self._body = frame[self.request.header.size :] if len(frame) <= KEPT_FRAME_MAX_BYTES else None
+    def take(self, message: Any, frame: bytes) -> None:  # noqa: ANN401  # a class for each version
+        """Take the body of the next request."""
+        self._body = frame[self.request.header.size :]
+        self.request.take(message)
 
 
 def check_text(name: str, text: str | None, max_chars: int) -> None:
