@@ -69,6 +69,8 @@ async def test_commits_of_one_connection_are_each_what_was_sent(node: Coordinato
             assert codes(answer) == [(number, 0) for number in offsets]
             stored = {one.partition: one.offset for one in await node.fetch_offsets(member.group_id, ["t"])}
             assert offsets.items() <= stored.items()
+        other = await wire.call(ApiKey.OFFSET_COMMIT, VERSION, commit(first, {2: 4}), client_id="of another length")
+        assert codes(other) == [(2, 0)]
         refused = await wire.call(ApiKey.OFFSET_COMMIT, VERSION, commit(stranded, {4: 1}))
         assert codes(refused) == [(4, UNKNOWN_MEMBER_ID)]
         assert codes(await wire.call(ApiKey.OFFSET_COMMIT, VERSION, commit(second, {4: 1}))) == [(4, 0)]

@@ -50,10 +50,10 @@ class Wire:
         )
         self._connection.connection_made(self._transport)
 
-    async def call(self, key: ApiKey, version: int, values: Fields) -> Any:  # noqa: ANN401  # a class for each version
+    async def call(self, key: ApiKey, version: int, values: Fields, client_id: str = "wire") -> Any:  # noqa: ANN401  # a class for each version
         """Send a request, and return its response."""
         self._transport.written = b""
-        self._connection.data_received(frame(key, version, **values))
+        self._connection.data_received(frame(key, version, client_id, **values))
         await until(lambda: bool(self._transport.written), "the response")
         return read_response(key, version, self._transport.written[4:])
 
