@@ -1,5 +1,6 @@
 """Write batching: decisions queue while a transaction is under way, and the next transaction stores all of them.
 
+A batch is taken when the event loop has nothing more to queue (decision 104).
 Each client has a queue of its own, and a batch takes entries from all of them in turn, so that the many rows of one
 client delay another's by one batch at most. Entries of one group are stored in their order, also those of several
 clients. For each entry the event loop calls `on_stored` once when it is in the database, or `on_failed` when it is not
