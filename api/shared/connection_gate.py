@@ -83,12 +83,13 @@ class ConnectionGate:
         self._next_log_at_s = 0.0
         self._unlogged: Counter[str] = Counter()
 
-    def admit(self, connection: Connection, host: str) -> bool:
+    def admit(self, connection: Connection, host: str, *, is_proxy: bool = False) -> bool:
         """Count a new connection.
 
         Args:
             connection: the new connection.
             host: the client's address; empty if it has none.
+            is_proxy: whether it is the address of a proxy, of which the limit of an address does not hold.
 
         Returns:
             Whether it is within the limits; if not, it may send one request, and may be closed at any time. Of a
@@ -100,7 +101,7 @@ class ConnectionGate:
         reason = None
         if len(self._admitted) >= self._counts.limit:
             reason = MAX_CONNECTIONS
-        elif self._per_ip[address] >= self._max_per_ip:
+        elif not is_proxy and self._per_ip[address] >= self._max_per_ip:
             reason = MAX_CONNECTIONS_PER_IP
         if reason is None:
             self._admitted[connection] = address

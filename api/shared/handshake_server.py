@@ -97,8 +97,10 @@ class HandshakeServer:
         if self._loop.time() >= self._next_log_at_s:
             self._next_log_at_s = self._loop.time() + LOG_INTERVAL_S
             reason = getattr(failure, "reason", None) or str(failure)
-            event = "proxy_headers_refused" if isinstance(failure, ProxyHeaderError) else "tls_handshakes_failed"
-            log.warning(event, handshakes=self._unlogged, client=host, reason=reason)
+            if isinstance(failure, ProxyHeaderError):
+                log.warning("proxy_headers_refused", handshakes=self._unlogged, client=host, reason=reason)
+            else:
+                log.warning("tls_handshakes_failed", handshakes=self._unlogged, client=host, reason=reason)
             self._unlogged = 0
 
     def _listen(self) -> None:
@@ -118,7 +120,8 @@ class HandshakeServer:
                 return
             client.setblocking(False)
             handshake = _Handshake(self, client, address[0])
-            self.gate.admit(handshake, address[0])
+            is_proxy = self.proxies is not None and self.proxies.trust(address[0])
+            self.gate.admit(handshake, address[0], is_proxy=is_proxy)
 
 
 class _Handshake(asyncio.Protocol):

@@ -228,8 +228,8 @@ def is_refused(client: Client, group_id: str, member: Member, code: str) -> bool
 
 
 def run_as_documented(directory: Path, program: str) -> None:
-    """Run the one command of docs/backup.md that begins so."""
-    (command,) = re.findall(rf"^\$ ({program} .*)$", PAGE.read_text(), re.MULTILINE)
+    """Run the first command of docs/backup.md that begins so."""
+    command = re.findall(rf"^\$ ({program} .*)$", PAGE.read_text(), re.MULTILINE)[0]
     subprocess.run(command, shell=True, check=True, cwd=directory)  # noqa: S602 - our own page
 
 

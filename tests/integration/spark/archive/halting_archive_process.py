@@ -50,7 +50,8 @@ def run_job(directory: str) -> None:
 
 def run_node() -> None:
     with closing(PostgresStore(os.environ["MUSTER_DATABASE_URL"])) as store:
-        while store.drop_archived(lambda _: True) is not None:
+        # As `store.drop_archived` does, which was bound to the function before it was made to halt.
+        while store._changes.transact(lambda transaction: dropping.drop_next(transaction, lambda _: True)) is not None:
             pass
 
 

@@ -20,9 +20,9 @@ class NoticingGate(ConnectionGate):
         super().__init__(max_connections, max_per_ip, counts)
         self.admitted = asyncio.Event()
 
-    def admit(self, connection: Connection, host: str) -> bool:
+    def admit(self, connection: Connection, host: str, *, is_proxy: bool = False) -> bool:
         self.admitted.set()
-        return super().admit(connection, host)
+        return super().admit(connection, host, is_proxy=is_proxy)
 
 
 def test_closing_ends_handshakes_in_progress(tmp_path: Path) -> None:
