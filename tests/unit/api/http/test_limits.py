@@ -30,7 +30,10 @@ def test_the_page_lists_the_limits() -> None:
     assert table["bodies over 64 KiB that a node begins to answer in a second"] == (
         f"{HttpLimits().max_large_bodies_bytes_per_s // 2**20} MiB"
     )
-    assert table["partitions in one commit, query or reset"] == f"{HttpLimits().max_partitions_per_request:,}"
+    assert (
+        table["partitions in one commit, query, reset or deletion of offsets or of a group"]
+        == f"{HttpLimits().max_partitions_per_request:,}"
+    )
     assert table["duration of a request other than a long poll"] == f"{HttpLimits().request_timeout_ms // 1_000} s"
     assert table["head of a request; trailers and framing of a chunked body"] == f"{limits.HEAD_MAX_BYTES // 2**10} KiB"
     lengths = (
