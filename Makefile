@@ -48,7 +48,7 @@ mirror-soak: setup ## let a mirror watch a real Kafka cluster under faults, and 
 	@exec $(BIN)/python -m tests.system.mirror_soak.run $(ARGS)
 
 peers: setup ## run tests with Kafka clients in Java, Go and JavaScript and with kcat, those of them that can be had
-	@scripts/install-tools.sh $(if $(TOOLS),kcat)
+	@scripts/install-tools.sh $(if $(TOOLS),kcat haproxy)
 	@exec $(PYTEST) -m peers $(ARGS)
 
 bench: setup ## measure everything beside what this machine allows, into bench/results (ARGS=heartbeats: only that)

@@ -8,8 +8,7 @@ from aiokafka.admin import AIOKafkaAdminClient  # type: ignore[import-untyped]  
 from aiokafka.errors import KafkaError  # type: ignore[import-untyped]  # comes without types
 
 from mirror.kafka_log import KafkaConnection, KafkaUnavailable, reason_of, stop_consumer
-
-NO_ERROR = 0
+from mirror.topic_ids import NO_ERROR
 
 
 class KafkaTopics:

@@ -21,7 +21,6 @@ from muster import display, output
 from muster.snapshots import Snapshot, WatchedGroup
 
 REFRESHES_PER_SECOND: Final = 4
-PROGRESS_LINE_INTERVAL_S: Final = 10.0
 RUNS_MAX: Final = 2
 
 COLUMNS: Final[Mapping[str, Callable[[WatchedGroup], Text]]] = {

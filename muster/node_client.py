@@ -32,6 +32,8 @@ TIMEOUT_S: Final = 30.0
 RETRY_TIMEOUT_S: Final = 15.0
 """How long a node that says "not now" is asked again: longer than shards need to move."""
 FIRST_ERROR_STATUS: Final = 400
+FORBIDDEN: Final = 403
+NOT_FOUND: Final = 404
 PAGE: Final = 1_000
 PASSWORD: Final = re.compile(r"//.*@", re.DOTALL)
 """What stands before the host in a URL."""

@@ -13,7 +13,7 @@ from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_va
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from coordinator_core.protocol.setting_rules import find_conflict
+from coordinator_core.protocol.setting_rules import INT32_MAX, find_conflict
 from coordinator_core.protocol.settings import GroupSettings
 from coordinator_core.queries.limits import QueryLimits
 from coordinator_core.runtime.config import NodeConfig
@@ -21,7 +21,6 @@ from muster.data_dir import DEFAULT_DATA_DIR
 from muster.errors import USAGE_EXIT_CODE, UserError
 
 ENVIRONMENT_PREFIX = "MUSTER_"
-INT32_MAX = 2_147_483_647
 POSTGRES_SCHEME = "postgresql+psycopg2://"
 DEFAULT_SHARDS = 50
 GROUP: Final = GroupSettings()
@@ -144,7 +143,10 @@ class NodeSettings(BaseSettings):
     addresses, or `*.` and a name for all names below it ([security.md](security.md#browsers))."""
     trusted_proxies: Annotated[tuple[str, ...], NoDecode] = ()
     """The addresses or networks of proxies in front of the node, separated by commas, such as `10.1.0.0/16`. Only they
-    name the client, in X-Forwarded-For ([security.md](security.md#behind-a-proxy))."""
+    name the client, in X-Forwarded-For or by the PROXY protocol ([security.md](security.md#behind-a-proxy))."""
+    kafka_proxy_protocol: bool = False
+    """Whether each connection of the listener for Kafka clients begins with a header of the PROXY protocol, of a proxy
+    in `MUSTER_TRUSTED_PROXIES`. Other connections are closed."""
     kafka_keep_alive_s: int = Field(default=600, ge=1, le=86_400)
     """How long an idle connection of a Kafka client is kept open, as `connections.max.idle.ms` of Kafka's brokers."""
     shards: int = Field(default=DEFAULT_SHARDS, ge=1, le=10_000)
@@ -262,7 +264,8 @@ class NodeSettings(BaseSettings):
     """The maximum number of rows of one write transaction. A larger decision is written alone."""
     offsets_checkpoint_interval_ms: int = Field(default=NODE.offsets_checkpoint_interval_ms, ge=1, le=600_000)
     """How long a committed offset is in the offset log only. Then a checkpoint stores it in the table `offsets`, which
-    SQL, views, lists and metrics read."""
+    SQL, views, lists and metrics read. If checkpoints take more than a quarter of it, they rest three times as long as
+    they took, at most nine intervals."""
     max_dirty_offsets: int = Field(default=NODE.max_dirty_offsets, ge=1, le=INT32_MAX)
     """How many committed offsets may wait for a checkpoint before one begins at once. Beyond twice as many, commits are
     refused with Retry-After; one client may have three times as many as are free. A partition counts once in each of
@@ -420,6 +423,12 @@ class Settings(PlatformSettings, NodeSettings, MirrorSettings, GroupDefaults):
             if not self.has_tokens and not is_loopback(host):
                 needed = "only with TOKENS_FILE or REQUIRE_TOKENS"
                 raise ValueError(f"{name} may be another address than this machine's own {needed}")
+        return self
+
+    @model_validator(mode="after")
+    def _check_proxy_protocol(self) -> Self:
+        if self.kafka_proxy_protocol and not self.trusted_proxies:
+            raise ValueError("TRUSTED_PROXIES is required with KAFKA_PROXY_PROTOCOL")
         return self
 
     @model_validator(mode="after")

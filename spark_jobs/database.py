@@ -7,7 +7,8 @@ line.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from urllib.parse import quote, urlencode
 
@@ -134,3 +135,10 @@ def _hosts(host: str, port: str, source: str) -> tuple[tuple[str, str], ...]:
     if len(ports) != len(hosts) or not all(each.isdecimal() for each in ports if each):
         raise JobError(f"{source} is not a valid URL.")
     return tuple((host, port or DEFAULT_PORT) for host, port in zip(hosts, ports, strict=True))
+
+
+@contextmanager
+def transaction(connection: pg.connection) -> Iterator[pg.cursor]:
+    """Commit the block's statements, or roll them back on an error."""
+    with connection, connection.cursor() as cursor:
+        yield cursor

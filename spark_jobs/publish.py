@@ -14,8 +14,7 @@ Rules:
 
 import json
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -26,6 +25,7 @@ import psycopg2.extensions as pg
 from psycopg2.sql import SQL, Identifier
 
 from coordinator_core.protocol.retention import MINUTE_MS
+from spark_jobs.database import transaction
 from spark_jobs.errors import JobError
 
 STAGING_MAX_AGE_MS = 86_400_000
@@ -107,7 +107,7 @@ def publish(
 ) -> Published:
     """Make the attempt's staged rows the run's candidates, unless the run is no longer `proposed`."""
     largest_groups: tuple[tuple[str, int], ...] = ()
-    with _transaction(connection) as cursor:
+    with transaction(connection) as cursor:
         status, counts = _claim(cursor, proposal)
         if status == PROPOSED:
             cursor.execute("SELECT publish_candidates(%s, %s)", (proposal.run_id, attempt_id))
@@ -119,7 +119,7 @@ def publish(
         for staged in (table, report):
             if staged is not None:
                 _discard(cursor, staged.name, attempt_id)
-    with _transaction(connection) as cursor:
+    with transaction(connection) as cursor:
         forgotten = (proposal.kind, proposal.report_days, DISCARDED_ATTEMPTS_MAX)
         cursor.execute("SELECT delete_rejected_candidates(%s, %s, %s)", forgotten)
     return Published(status, counts, status == PROPOSED, largest_groups)
@@ -127,7 +127,7 @@ def publish(
 
 def begin_run(connection: pg.connection, proposal: Proposal) -> tuple[str, dict[str, int], datetime]:
     """Create the run if there is none; return its status, its counts and the database's time."""
-    with _transaction(connection) as cursor:
+    with transaction(connection) as cursor:
         status, counts = _claim(cursor, proposal)
         cursor.execute("SELECT clock_timestamp()")
         return status, counts, _only_row(cursor)[0]
@@ -135,7 +135,7 @@ def begin_run(connection: pg.connection, proposal: Proposal) -> tuple[str, dict[
 
 def describe_run(connection: pg.connection, proposal: Proposal, counts: dict[str, int]) -> None:
     """Write the run's parameters and counts, unless it is no longer `proposed`."""
-    with _transaction(connection) as cursor:
+    with transaction(connection) as cursor:
         status, _ = _claim(cursor, proposal)
         if status == PROPOSED:
             _describe(cursor, proposal, counts)
@@ -147,7 +147,7 @@ def discard_staged(connection: pg.connection, table: str, attempt_id: str, now_m
     If the connection is broken, the rows remain until a later attempt, so that the original error is reported.
     """
     oldest = str(UUID(int=_version_7(max(0, now_ms - STAGING_MAX_AGE_MS))))
-    with suppress(psycopg2.OperationalError, psycopg2.InterfaceError), _transaction(connection) as cursor:
+    with suppress(psycopg2.OperationalError, psycopg2.InterfaceError), transaction(connection) as cursor:
         _discard(cursor, table, attempt_id)
         cursor.execute(
             SQL("DELETE FROM {} WHERE attempt_id < %s").format(Identifier(staging_of(table))),
@@ -165,7 +165,7 @@ def lock_report(cursor: pg.cursor, report: ReportTable) -> None:
 
 def count_shards(connection: pg.connection) -> int:
     """Return the number of shards; 0 if no node ever ran."""
-    with _transaction(connection) as cursor:
+    with transaction(connection) as cursor:
         cursor.execute("SELECT count(*) FROM shard_leases")
         return int(_only_row(cursor)[0])
 
@@ -176,7 +176,7 @@ def require_coordinated_groups(connection: pg.connection) -> None:
     Raises:
         JobError: they are those of a mirrored Kafka cluster.
     """
-    with _transaction(connection) as cursor:
+    with transaction(connection) as cursor:
         cursor.execute("SELECT cluster_id FROM mirrored_cluster")
         mirrored = cursor.fetchone()
     if mirrored is not None:
@@ -188,7 +188,7 @@ def least_retention_ms(connection: pg.connection, key: str, default_ms: int) -> 
     """Return the shortest retention of all levels in milliseconds, or None if all keep offsets forever."""
     minutes = r"SELECT value::numeric AS minutes FROM {} WHERE key = %(key)s AND value ~ '^\s*\+?[0-9]+\s*$'"
     levels = SQL(" UNION ALL ").join(SQL(minutes).format(Identifier(of)) for of in ("cluster_configs", "group_configs"))
-    with _transaction(connection) as cursor:
+    with transaction(connection) as cursor:
         cursor.execute(SQL("SELECT min(minutes)::numeric FROM ({}) AS levels").format(levels), {"key": key})
         (least_minutes,) = _only_row(cursor)
     stored = [] if least_minutes is None else [int(least_minutes) * MINUTE_MS]
@@ -284,12 +284,6 @@ def _discard(cursor: pg.cursor, table: str, attempt_id: str) -> None:
 def _version_7(now_ms: int) -> int:
     """The 128 bits of a UUID of version 7 with its random bits zero."""
     return now_ms << 80 | 0x7 << 76 | 0b10 << 62
-
-
-@contextmanager
-def _transaction(connection: pg.connection) -> Iterator[pg.cursor]:
-    with connection, connection.cursor() as cursor:
-        yield cursor
 
 
 def _only_row(cursor: pg.cursor) -> tuple[Any, ...]:

@@ -7,7 +7,7 @@ Rules:
 * Every query returns `shard_id`, by which Spark reads it in parallel.
 """
 
-from coordinator_core.protocol.retention import CONSUMER
+from coordinator_core.protocol.consumer_protocol import CONSUMER
 from coordinator_core.protocol.states import EMPTY, STABLE
 
 RETENTION_KEY = "offsets_retention_minutes"

@@ -10,12 +10,11 @@ Rules:
 
 from datetime import datetime, timedelta
 
-from coordinator_core.analytics.advice.evidence import EXIT_REASONS
+from coordinator_core.analytics.advice.evidence import EXIT_REASONS, REBALANCE_TIMEOUT, SESSION_EXPIRED
 from coordinator_core.analytics.frequency import EVICTION_REASONS
-from coordinator_core.protocol.retention import CONSUMER
+from coordinator_core.protocol.consumer_protocol import CONSUMER
 from coordinator_core.protocol.states import DEAD, STABLE
 from spark_jobs.history import Relation, TablePeriod, instant
-from spark_jobs.rules.advice_rows import REBALANCE_TIMEOUT, SESSION_EXPIRED
 
 # -- assignment balance -----------------------------------------------------------------------------------------
 

@@ -96,16 +96,8 @@ class _Connection(HTTPConnection):
         self._on_open(self.sock)
 
 
-class _SecureConnection(HTTPSConnection):
+class _SecureConnection(_Connection, HTTPSConnection):
     """The same with TLS."""
-
-    def __init__(self, *args: Any, opened: OnOpen, **options: Any) -> None:  # noqa: ANN401  # urllib3's own, passed on
-        super().__init__(*args, **options)
-        self._on_open = opened
-
-    def connect(self) -> None:
-        super().connect()
-        self._on_open(self.sock)
 
 
 class _Pool(HTTPConnectionPool):

@@ -39,8 +39,8 @@ from api.http.metrics import Metrics
 from api.http.openapi import describe_api
 from api.http.pages import pages
 from api.http.request_context import ServerContext
-from api.http.trusted_proxies import NO_PROXIES, TrustedProxies
 from api.shared.node_context import NodeContext
+from api.shared.trusted_proxies import NO_PROXIES, TrustedProxies
 from coordinator_core.queries.metrics_snapshot import MetricsSnapshot
 
 FAST_PATH_HANDLERS: Final[Sequence[HTTPRouteHandler]] = (

@@ -4,7 +4,7 @@ A cursor is opaque to clients. A cursor that is altered or from another list is 
 that no value reaches the database that it cannot hold.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Final, TypeVar
 
 import msgspec
@@ -36,7 +36,7 @@ def write_cursor(*place: int | str) -> str:
 
 def page_after(
     rows: Iterable[Row], place: Callable[[Row], Place], after: Place | None, limit: int
-) -> tuple[list[Row], str | None]:
+) -> tuple[Sequence[Row], str | None]:
     """Return a page of rows that were all read, and the cursor of the next page; None if it is the last one.
 
     Args:
@@ -45,9 +45,21 @@ def page_after(
         after: the sort key of the last row of the previous page; None: the first page.
         limit: how many rows the page has at most.
     """
-    rest = [row for row in rows if after is None or place(row) > after]
-    page = rest[:limit]
-    return page, write_cursor(*place(page[-1])) if len(rest) > limit else None
+    return page_of([row for row in rows if after is None or place(row) > after], place, limit)
+
+
+def page_of(
+    rows: Sequence[Row], place: Callable[[Row], tuple[int | str, ...]], limit: int
+) -> tuple[Sequence[Row], str | None]:
+    """Return a page, and the cursor of the next one; None if there are no more rows than `limit`.
+
+    Args:
+        rows: the rows of the page, and at least one more if there is one.
+        place: returns the sort key of a row.
+        limit: how many rows the page has at most.
+    """
+    page = rows[:limit]
+    return page, write_cursor(*place(page[-1])) if len(rows) > limit else None
 
 
 def read_cursor(cursor: str, fields: type[Fields]) -> Fields | None:

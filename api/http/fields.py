@@ -3,6 +3,7 @@
 Source: http-api.md "Limits", for lengths and ranges.
 """
 
+from collections.abc import Iterable
 from typing import Annotated, Final, TypeAlias
 
 from litestar.params import FromPath, QueryParameter
@@ -17,8 +18,9 @@ from api.shared.limits import (
     REASON_MAX_CHARS,
     TOPIC_MAX_CHARS,
 )
+from coordinator_core.protocol.setting_rules import INT32_MAX
+from coordinator_core.protocol.states import GroupState
 
-INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 
 GroupId: TypeAlias = FromPath[str]
@@ -59,3 +61,11 @@ ReasonParam: TypeAlias = Annotated[str | None, QueryParameter(name="reason", max
 RequiredReasonParam: TypeAlias = Annotated[
     str, QueryParameter(name="reason", min_length=1, max_length=REASON_MAX_CHARS)
 ]
+
+
+def state_names(states: Iterable[str] | None) -> frozenset[str]:
+    """Return states by their names in the protocol; those of a parameter may be in any case."""
+    return frozenset(_STATE_NAMES.get(name.lower(), name) for name in states or () if name)
+
+
+_STATE_NAMES: Final = {state.lower(): str(state) for state in GroupState}

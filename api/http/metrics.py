@@ -19,9 +19,9 @@ from prometheus_client.metrics_core import Metric
 
 from api.http.forward_signature import SIGNATURE_FAULTS
 from api.shared.connection_gate import ConnectionCounts
+from api.shared.handshake_server import HANDSHAKE_FAILED
 from api.shared.request_metrics import ListenerMetrics, RequestMetrics
 from api.shared.tls import NodeTls
-from api.shared.tls_server import HANDSHAKE_FAILED
 from coordinator_core.queries.offset_totals import OffsetTotal
 from coordinator_core.queries.runs import ExpiryForecast
 from coordinator_core.runtime.counters import Counters, Distribution, GroupCounts, MirrorCounts, NodeCounts

@@ -14,15 +14,16 @@ from litestar.types import HTTPScope
 
 from api.http.consumer_json import Base64Members
 from api.http.forward_signature import ACTOR_HEADER, CLIENT_HEADER, IDEMPOTENCY_HEADER, ForwardedClient, ForwardSigner
+from api.http.forwarded_for import client_of
 from api.http.hosts import AllowedHosts
 from api.http.limits import REQUEST_ID_MAX_CHARS, HttpLimits
 from api.http.metrics import Metrics
 from api.http.problems import LongPollTimedOut
-from api.http.trusted_proxies import TrustedProxies
 from api.shared.client_request import ClientRequest
 from api.shared.identity import ANONYMOUS_IDENTITY
 from api.shared.limits import ACTOR_MAX_CHARS
 from api.shared.node_context import NodeContext
+from api.shared.trusted_proxies import TrustedProxies
 from coordinator_core.admin.changes import Change
 from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.queries.metrics_snapshot import MetricsSnapshot
@@ -59,7 +60,7 @@ class RequestContext(ClientRequest):
     def __init__(self, server: ServerContext, scope: HTTPScope) -> None:
         client = scope["client"]
         peer = client[0] if client else ""
-        super().__init__(server.node, server.trusted_proxies.client_of(peer, scope["headers"]))
+        super().__init__(server.node, client_of(server.trusted_proxies, peer, scope["headers"]))
         self.server = server
         self.scope = scope
         self.headers: dict[bytes, bytes] = dict([*scope["headers"]][::-1])

@@ -1,7 +1,7 @@
 """The HTTP server: uvicorn on a socket that is already bound, without signal handlers.
 
-`api/http/connection.py` handles single connections; with TLS, `api/shared/tls_server.py` makes their handshakes. The
-kernel closes the connection of a client that reads none of its response within the send timeout (TCP_USER_TIMEOUT).
+`api/http/connection.py` handles single connections; with TLS, `api/shared/handshake_server.py` makes their handshakes.
+The kernel closes the connection of a client that reads none of its response within the send timeout (TCP_USER_TIMEOUT).
 
 Shutdown order: new requests get a retriable error; parked requests get one from the coordinator; responses in progress
 are sent; connections are closed.
@@ -22,8 +22,8 @@ from api.http.connection import HttpConnection
 from api.http.limits import HEALTH_CONNECTIONS, HttpLimits
 from api.http.security_headers import SECURITY_HEADERS
 from api.shared.connection_gate import ConnectionCounts, ConnectionGate
+from api.shared.handshake_server import HandshakeServer
 from api.shared.tls import NodeTls
-from api.shared.tls_server import TlsServer
 from api.shared.write_batch import WriteBatch
 
 BACKLOG: Final = 2_048
@@ -126,9 +126,9 @@ class _SecureUvicorn(_Uvicorn):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup([])
         for listener in sockets or ():
-            server = TlsServer(listener, self._connect, self._gate, self._tls, self._handshake_timeout_ms)
+            server = HandshakeServer(listener, self._connect, self._gate, self._tls, self._handshake_timeout_ms)
             self.servers.append(server)  # type: ignore[arg-type]  # it is closed as one of asyncio
 
-    def _connect(self) -> HttpConnection:
+    def _connect(self, _client_host: str | None) -> HttpConnection:
         connect = cast("Callable[..., HttpConnection]", self.config.http_protocol_class)
         return connect(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)

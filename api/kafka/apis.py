@@ -50,7 +50,7 @@ NEVER: Final = 2**15
 
 APIS: Final = {
     ApiKey.PRODUCE: Api("Produce", 3, 9, 9),
-    ApiKey.FETCH: Api("Fetch", 4, 12, 12),
+    ApiKey.FETCH: Api("Fetch", 4, 14, 12),
     ApiKey.LIST_OFFSETS: Api("ListOffsets", 1, 9, 6),
     ApiKey.METADATA: Api("Metadata", 0, 13, 9),
     ApiKey.OFFSET_COMMIT: Api("OffsetCommit", 2, 9, 8),

@@ -6,6 +6,7 @@ brokers, so that all nodes say the same; clients that fetch from them learn that
 
 import zlib
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 from uuid import NAMESPACE_OID, UUID, uuid5
@@ -32,6 +33,8 @@ GROUP_KEY: Final = 0
 SEVERAL_KEYS_FROM: Final = 4
 """The first version of FindCoordinator with several keys."""
 
+TOPIC_IDS_KEPT: Final = 16_384
+"""How many ids of topics are kept, since each request of a consumer for records needs them."""
 NULL_TOPIC_NAMES_FROM: Final = 12
 """The first version of Metadata in which a topic of the response may have an id and no name."""
 
@@ -101,6 +104,7 @@ def _broker_fields(broker: Broker) -> Fields:
     return {"node_id": broker.broker_id, "host": broker.host, "port": broker.port}
 
 
+@lru_cache(TOPIC_IDS_KEPT)
 def topic_id_of(topic: str) -> UUID:
     """Return the id of a topic, which depends on nothing but its name."""
     return uuid5(NAMESPACE_OID, topic)

@@ -13,17 +13,17 @@ import asyncio
 import struct
 import time
 from collections.abc import Sequence
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 import structlog
 
 from api.kafka import sasl
 from api.kafka.apis import APIS, ApiKey
 from api.kafka.brokers import unsupported_api_versions
-from api.kafka.handlers import HANDLERS
+from api.kafka.handlers import HANDLERS, SUBMITTED, SubmittedApi
 from api.kafka.hot_responses import NO_TAGS
 from api.kafka.limits import KafkaLimits
-from api.kafka.membership import heartbeat_at_once
 from api.kafka.messages import (
     CORRELATION_ID,
     MalformedFrame,
@@ -32,7 +32,7 @@ from api.kafka.messages import (
     decode,
     read_header,
 )
-from api.kafka.request import KafkaRequest, LastHeartbeat
+from api.kafka.request import KEPT_FRAME_MAX_BYTES, KafkaRequest, KeptRequest
 from api.shared.body_budget import SMALL_BODY_MAX_BYTES
 from api.shared.client_request import MAX_THROTTLE_S
 from api.shared.connection_gate import ConnectionGate, counted_address
@@ -42,16 +42,16 @@ from api.shared.identity import Identity
 from api.shared.node_context import NodeContext
 from api.shared.request_metrics import ListenerMetrics
 from api.shared.tls import certificate_names
+from api.shared.turns import SMALL_REQUEST_MAX_BYTES
 from api.shared.write_batch import BatchedTransport, WriteBatch
 from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable
+from coordinator_core.protocol.responses import Answer
 
 log = structlog.get_logger("muster.api")
 
 SIZE_BYTES: Final = 4
 UNAUTHENTICATED_FRAME_MAX_BYTES: Final = SMALL_BODY_MAX_BYTES
 """The largest frame of a client that has not sent its token."""
-KEPT_HEARTBEAT_MAX_BYTES: Final = 1_024
-"""The largest heartbeat that a connection keeps, in order to know it again."""
 _SIZE: Final = struct.Struct(">i")
 _SASL: Final = {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 _PUBLIC: Final = _SASL | {ApiKey.API_VERSIONS}
@@ -68,6 +68,7 @@ class KafkaConnection(asyncio.Protocol):
         limits: KafkaLimits,
         metrics: ListenerMetrics,
         batch: WriteBatch,
+        proxied_host: str | None = None,
     ) -> None:
         """Wait for the connection.
 
@@ -77,22 +78,25 @@ class KafkaConnection(asyncio.Protocol):
             limits: the limits of the listener.
             metrics: the counters of the listener.
             batch: the writes of the listener.
+            proxied_host: the address of the client that a proxy has named; None: it is the peer's.
         """
         self._node = node
         self._gate = gate
         self._limits = limits
         self._metrics = metrics
         self._batch = batch
+        self._proxied_host = proxied_host
         self._small_frame_max_bytes = min(SMALL_BODY_MAX_BYTES, limits.max_frame_bytes)
         self._loop = asyncio.get_running_loop()
         self._buffer = bytearray()
         self._frame_size: int | None = None
         """The size of the frame that is arriving; None: not known yet."""
-        self._running: asyncio.Task[None] | None = None
-        """Answers the current request; None: there is none."""
+        self._running: asyncio.Future[Any] | None = None
+        """Is done when the current request can be answered; None: there is none."""
         self._correlation_id = b""
         """Of the current request."""
-        self._last_heartbeat: LastHeartbeat | None = None
+        self._kept: dict[bytes, KeptRequest] = {}
+        """API and version → the last request, of those that clients repeat."""
         self._reserved_bytes = 0
         self._identity: Identity | None = None
         self._credentials: tuple[str, bytes] | None = None
@@ -105,6 +109,7 @@ class KafkaConnection(asyncio.Protocol):
         self._due_at_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._is_closing = False
+        self._is_paused = False
         self.has_request = False
 
     # -- what the transport calls --------------------------------------------------------------------------
@@ -113,7 +118,7 @@ class KafkaConnection(asyncio.Protocol):
         """Count the connection; close it if there are too many."""
         self._transport = BatchedTransport(transport, self._batch)  # type: ignore[arg-type]  # of a stream
         peer = transport.get_extra_info("peername")
-        self._client_host: str = peer[0] if isinstance(peer, tuple) else ""
+        self._client_host: str = self._proxied_host or (peer[0] if isinstance(peer, tuple) else "")
         self._client = counted_address(self._client_host)
         """Whose share of the memory for large requests its frames use."""
         self._certificate_names = certificate_names(transport.get_extra_info("peercert"))
@@ -165,6 +170,7 @@ class KafkaConnection(asyncio.Protocol):
                 break
             self._answer_frame(frame)
         if self._running is not None and len(self._buffer) > self._limits.max_frame_bytes:
+            self._is_paused = True
             self._transport.pause_reading()
 
     def _is_small_frame(self, data: bytes) -> bool:
@@ -209,10 +215,13 @@ class KafkaConnection(asyncio.Protocol):
         self.has_request = True
         self._correlation_id = frame[CORRELATION_ID]
         self._identify()  # its token may have been revoked since
-        last = self._last_heartbeat
-        if last is not None and last.is_repeated_by(frame) and last.request.identity is self._identity:
-            last.request.begin_again()
-            self._begin(last.request, len(frame))
+        is_small = len(frame) <= KEPT_FRAME_MAX_BYTES
+        kept = self._kept.get(frame[: CORRELATION_ID.start]) if is_small else None
+        if kept is not None and kept.request.identity is self._identity and kept.has_header(frame):
+            kept.request.begin_again()
+            if not kept.has_body(frame):
+                kept.take(self._decode(kept.request.header, frame), frame)
+            self._begin(kept.request, len(frame))
             return
         header = read_header(frame)
         api = APIS.get(header.api_key)  # type: ignore[call-overload]  # an IntEnum is its number
@@ -225,30 +234,74 @@ class KafkaConnection(asyncio.Protocol):
             raise MalformedFrame(
                 f"{api.name} without a token; the node wants one by SASL ({', '.join(sasl.MECHANISMS)})"
             )
-        message = decode(header.api_key, header.version, frame, header.size)
-        if count_parts(message) > self._limits.max_parts:
-            raise MalformedFrame(f"{api.name} has lists with more than {self._limits.max_parts} items")
+        message = self._decode(header, frame)
         if header.api_key in _SASL:
             self._send(header, self._authenticate(header, message))
             is_refused = self._node.tokens is not None and self._credentials is not None and self._identity is None
             self._metrics.requests[api.name, Unauthenticated.code if is_refused else NO_ERROR] += 1
             return
         request = KafkaRequest(self._node, self._client_host, header, self._identity)
-        request.message = message
-        request.group_id = getattr(message, "group_id", None)
-        if header.api_key == ApiKey.HEARTBEAT and len(frame) <= KEPT_HEARTBEAT_MAX_BYTES:
-            self._last_heartbeat = LastHeartbeat(frame, request)
+        request.take(message)
+        if is_small and header.api_key in SUBMITTED:
+            self._kept[frame[: CORRELATION_ID.start]] = KeptRequest(frame, request)
         self._begin(request, len(frame))
 
+    def _decode(self, header: RequestHeader, frame: bytes) -> Any:  # noqa: ANN401  # a class for each version
+        message = decode(header.api_key, header.version, frame, header.size)
+        if count_parts(message) > self._limits.max_parts:
+            name = APIS[header.api_key].name  # type: ignore[index]  # an IntEnum is its number
+            raise MalformedFrame(f"{name} has lists with more than {self._limits.max_parts} items")
+        return message
+
     def _begin(self, request: KafkaRequest, size: int) -> None:
-        """Answer a request, at once if it is a heartbeat that need not wait."""
+        """Answer a request: at once, when the coordinator has answered, or if it waits for more, by a task."""
         started_s = time.perf_counter()
-        answer = heartbeat_at_once(request, size) if request.header.api_key == ApiKey.HEARTBEAT else None
-        if answer is not None:
-            self._finish(request, answer, started_s)
-        else:
+        api = SUBMITTED.get(request.header.api_key)
+        pending: asyncio.Future[Answer] | None = None
+        if api is not None and size <= SMALL_REQUEST_MAX_BYTES and request.is_within_quotas(size):
+            try:
+                pending = api.submit(request)
+            except Exception as failure:  # noqa: BLE001 - any bug ends the connection
+                self._respond(api, request, started_s, failure)
+                return
+        if api is None or pending is None:
             self._due_at_s = float("inf")
             self._running = self._loop.create_task(self._answer_later(request, size, started_s))
+        elif pending.done():
+            self._respond(api, request, started_s, pending.exception() or pending.result())
+        else:
+            self._due_at_s = float("inf")
+            self._running = pending
+            self._node.deadlines.begin(pending)
+            pending.add_done_callback(partial(self._answer_submitted, api, request, started_s))
+
+    def _answer_submitted(
+        self, api: SubmittedApi, request: KafkaRequest, started_s: float, pending: asyncio.Future[Answer]
+    ) -> None:
+        self._running = None
+        deadlines = self._node.deadlines
+        is_overdue = deadlines.is_overdue(pending)
+        deadlines.end(pending)
+        if not pending.cancelled():
+            self._respond(api, request, started_s, pending.exception() or pending.result())
+        elif is_overdue:
+            self._respond(api, request, started_s, deadlines.error())
+        else:  # the connection is lost
+            return
+        self._go_on()
+
+    def _respond(
+        self, api: SubmittedApi, request: KafkaRequest, started_s: float, answer: Answer | BaseException
+    ) -> None:
+        """Send the response to an answer or a refusal; any other error is a bug, and ends the connection."""
+        try:
+            if isinstance(answer, BaseException) and not isinstance(answer, CoordinatorError):
+                raise answer
+            body = api.respond(request, answer)
+        except Exception as failure:  # noqa: BLE001 - any bug: the client may ask again over a new connection
+            self._abort_failed(request, failure)
+        else:
+            self._finish(request, body, started_s)
 
     async def _answer_later(self, request: KafkaRequest, size: int, started_s: float) -> None:
         try:
@@ -264,15 +317,24 @@ class KafkaConnection(asyncio.Protocol):
         except CoordinatorError as failure:
             self._refuse(str(failure))
             return
-        except Exception as failure:  # any bug: the client may ask again over a new connection
-            log.exception("kafka_request_failed", request=request.request, group=request.group_id, exc_info=failure)
-            self._transport.abort()
+        except Exception as failure:  # noqa: BLE001 - any bug: the client may ask again over a new connection
+            self._abort_failed(request, failure)
             return
         finally:
             self._running = None
             request.end_turn()
         self._finish(request, body, started_s)
-        self._transport.resume_reading()
+        self._go_on()
+
+    def _abort_failed(self, request: KafkaRequest, failure: BaseException) -> None:
+        log.error("kafka_request_failed", request=request.request, group=request.group_id, exc_info=failure)
+        self._transport.abort()
+
+    def _go_on(self) -> None:
+        """Read on, and answer what has arrived meanwhile."""
+        if self._is_paused:
+            self._is_paused = False
+            self._transport.resume_reading()
         if self._is_closing:
             self._transport.close()
         self._answer_frames()

@@ -1,14 +1,34 @@
 """Which function answers which API."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from api.kafka import brokers, groups, membership, offsets, records
 from api.kafka.apis import ApiKey
 from api.kafka.request import KafkaRequest
+from coordinator_core.protocol.errors import CoordinatorError
+from coordinator_core.protocol.responses import Answer
 
 Handler = Callable[[KafkaRequest], Awaitable[bytes | None]]
 """Returns the body of the response; None: there is no response."""
+
+
+class SubmittedApi(NamedTuple):
+    """An API whose requests wait for the coordinator alone, so that nearly none needs a task."""
+
+    submit: Callable[[KafkaRequest], asyncio.Future[Answer] | None]
+    """Submits a request; None: its handler has to answer it. Raises CoordinatorError if it is refused."""
+    respond: Callable[[KafkaRequest, Answer | CoordinatorError], bytes]
+    """Returns the body of the response."""
+
+
+SUBMITTED: Final[dict[int, SubmittedApi]] = {
+    ApiKey.HEARTBEAT: SubmittedApi(membership.submit_heartbeat, membership.respond_to_heartbeat),
+    ApiKey.OFFSET_COMMIT: SubmittedApi(offsets.submit_commit, offsets.respond_to_commit),
+}
+"""The requests that consumers repeat."""
+
 
 HANDLERS: Final[dict[int, Handler]] = {
     ApiKey.PRODUCE: records.produce,

@@ -138,35 +138,27 @@ async def sync_group(request: KafkaRequest) -> bytes:
 # -- heartbeat --------------------------------------------------------------------------------------
 
 
-def heartbeat_at_once(request: KafkaRequest, size: int) -> bytes | None:
-    """Return the response to a heartbeat without a task; None: it has to wait for a quota, or a write of its group."""
-    if not request.is_within_quotas(size):
-        return None
-    try:
-        pending = _beat(request)
-        if not pending.done():
-            pending.cancel()
-            return None
-        pending.result()
-    except CoordinatorError as error:
-        return hot_responses.heartbeat(request.version, request.failed(error))
-    return hot_responses.heartbeat(request.version, 0)
-
-
 async def heartbeat(request: KafkaRequest) -> bytes:
     """Keep the member's session alive; the response waits for the group's writes."""
     try:
-        await request.with_deadline(_beat(request))
+        answer: Answer | CoordinatorError = await request.with_deadline(submit_heartbeat(request))
     except CoordinatorError as error:
-        return hot_responses.heartbeat(request.version, request.failed(error))
-    return hot_responses.heartbeat(request.version, 0)
+        answer = error
+    return respond_to_heartbeat(request, answer)
 
 
-def _beat(request: KafkaRequest) -> asyncio.Future[Answer]:
+def submit_heartbeat(request: KafkaRequest) -> asyncio.Future[Answer]:
+    """Submit a heartbeat; raises CoordinatorError if it is refused."""
     message = request.message
     request.authorize("Heartbeat", message.group_id)
     beat = Heartbeat(request.coordinator.new_token(), message.generation_id, message.member_id, _instance_id(message))
     return request.coordinator.submit(message.group_id, beat)
+
+
+def respond_to_heartbeat(request: KafkaRequest, answer: Answer | CoordinatorError) -> bytes:
+    """Return the response to a heartbeat."""
+    code = request.failed(answer) if isinstance(answer, CoordinatorError) else 0
+    return hot_responses.heartbeat(request.version, code)
 
 
 # -- leave ------------------------------------------------------------------------------------------

@@ -158,6 +158,8 @@ def maker(schema: type[Any]) -> Callable[[Fields], Any]:
         part = None if is_dataclass(kind) else _part_of(kind)  # a message by itself is optional, and stays as it is
         if part is not None:
             converters[each.name] = partial(_many, maker(part))
+            if type(None) not in typing.get_args(kind):
+                defaults[each.name] = ()
         elif kind is ErrorCode:
             converters[each.name] = ErrorCode
             defaults[each.name] = 0

@@ -10,10 +10,12 @@ from functools import partial
 from typing import Any, Final
 
 from api.kafka.apis import ApiKey
+from api.kafka.brokers import topic_id_of
 from api.kafka.errors import (
     INVALID_REQUEST,
     INVALID_TIMESTAMP,
     TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from api.kafka.messages import Fields, encode, milliseconds
@@ -27,6 +29,8 @@ LATEST: Final = -1
 EARLIEST: Final = -2
 FETCH_WAIT_MAX_MS: Final = 30_000
 """The longest wait of a Fetch, whatever the client asks for; Kafka's consumers ask for 500 ms."""
+TOPIC_IDS_FROM: Final = 13
+"""The first version of Fetch that names topics by their ids."""
 NO_ACKS: Final = 0
 """The acks of a producer that waits for no response."""
 
@@ -95,26 +99,34 @@ def _offsets(request: KafkaRequest, find: Any) -> bytes:  # noqa: ANN401  # (top
 
 
 async def fetch(request: KafkaRequest) -> bytes:
-    """Wait, and return no records."""
+    """Wait, and return no records: the log ends where the client reads."""
     message = request.message
     await asyncio.sleep(min(milliseconds(message.max_wait), FETCH_WAIT_MAX_MS) / 1000)
     counts = request.coordinator.topic_metadata
-    denied = request.denied_topics([each.topic for each in message.topics], Operation.READ)
+    if request.version < TOPIC_IDS_FROM:
+        key, unknown = "topic", UNKNOWN_TOPIC_OR_PARTITION
+        names = {each.topic: each.topic for each in message.topics}
+    else:
+        key, unknown = "topic_id", UNKNOWN_TOPIC_ID
+        names = {topic_id_of(each): each for each in counts}
+    denied = request.denied_topics(names.values(), Operation.READ)
 
-    def part(topic: str, number: int) -> Mapping[str, object]:
-        is_known = topic in counts and number < counts[topic].partitions
-        code = 0 if is_known else UNKNOWN_TOPIC_OR_PARTITION
+    def part(topic: str, asked: Any) -> Mapping[str, object]:  # noqa: ANN401  # a partition of kio's
+        known = counts.get(topic)
+        code = unknown if known is None else 0 if asked.partition < known.partitions else UNKNOWN_TOPIC_OR_PARTITION
         return {
-            "partition_index": number,
+            "partition_index": asked.partition,
             "error_code": TOPIC_AUTHORIZATION_FAILED if topic in denied else code,
-            "high_watermark": -1,
+            "high_watermark": asked.fetch_offset,
+            "last_stable_offset": asked.fetch_offset,
             "aborted_transactions": None,
             "records": b"",
         }
 
+    topics = [(getattr(each, key), each.partitions) for each in message.topics]
     responses = [
-        {"topic": each.topic, "partitions": [part(each.topic, one.partition) for one in each.partitions]}
-        for each in message.topics
+        {key: topic, "partitions": [part(names.get(topic, ""), one) for one in partitions]}
+        for topic, partitions in topics
     ]
     return encode(ApiKey.FETCH, request.version, {"responses": responses, "session_id": 0})
 

@@ -22,13 +22,15 @@ from coordinator_core.protocol.errors import (
     MemberIdRequired,
     RebalanceInProgress,
 )
-from coordinator_core.runtime.writer import current_client
+from coordinator_core.runtime.current_request import current_client
 
 log = structlog.get_logger("muster.kafka")
 
 NUL: Final = "\x00"
 UNLOGGED_CODES: Final = frozenset({MemberIdRequired.code, RebalanceInProgress.code})
 """Codes that are part of the protocol."""
+KEPT_FRAME_MAX_BYTES: Final = 1_024
+"""The largest request that a connection keeps."""
 ANONYMOUS_ACTOR: Final = "anonymous"
 """The actor of a change by a client without token and client id."""
 
@@ -61,8 +63,13 @@ class KafkaRequest(ClientRequest):
         self.code = NO_ERROR
         """The name of the last error that was answered; a request may have several groups."""
 
+    def take(self, message: Any) -> None:  # noqa: ANN401  # a class for each version
+        """Take the decoded body of the request."""
+        self.message = message
+        self.group_id = getattr(message, "group_id", None)
+
     def begin_again(self) -> None:
-        """Begin the same request of the same client once more, after it was answered."""
+        """Begin the next request with the same header, after this one was answered."""
         self.code = NO_ERROR
         self._is_counted = False
         current_client.set(self.client)
@@ -98,7 +105,7 @@ class KafkaRequest(ClientRequest):
         Args:
             size: the bytes of the request.
         """
-        if not self._is_counted:
+        if not self._is_counted and self.has_quotas:
             try:
                 self.check_quotas(1, size, is_heartbeat=self.header.api_key == ApiKey.HEARTBEAT)
             except ThrottlingQuotaExceeded as refusal:
@@ -131,19 +138,28 @@ class KafkaRequest(ClientRequest):
         self.group_id = group_id
 
 
-class LastHeartbeat:
-    """The last heartbeat of a connection: the next one is the same but for its correlation id, and is not decoded."""
+class KeptRequest:
+    """A request that a connection keeps to know the next one again, which nearly always differs in its body alone."""
 
-    __slots__ = ("_body", "_key_and_version", "request")
+    __slots__ = ("_body", "_header", "request")
 
     def __init__(self, frame: bytes, request: KafkaRequest) -> None:
         self.request = request
-        self._key_and_version = frame[: CORRELATION_ID.start]
-        self._body = frame[CORRELATION_ID.stop :]
+        self._header = frame[CORRELATION_ID.stop : request.header.size]
+        self._body = frame[request.header.size :]
 
-    def is_repeated_by(self, frame: bytes) -> bool:
-        """Return whether a frame is the same request."""
-        return frame[CORRELATION_ID.stop :] == self._body and frame[: CORRELATION_ID.start] == self._key_and_version
+    def has_header(self, frame: bytes) -> bool:
+        """Return whether a frame of the same API and version has the same header, but for its correlation id."""
+        return frame[CORRELATION_ID.stop : self.request.header.size] == self._header
+
+    def has_body(self, frame: bytes) -> bool:
+        """Return whether a frame with the same header has the same body too, and need not be decoded."""
+        return frame[self.request.header.size :] == self._body
+
+    def take(self, message: Any, frame: bytes) -> None:  # noqa: ANN401  # a class for each version
+        """Take the body of the next request."""
+        self._body = frame[self.request.header.size :]
+        self.request.take(message)
 
 
 def check_text(name: str, text: str | None, max_chars: int) -> None:

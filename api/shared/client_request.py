@@ -16,7 +16,7 @@ from coordinator_core.protocol.requests import CommitOffsets, MemberRequest
 from coordinator_core.protocol.responses import Answer, CommitOffsetsResponse
 from coordinator_core.queries.group_patterns import GroupPatterns
 from coordinator_core.runtime.coordinator import Coordinator
-from coordinator_core.runtime.writer import commit_origin, current_client
+from coordinator_core.runtime.current_request import commit_origin, current_client
 from coordinator_core.state_store.dirty_offsets import CommitOrigin
 from coordinator_core.state_store.postgres.connections import Transaction
 
@@ -108,6 +108,11 @@ class ClientRequest:
         self.client = identity.actor if identity is not None and identity.actor else counted_address(self.client_host)
         current_client.set(self.client)
 
+    @property
+    def has_quotas(self) -> bool:
+        """Return whether there may be a quota of the client or the group."""
+        return self.node.quotas.has_defaults or self.node.tokens is not None
+
     def check_quotas(self, requests: int, size: int, *, is_heartbeat: bool = False) -> None:
         """Count requests with bodies of `size` bytes against the quotas of their client and their group.
 
@@ -139,9 +144,15 @@ class ClientRequest:
         return CommitOrigin(self.token_id, self.client_host or None)
 
     async def commit(self, group_id: str, request: CommitOffsets) -> CommitOffsetsResponse:
-        """Submit a commit, and return its response; the commit names the token and the address of the client."""
+        """Submit a commit, and return its response."""
+        answer = await self.with_deadline(self.submit_commit(group_id, request))
+        assert isinstance(answer, CommitOffsetsResponse)
+        return answer
+
+    def submit_commit(self, group_id: str, request: CommitOffsets) -> asyncio.Future[Answer]:
+        """Submit a commit, which names the token and the address of the client."""
         commit_origin.set(self.commit_origin)
-        return await self.coordinate(group_id, request, CommitOffsetsResponse)
+        return self.node.coordinator.submit(group_id, request)
 
     async def coordinate(self, group_id: str, request: MemberRequest, kind: type[T]) -> T:
         """Submit a request to the coordinator, and return its response, which is of type `kind`.

@@ -6,7 +6,7 @@ more than its response does.
 
 import asyncio
 from collections.abc import Awaitable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from coordinator_core.protocol.errors import CoordinatorNotAvailable
 
@@ -21,8 +21,8 @@ class Deadlines:
 
     def __init__(self, timeout_ms: int) -> None:
         self._timeout_ms = timeout_ms
-        self._due_at_s: dict[asyncio.Task[object], float | None] = {}
-        """Task → its deadline on the loop's clock; None: it was overdue, and is being cancelled."""
+        self._due_at_s: dict[asyncio.Future[Any], float | None] = {}
+        """Task or future → its deadline on the loop's clock; None: it was overdue, and is being cancelled."""
         self._timer: asyncio.TimerHandle | None = None
 
     async def wait(self, answer: Awaitable[T]) -> T:
@@ -33,19 +33,35 @@ class Deadlines:
         """
         task = asyncio.current_task()
         assert task is not None
-        loop = asyncio.get_running_loop()
-        due_at_s = self._due_at_s[task] = loop.time() + self._timeout_ms / 1000
-        if self._timer is None:
-            self._timer = loop.call_at(due_at_s, self._cancel_overdue)
+        self.begin(task)
         try:
             return await answer
         except asyncio.CancelledError:
-            if self._due_at_s[task] is not None:
+            if not self.is_overdue(task):
                 raise
             task.uncancel()
-            raise CoordinatorNotAvailable(f"no answer within {self._timeout_ms} ms") from None
+            raise self.error() from None
         finally:
-            del self._due_at_s[task]
+            self.end(task)
+
+    def begin(self, pending: asyncio.Future[Any]) -> None:
+        """Cancel a task or a future at the deadline of a request that begins now; `end` must follow."""
+        loop = asyncio.get_running_loop()
+        due_at_s = self._due_at_s[pending] = loop.time() + self._timeout_ms / 1000
+        if self._timer is None:
+            self._timer = loop.call_at(due_at_s, self._cancel_overdue)
+
+    def is_overdue(self, pending: asyncio.Future[Any]) -> bool:
+        """Return whether a task or future is cancelled because its deadline has passed."""
+        return self._due_at_s[pending] is None
+
+    def end(self, pending: asyncio.Future[Any]) -> None:
+        """Forget a deadline."""
+        del self._due_at_s[pending]
+
+    def error(self) -> CoordinatorNotAvailable:
+        """Return the error with which an overdue request is answered."""
+        return CoordinatorNotAvailable(f"no answer within {self._timeout_ms} ms")
 
     def time_left_ms(self) -> float:
         """Return how long the request that the current task serves may still take."""
@@ -54,14 +70,14 @@ class Deadlines:
         return 0 if due_at_s is None else (due_at_s - asyncio.get_running_loop().time()) * 1000
 
     def _cancel_overdue(self) -> None:
-        """Cancel every overdue task, and arm the timer for the next deadline."""
+        """Cancel everything that is overdue, and arm the timer for the next deadline."""
         self._timer = None
         loop = asyncio.get_running_loop()
-        for task, due_at_s in self._due_at_s.items():
+        for pending, due_at_s in self._due_at_s.items():
             if due_at_s is None:
                 continue
             if due_at_s > loop.time() + TIMER_SLACK_S:
                 self._timer = loop.call_at(due_at_s, self._cancel_overdue)
                 return
-            self._due_at_s[task] = None
-            task.cancel()
+            self._due_at_s[pending] = None
+            pending.cancel()

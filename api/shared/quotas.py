@@ -66,6 +66,7 @@ class Quotas:
             (GROUP_BYTES, limits.group_quota_bytes_per_s, False, True),
         )
         """Limit, default rate, whether it is of clients (else of groups), whether it is of bytes (else of requests)."""
+        self.has_defaults = any(per_s is not None for _, per_s, _, _ in self._rates)
         self._now_s = now_s
         self._buckets: defaultdict[str, dict[str, _Bucket]] = defaultdict(dict)
         self._forget_at_s = 0.0
@@ -96,6 +97,8 @@ class Quotas:
         Raises:
             ThrottlingQuotaExceeded: a bucket is empty; the request counts in none.
         """
+        if not own and not self.has_defaults:
+            return
         now_s = self._now_s()
         taken: list[tuple[_Bucket, int]] = []
         for limit, per_s, is_of_client, is_of_bytes in self._rates:

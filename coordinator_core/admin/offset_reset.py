@@ -24,7 +24,7 @@ from coordinator_core.queries.runner import QueryRunner
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.runtime.shard import no_extra_rows
 from coordinator_core.state_store.change_actions import ChangeAction
-from coordinator_core.state_store.interface import Store
+from coordinator_core.state_store.interface import RuntimeStore
 from coordinator_core.state_store.rows import ChangeRow, Json, TopicRow
 
 REQUEST_DIGEST = "request_digest"
@@ -171,7 +171,7 @@ def _all_of(
 
 
 def _known(
-    store: Store,
+    store: RuntimeStore,
     reset: Reset,
     wanted: list[Partition],
     past: Mapping[Partition, int],

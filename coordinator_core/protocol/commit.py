@@ -3,10 +3,10 @@
 Source: protocol.md section 10.1; Kafka's ``GroupCoordinator.doCommitOffsets``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from coordinator_core.protocol.checks import check_generation, check_member
-from coordinator_core.protocol.decision import Draft
+from coordinator_core.protocol.decision import Decision
 from coordinator_core.protocol.errors import (
     CoordinatorError,
     CoordinatorNotAvailable,
@@ -16,61 +16,73 @@ from coordinator_core.protocol.errors import (
     UnknownMemberId,
     UnknownTopicOrPartition,
 )
-from coordinator_core.protocol.offsets import remove_offset
-from coordinator_core.protocol.rebalance import restart_session
-from coordinator_core.protocol.records import GroupCreated, OffsetsCommitted
-from coordinator_core.protocol.requests import NO_MEMBER_ID, CommitOffsets, OffsetToCommit
-from coordinator_core.protocol.responses import CommitOffsetsResponse
-from coordinator_core.protocol.settings import Context
+from coordinator_core.protocol.group import Group
+from coordinator_core.protocol.member import Member
+from coordinator_core.protocol.records import GroupCreated, OffsetRemoved, OffsetsCommitted, Record
+from coordinator_core.protocol.requests import NO_MEMBER_ID, CommitOffsets, Deadline, DeadlineKind, OffsetToCommit
+from coordinator_core.protocol.responses import CommitOffsetsResponse, Reply
+from coordinator_core.protocol.settings import Context, Now
 from coordinator_core.protocol.states import COMPLETING, DEAD, EMPTY
 
 LATEST_EXPIRY_MS = 253_402_300_799_000
 """The end of the year 9999: the latest expiry of an offset, as some readers cannot represent later instants."""
 
 
-def decide_commit(draft: Draft, request: CommitOffsets) -> None:
-    """Commit what is valid, with a result for each partition."""
-    _check_committer(draft, request)
-    stored, refused = request.offsets, _partition_errors(request.offsets, draft.context)
+def decide_commit(group: Group, request: CommitOffsets, now: Now, context: Context) -> Decision:
+    """Commit what is valid, with a result for each partition; a hot path, so without a draft."""
+    member = _committer(group, request)
+    records: list[Record] = []
+    deadlines: tuple[tuple[Deadline, int | None], ...] = ()
+    if member is not None:
+        session_ms = context.settings.effective_session_timeout_ms(member.session_timeout_ms)
+        deadlines = ((Deadline(DeadlineKind.SESSION, member.member_id), session_ms),)
+    elif not group.exists:
+        created = GroupCreated(now.wall_ms)
+        group = group.copy()
+        group.apply(created)
+        records.append(created)
+    stored, refused = request.offsets, _partition_errors(request.offsets, context)
     if refused:
         stored = tuple(offset for place, offset in enumerate(stored) if place not in refused)
     if stored:
-        _archive_replaced(draft, request, stored)
-        at_ms = draft.now.wall_ms
-        expires_at_ms = _expires_at_ms(at_ms, request.retention_time_ms)
-        draft.emit_offset(OffsetsCommitted(at_ms, request.member_id, expires_at_ms, stored))
-    draft.reply(request.token, CommitOffsetsResponse(request.offsets, refused))
+        if request.replaced:
+            records += _replaced(request, stored, now)
+        expires_at_ms = _expires_at_ms(now.wall_ms, request.retention_time_ms)
+        records.append(OffsetsCommitted(now.wall_ms, request.member_id, expires_at_ms, stored))
+    reply = Reply(request.token, CommitOffsetsResponse(request.offsets, refused))
+    return Decision(group, tuple(records), (reply,), deadlines)
 
 
-def _check_committer(draft: Draft, request: CommitOffsets) -> None:
-    """Admit members of the current generation, and clients without ids while the group has no members."""
-    group = draft.group
+def _committer(group: Group, request: CommitOffsets) -> Member | None:
+    """Return the member that commits; None: a client without ids, while the group has no members.
+
+    Raises:
+        CoordinatorError: the member or its generation is another one, or the group has members and the client is none.
+    """
     is_simple = request.generation < 0
     if not group.exists:
         if not is_simple:
             raise GroupIdNotFound("there is no such group")
-        draft.emit(GroupCreated(draft.now.wall_ms))
-        return
+        return None
     if group.state is DEAD:
         raise CoordinatorNotAvailable("the group has just been removed")
     if is_simple and group.state is EMPTY:
-        return
+        return None
     if is_simple and request.member_id == NO_MEMBER_ID and request.group_instance_id is None:
         raise UnknownMemberId("the group has members; only they may commit")
     member = check_member(group, request.member_id, request.group_instance_id)
     check_generation(group, request.generation)
     if group.state is COMPLETING:
         raise RebalanceInProgress("the group waits for its new assignment")
-    restart_session(draft, member.member_id)
+    return member
 
 
-def _archive_replaced(draft: Draft, request: CommitOffsets, stored: Sequence[OffsetToCommit]) -> None:
-    if not request.replaced:
-        return
+def _replaced(request: CommitOffsets, stored: Sequence[OffsetToCommit], now: Now) -> Iterator[OffsetRemoved]:
+    """Yield the offsets that a reset replaces, for the archive."""
     partitions = {(offset.topic, offset.partition) for offset in stored}
     for offset in request.replaced:
         if (offset.topic, offset.partition) in partitions:
-            remove_offset(draft, offset, "reset", request.change_id)
+            yield OffsetRemoved(now.wall_ms, offset, "reset", request.change_id)
 
 
 def _partition_errors(offsets: Sequence[OffsetToCommit], context: Context) -> Mapping[int, CoordinatorError]:

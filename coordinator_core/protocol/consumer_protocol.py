@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 CONSUMER = "consumer"
+"""The protocol type whose subscriptions the coordinator reads."""
 SUBSCRIPTION_VERSION = 1
 ASSIGNMENT_VERSION = 0
 SHORT = 1_024

@@ -73,6 +73,8 @@ def decide(group: Group, request: Request, now: Now, context: Context) -> Decisi
     try:
         if isinstance(request, Heartbeat):
             return decide_heartbeat(group, request, context)
+        if isinstance(request, CommitOffsets):
+            return decide_commit(group, request, now, context)
         draft = Draft(group, now, context)
         _dispatch(draft, request)
         return draft.decision()
@@ -91,8 +93,6 @@ def _dispatch(draft: Draft, request: Request) -> None:
             decide_sync(draft, request)
         case LeaveGroup():
             decide_leave(draft, request)
-        case CommitOffsets():
-            decide_commit(draft, request)
         case ExpireDeadline():
             decide_expire_deadline(draft, request)
         case Resume():
@@ -117,7 +117,7 @@ def _dispatch(draft: Draft, request: Request) -> None:
             decide_restore(draft, request)
         case RetireGroup():
             decide_retire(draft, request)
-        case Heartbeat():
-            raise AssertionError("heartbeats are decided without a draft")
+        case Heartbeat() | CommitOffsets():
+            raise AssertionError("decided without a draft")
         case _:
             assert_never(request)

@@ -122,8 +122,7 @@ class StoredOffset(NamedTuple):
         return reported_log_end(self.offset, self.log_end_offset, self.log_end_at_ms or self.committed_at_ms)
 
 
-@dataclass(frozen=True, slots=True)
-class CommitOffsets:
+class CommitOffsets(NamedTuple):
     """Commit offsets, as a member or (generation -1, no ids) as a non-member. Source: protocol.md section 10.1."""
 
     token: Token

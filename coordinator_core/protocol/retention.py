@@ -20,10 +20,8 @@ Source: protocol.md section 10.4; KIP-211, KIP-496; Kafka's ``ClassicGroup.offse
 from dataclasses import dataclass
 from enum import StrEnum
 
+from coordinator_core.protocol.consumer_protocol import CONSUMER
 from coordinator_core.protocol.states import EMPTY, STABLE, GroupState
-
-CONSUMER = "consumer"
-"""The protocol type whose subscriptions the coordinator reads."""
 
 NO_EXPIRY = -1
 """Unlimited retention; every negative number means the same."""

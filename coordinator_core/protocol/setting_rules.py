@@ -84,11 +84,6 @@ SETTING_KEYS = tuple(field.name for field in fields(GroupSettings))
 CLUSTER_KEYS = tuple(field.name for field in fields(ClusterSettings))
 
 
-def parse_setting(key: str, text: str) -> SettingValue:
-    """Return the value of a setting as stored."""
-    return ALL_RULES[key].parse(text)
-
-
 def is_parseable(key: str, text: str) -> bool:
     """Return whether a stored text is a valid value of its setting; unknown keys are never read, so they pass."""
     rule = ALL_RULES.get(key)

@@ -81,13 +81,3 @@ MAY_REBALANCE = frozenset({EMPTY, COMPLETING, STABLE})
 def is_legal(source: GroupState, target: GroupState) -> bool:
     """Return whether the table has a transition from `source` to `target`."""
     return target in TRANSITIONS[source]
-
-
-def mermaid() -> str:
-    """Return the table as the body of a Mermaid state diagram, one arrow a line, in table order."""
-    arrows = [
-        f"    {source} --> {target}: {cause}"
-        for source, targets in TRANSITIONS.items()
-        for target, cause in targets.items()
-    ]
-    return "\n".join(["stateDiagram-v2", "    [*] --> Empty: first join or simple commit", *arrows, "    Dead --> [*]"])

@@ -20,11 +20,13 @@ from coordinator_core.queries.member_sessions import (
     MemberSessionFilter,
     read_member_sessions,
 )
-from coordinator_core.queries.rebalances import ListedRebalance, RebalanceWait, WaitQuery, read_rebalances, read_waits
+from coordinator_core.queries.rebalances import RebalanceWait, WaitQuery, read_rebalances, read_waits
 from coordinator_core.queries.settings import SettingOrigin, read_setting_origins
+from coordinator_core.queries.timeout_advice import REBALANCE, SESSION
 from coordinator_core.queries.uneven_assignment import UnevenAssignment, read_uneven_assignment
 from coordinator_core.runtime.views import EffectiveSetting
 from coordinator_core.state_store.postgres.connections import Transaction
+from coordinator_core.state_store.rows import Rebalance
 
 WINDOW_MS: Final = 3_600_000
 """The window of a diagnosis."""
@@ -48,8 +50,6 @@ STEPS_S: Final = (6, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 450, 600, 9
 """Values that suggested timeouts are rounded up to."""
 SAME_PROCESS: Final = ("UNKNOWN_MEMBER_ID", "UnknownMemberId", "ILLEGAL_GENERATION", "IllegalGeneration")
 """Parts of a join's reason which show that the client was a member before."""
-SESSION: Final = "session_timeout_ms"
-REBALANCE: Final = "rebalance_timeout_ms"
 RANGE: Final = "range"
 
 FindingKind = Literal["crashed", "silent", "paused", "late_join", "late_sync", "removed", "restarted", "slow", "uneven"]
@@ -92,7 +92,7 @@ class DiagnosisEvidence:
     """The rows that a diagnosis is based on; sessions and rebalances newest first, waits longest first."""
 
     sessions: Sequence[ListedMemberSession]
-    rebalances: Sequence[ListedRebalance]
+    rebalances: Sequence[Rebalance]
     waits: Sequence[RebalanceWait]
     settings: Mapping[str, EffectiveSetting]
     origins: Mapping[str, SettingOrigin]

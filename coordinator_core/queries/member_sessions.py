@@ -11,15 +11,14 @@ from typing import Any, Final, NamedTuple
 from coordinator_core.analytics.eviction_cause import EvictionCause, eviction_cause
 from coordinator_core.analytics.frequency import EVICTION_REASONS
 from coordinator_core.queries.groups import known
+from coordinator_core.state_store.ledger import ONGOING
+from coordinator_core.state_store.member_sessions import INTERVAL_MS
 from coordinator_core.state_store.postgres.connections import Transaction
-from coordinator_core.state_store.postgres.timestamps import END_OF_TIME_MS
+from coordinator_core.state_store.postgres.timestamps import END_OF_TIME_MS, SQL_MS
 from coordinator_core.state_store.rows import MemberSessionRow
 
 RECONNECT_WINDOW_MS: Final = 60_000
 """A later join after the end of a session is no reconnect. The view `spurious_evictions` uses the same limit."""
-
-ONGOING: Final = "hour"
-"""The `end_reason` of a row whose session continues."""
 
 
 class MemberSessionCursor(NamedTuple):
@@ -75,11 +74,6 @@ class ListedMemberSession:
         return MemberSessionCursor(self.row.ended_at_ms, self.row.member_id)
 
 
-INTERVAL_MS: Final = 3_600_000
-"""A session that continues has a row per hour; the query allows for a delay of as much again."""
-
-_MS: Final = "floor(extract(epoch FROM {}) * 1000)::bigint"
-
 _SILENT_SINCE: Final = "least(coalesce(page.last_heartbeat_at, page.started_at), page.ended_at)"
 
 
@@ -103,11 +97,12 @@ WITH page AS (
         AND ended_at <= (SELECT max(ended_at) FROM page) + %(written_within_ms)s * interval '1 millisecond'
         AND joined_at >= (SELECT min({_SILENT_SINCE}) FROM page)
 )
-SELECT group_id, shard_id, {_MS.format("group_created_at")}, member_id, group_instance_id, client_id, client_host,
-    generation, session_timeout_ms, {_MS.format("joined_at")}, {_MS.format("started_at")}, {_MS.format("ended_at")},
-    end_reason, {_MS.format("last_heartbeat_at")}, heartbeat_count, heartbeat_gap_ms_max, heartbeat_gap_histogram,
-    CASE WHEN reconnect.successor_at IS NULL THEN {_MS.format("reconnect.reconnected_at")} END,
-    {_MS.format("reconnect.successor_at")}
+SELECT group_id, shard_id, {SQL_MS.format("group_created_at")}, member_id, group_instance_id, client_id, client_host,
+    generation, session_timeout_ms, {SQL_MS.format("joined_at")}, {SQL_MS.format("started_at")},
+    {SQL_MS.format("ended_at")}, end_reason, {SQL_MS.format("last_heartbeat_at")}, heartbeat_count,
+    heartbeat_gap_ms_max, heartbeat_gap_histogram,
+    CASE WHEN reconnect.successor_at IS NULL THEN {SQL_MS.format("reconnect.reconnected_at")} END,
+    {SQL_MS.format("reconnect.successor_at")}
 FROM page
 LEFT JOIN LATERAL (
     SELECT min(joiners.joined_at) FILTER (WHERE joiners.joined_at >= page.ended_at) AS reconnected_at,
@@ -152,7 +147,7 @@ def read_member_sessions(
         "limit": limit,
         "silences": list(EVICTION_REASONS),
         "back_within_ms": RECONNECT_WINDOW_MS,
-        "written_within_ms": RECONNECT_WINDOW_MS + 2 * INTERVAL_MS,
+        "written_within_ms": RECONNECT_WINDOW_MS + 2 * INTERVAL_MS,  # An interval may be stored as late as it is long.
     }
     if after is not None:
         parameters |= {"after_ms": after.ended_at_ms, "after_id": after.member_id}

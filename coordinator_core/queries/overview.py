@@ -13,6 +13,7 @@ from coordinator_core.protocol.log_ends import LAG_MAX_RECORDS
 from coordinator_core.protocol.states import COMPLETING, PREPARING
 from coordinator_core.queries.group_patterns import COVERED_GROUPS, GroupPatterns, pattern_parameters
 from coordinator_core.state_store.postgres.connections import Transaction
+from coordinator_core.state_store.postgres.timestamps import SQL_MS
 
 RECENT_MS: Final = 3_600_000
 """Rebalances that ended within this time are counted."""
@@ -94,9 +95,6 @@ class Overview:
     groups: list[GroupSummary]
 
 
-_MS: Final = "floor(extract(epoch FROM {}) * 1000)::bigint"
-
-
 def _shown(column: str) -> str:
     """Return a time within the range of Python: a row that was edited by hand may have infinity."""
     return f"least(greatest({column}, '1970-01-01 00:00:00+00'), '9999-12-31 23:59:59+00')"
@@ -130,7 +128,7 @@ _ATTENTION: Final = (
 _KEYS: Final[dict[GroupOrder, tuple[str, str]]] = {
     GroupOrder.ATTENTION: (_ATTENTION, _RECENT),
     GroupOrder.GROUP_ID: ("0", ""),
-    GroupOrder.SINCE: (_MS.format(_shown("state_since")), ""),
+    GroupOrder.SINCE: (SQL_MS.format(_shown("state_since")), ""),
     GroupOrder.MEMBERS: ("-member_count", ""),
     GroupOrder.LAG: ("coalesce(-behind.lag, %(lag_unknown)s)", _LAG_BY_GROUP),
     GroupOrder.REBALANCES: (f"-{_REBALANCES}", _RECENT),
@@ -180,8 +178,8 @@ _STATEMENTS: Final = {
         joins=joins,
         covered=COVERED_GROUPS,
         lag=_LAG,
-        since=_MS.format(_shown("page.state_since")),
-        started=_MS.format(_shown("page.rebalance_started_at")),
+        since=SQL_MS.format(_shown("page.state_since")),
+        started=SQL_MS.format(_shown("page.rebalance_started_at")),
     )
     for order, (key, joins) in _KEYS.items()
 }

@@ -4,16 +4,12 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
-    BigInteger,
     Boolean,
-    Integer,
+    ColumnElement,
     Select,
-    Text,
-    cast,
     exists,
     func,
     literal,
-    null,
     select,
     tuple_,
     union_all,
@@ -25,7 +21,7 @@ from coordinator_core.state_store.mirror_tables import mirrored_cluster
 from coordinator_core.state_store.postgres.connections import Transaction
 from coordinator_core.state_store.postgres.failures import DataRefused
 from coordinator_core.state_store.postgres.timestamps import END_OF_TIME_MS, as_ms, columns_of, from_ms
-from coordinator_core.state_store.rows import RebalanceMemberRow
+from coordinator_core.state_store.rows import Rebalance, RebalanceMemberRow
 from coordinator_core.state_store.tables import groups, rebalance_members, rebalances
 
 
@@ -36,42 +32,20 @@ class RebalanceCursor(NamedTuple):
     rebalance_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListedRebalance:
-    """A rebalance, ended or in progress; in progress it has no outcome and no results."""
-
-    rebalance_id: str
-    group_id: str
-    shard_id: int
-    group_created_at_ms: int
-    generation: int
-    trigger: str
-    trigger_member_id: str | None
-    client_reason: str | None
-    started_at_ms: int
-    joined_at_ms: int | None
-    completed_at_ms: int | None
-    outcome: str | None
-    restarts: int
-    member_count_before: int
-    member_count_after: int | None
-    partitions_moved: int | None
-    is_trigger_inferred: bool
-    is_start_inferred: bool
-
-    @property
-    def cursor(self) -> RebalanceCursor:
-        """Return the cursor of a page that ends here; the rebalance in progress comes before all others."""
-        at_ms = END_OF_TIME_MS if self.completed_at_ms is None else self.completed_at_ms
-        return RebalanceCursor(at_ms, self.rebalance_id)
+def rebalance_cursor(last: Rebalance) -> RebalanceCursor:
+    """Return the cursor of a page that ends with a rebalance; the one in progress comes before all others."""
+    return RebalanceCursor(END_OF_TIME_MS if last.completed_at_ms is None else last.completed_at_ms, last.rebalance_id)
 
 
-_OVER: Final = tuple(ListedRebalance.__dataclass_fields__)
+_NAMES: Final = tuple(Rebalance.__dataclass_fields__)
+_COLUMNS: Final = {
+    name: column.label(name) for name, column in zip(_NAMES, columns_of(rebalances, _NAMES), strict=True)
+}
 
 
 def read_rebalances(
     transaction: Transaction, group_id: str, after: RebalanceCursor | None, limit: int
-) -> list[ListedRebalance]:
+) -> list[Rebalance]:
     """Return at most `limit` rebalances after a cursor: the one in progress, then the newest first.
 
     Raises:
@@ -89,14 +63,13 @@ def read_rebalances(
         return _listed(transaction, past)
 
 
-def _listed(transaction: Transaction, wanted: Select[Any]) -> list[ListedRebalance]:
-    return [ListedRebalance(**row) for row in transaction.execute(wanted).mappings()]
+def _listed(transaction: Transaction, wanted: Select[Any]) -> list[Rebalance]:
+    return [Rebalance(**row) for row in transaction.execute(wanted).mappings()]
 
 
 def _over(group_id: str, after: RebalanceCursor | None) -> Select[Any]:
     """Select rebalances that ended, by the index on group and time."""
-    columns = zip(_OVER, columns_of(rebalances, _OVER), strict=True)
-    over = select(*(each.label(name) for name, each in columns)).where(rebalances.c.group_id == group_id)
+    over = select(*_COLUMNS.values()).where(rebalances.c.group_id == group_id)
     if after is not None and after.completed_at_ms != END_OF_TIME_MS:
         at = from_ms(after.completed_at_ms)
         place = tuple_(at, literal(after.rebalance_id, UUID(as_uuid=False)))
@@ -107,27 +80,20 @@ def _over(group_id: str, after: RebalanceCursor | None) -> Select[Any]:
 
 
 def _in_progress(group_id: str) -> Select[Any]:
+    """Select the rebalance that `groups.rebalance` describes; what that lacks has no value yet."""
     known = groups.c.rebalance["in_progress"]
-    return select(
-        cast(known["rebalance_id"].astext, UUID(as_uuid=False)).label("rebalance_id"),
-        groups.c.group_id,
-        groups.c.shard_id,
-        as_ms(groups.c.created_at).label("group_created_at_ms"),
-        groups.c.generation,
-        known["trigger"].astext.label("trigger"),
-        known["trigger_member_id"].astext.label("trigger_member_id"),
-        known["client_reason"].astext.label("client_reason"),
-        known["started_at_ms"].astext.cast(BigInteger).label("started_at_ms"),
-        known["joined_at_ms"].astext.cast(BigInteger).label("joined_at_ms"),
-        null().cast(BigInteger).label("completed_at_ms"),
-        null().cast(Text).label("outcome"),
-        known["restarts"].astext.cast(Integer).label("restarts"),
-        known["member_count_before"].astext.cast(Integer).label("member_count_before"),
-        null().cast(Integer).label("member_count_after"),
-        null().cast(Integer).label("partitions_moved"),
-        exists(select(mirrored_cluster)).label("is_trigger_inferred"),
-        func.coalesce(known["is_start_inferred"].astext.cast(Boolean), False).label("is_start_inferred"),
-    ).where(groups.c.group_id == group_id, known["rebalance_id"].astext.is_not(None))
+    others: dict[str, ColumnElement[Any]] = {
+        "group_id": groups.c.group_id,
+        "shard_id": groups.c.shard_id,
+        "group_created_at_ms": as_ms(groups.c.created_at),
+        "generation": groups.c.generation,
+        "is_trigger_inferred": exists(select(mirrored_cluster)),
+        "is_start_inferred": func.coalesce(known["is_start_inferred"].astext.cast(Boolean), False),
+    }
+    columns = {name: known[name].astext.cast(column.type) for name, column in _COLUMNS.items()} | others
+    return select(*(column.label(name) for name, column in columns.items())).where(
+        groups.c.group_id == group_id, known["rebalance_id"].astext.is_not(None)
+    )
 
 
 # -- members ----------------------------------------------------------------------------------------------

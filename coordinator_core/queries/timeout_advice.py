@@ -13,20 +13,14 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from coordinator_core.analytics.advice.advise import advise
-from coordinator_core.analytics.advice.evidence import Evidence
+from coordinator_core.analytics.advice.evidence import REBALANCE_TIMEOUT, SESSION_EXPIRED, Evidence
 from coordinator_core.analytics.advice.policy import Advice, Bounds, CurrentTimeouts, Policy
 from coordinator_core.analytics.advice.recommend import Recommendation
 from coordinator_core.analytics.advice.what_if import RejoinWhatIf, SessionWhatIf, what_if_rejoin, what_if_session
 from coordinator_core.protocol.setting_rules import SettingValue
 from coordinator_core.protocol.settings import GroupSettings
 from coordinator_core.queries.groups import known
-from coordinator_core.queries.tuning_history import (
-    REBALANCE_TIMEOUT,
-    SESSION_EXPIRED,
-    TuningHistory,
-    TuningQuery,
-    read_tuning_history,
-)
+from coordinator_core.queries.tuning_history import TuningHistory, TuningQuery, read_tuning_history
 from coordinator_core.state_store.postgres.connections import Transaction
 from coordinator_core.state_store.rows import Json
 

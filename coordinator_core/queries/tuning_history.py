@@ -15,6 +15,8 @@ from coordinator_core.analytics.advice.evidence import (
     COMPLETED,
     EXIT_REASONS,
     GAP_BOUNDS_MS,
+    REBALANCE_TIMEOUT,
+    SESSION_EXPIRED,
     Day,
     Evidence,
     Rebalances,
@@ -35,14 +37,12 @@ from coordinator_core.analytics.advice.startup import count_startups
 from coordinator_core.analytics.advice.steps import BEYOND, counted, place_of
 from coordinator_core.analytics.advice.what_if import Eviction
 from coordinator_core.state_store.postgres.connections import Transaction
-from coordinator_core.state_store.postgres.timestamps import as_ms
+from coordinator_core.state_store.postgres.timestamps import SQL_MS, as_ms
 from coordinator_core.state_store.report_tables import ADVISED, timeout_advice
 from coordinator_core.state_store.rows import Json
 
 DAY_MS: Final = 86_400_000
 
-SESSION_EXPIRED: Final = "session_expired"
-REBALANCE_TIMEOUT: Final = "rebalance_timeout"
 RECOMMENDATION_KEYS: Final = frozenset(each.name for each in fields(Recommendation))
 
 
@@ -235,7 +235,6 @@ def startups_of(starts: Sequence[PastRebalance]) -> Startups:
 
 GAP_SUMS: Final = ", ".join(f"coalesce(sum(gaps[{place}]), 0)::bigint" for place in range(1, len(GAP_BOUNDS_MS) + 2))
 
-_MS: Final = "floor(extract(epoch FROM {}) * 1000)::bigint"
 
 _IDENTITY: Final = (
     "CASE WHEN group_instance_id IS NULL THEN ARRAY[client_id, client_host] ELSE ARRAY[group_instance_id] END"
@@ -244,7 +243,7 @@ _IDENTITY: Final = (
 
 _HEARD_AT: Final = "coalesce(last_heartbeat_at, started_at)"
 
-_SILENT_MS: Final = f"{_MS.format('ended_at')} - {_MS.format(_HEARD_AT)}"
+_SILENT_MS: Final = f"{SQL_MS.format('ended_at')} - {SQL_MS.format(_HEARD_AT)}"
 
 _SILENT_SINCE: Final = "least(ended.heard_at, ended.ended_at - interval '1 microsecond')"
 """A client that joined after that and before the end of the session is the successor of a dead member, no reconnect."""
@@ -292,10 +291,10 @@ WITH ended AS (
         AND past.completed_at >= to_timestamp(%(from_ms)s / 1000.0)
 )
 SELECT ended.member_id, ended.group_instance_id, ended.client_id, ended.client_host, ended.end_reason,
-    {_MS.format("ended.ended_at")} AS at_ms, ended.silent_ms, ended.session_timeout_ms,
+    {SQL_MS.format("ended.ended_at")} AS at_ms, ended.silent_ms, ended.session_timeout_ms,
     CASE ended.end_reason WHEN 'rebalance_timeout' THEN waited.waited_for_ms ELSE ended.session_timeout_ms END
         AS limit_ms,
-    {_MS.format("reconnects.reconnected_at")} AS reconnected_at_ms,
+    {SQL_MS.format("reconnects.reconnected_at")} AS reconnected_at_ms,
     coalesce(reconnects.has_successor, false) AS has_successor
 FROM ended
 LEFT JOIN reconnects ON (reconnects.member_id, reconnects.ended_at) = (ended.member_id, ended.ended_at)
@@ -315,7 +314,7 @@ WITH looked_at AS (
     LIMIT %(max_rows)s
 )
 SELECT floor((extract(epoch FROM ended_at) * 1000 - %(to_ms)s) / {DAY_MS})::integer, count(*) AS row_count,
-    {_MS.format("min(ended_at)")} AS from_ms, coalesce(sum(heartbeat_count), 0)::bigint AS heartbeats,
+    {SQL_MS.format("min(ended_at)")} AS from_ms, coalesce(sum(heartbeat_count), 0)::bigint AS heartbeats,
     coalesce(max(heartbeat_gap_ms_max), 0) AS longest_gap_ms, {GAP_SUMS}
 FROM looked_at
 GROUP BY 1
@@ -347,8 +346,8 @@ GROUP BY rebalance_id
 """  # noqa: S608 - words of ours
 
 _REBALANCES: Final = f"""
-SELECT {_MS.format("started_at")}, {_MS.format("joined_at")}, {_MS.format("completed_at")}, trigger, outcome, restarts,
-    member_count_before, partitions_moved
+SELECT {SQL_MS.format("started_at")}, {SQL_MS.format("joined_at")}, {SQL_MS.format("completed_at")}, trigger, outcome,
+    restarts, member_count_before, partitions_moved
 FROM rebalances
 WHERE group_id = %(group_id)s
     AND completed_at >= to_timestamp(%(from_ms)s / 1000.0) AND completed_at < to_timestamp(%(to_ms)s / 1000.0)

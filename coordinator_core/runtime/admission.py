@@ -12,10 +12,11 @@ from coordinator_core.protocol.requests import CommitOffsets, JoinGroup, LeaveGr
 from coordinator_core.protocol.settings import GroupSettings
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.counters import Counters
+from coordinator_core.runtime.current_request import current_client
 from coordinator_core.runtime.group_context import GroupContext
 from coordinator_core.runtime.groups_of_clients import GroupsOfClients
 from coordinator_core.runtime.offset_checkpoints import OffsetCheckpoints
-from coordinator_core.runtime.writer import Writer, current_client
+from coordinator_core.runtime.writer import Writer
 
 WRITE_QUEUE: Final = "max_queued_rows"
 WRITE_QUEUE_BYTES: Final = "max_queued_bytes"

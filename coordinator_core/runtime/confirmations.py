@@ -16,7 +16,7 @@ from coordinator_core.runtime.clock import Clock, StoreReader
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.metadata_cache import MetadataCache
 from coordinator_core.runtime.shard_ownership import RENEWALS_PER_TTL
-from coordinator_core.state_store.interface import Store
+from coordinator_core.state_store.interface import RuntimeStore
 
 POLL_S: Final = 0.05
 """How often the store is read while nodes have not confirmed."""
@@ -28,7 +28,7 @@ class Confirmations:
     """The confirmations of the other nodes, as one node reads them from the store."""
 
     def __init__(
-        self, store: Store, read: StoreReader, metadata_cache: MetadataCache, clock: Clock, config: NodeConfig
+        self, store: RuntimeStore, read: StoreReader, metadata_cache: MetadataCache, clock: Clock, config: NodeConfig
     ) -> None:
         self._store = store
         self._read = read

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final
 
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.records import (
@@ -42,6 +42,7 @@ from coordinator_core.protocol.records import (
 from coordinator_core.protocol.states import COMPLETING, DEAD, PREPARING, GroupState
 from coordinator_core.runtime.rebalance_rate import GroupRebalanceRate
 from coordinator_core.runtime.stuck_groups import RebalancingGroup
+from coordinator_core.state_store.awaited import Phase
 from coordinator_core.state_store.rows import GroupWrite, Incarnation, RebalanceRow
 
 QUICK_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -57,7 +58,6 @@ REBALANCING_S: Final = (10, 60, 300, 1_800)
 POLLED: Final = ("groups", "log_ends")
 """What a mirror polls."""
 
-Phase = Literal["join", "sync"]
 Uncounted = (
     MemberUpdated
     | PendingMemberRemoved

@@ -1,29 +1,58 @@
 """A group in memory: its state, its ledger, and its writes that are not stored yet."""
 
 import asyncio
-from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from coordinator_core.protocol.decision import Decision
+from coordinator_core.protocol.errors import CoordinatorError
 from coordinator_core.protocol.group import Group
-from coordinator_core.protocol.records import Record
-from coordinator_core.protocol.requests import Deadline
-from coordinator_core.protocol.responses import Reply
+from coordinator_core.runtime.current_request import commit_origin, current_client
 from coordinator_core.state_store.ledger import Ledger
+from coordinator_core.state_store.rows import GroupWrite
+
+if TYPE_CHECKING:
+    from coordinator_core.runtime.shard import Shard
 
 
-@dataclass(slots=True)
 class PendingDecision:
-    """A decision that completes when its records are stored: then timers start, replies are sent, records are counted.
+    """A decision whose rows are queued: it completes when they are stored.
 
-    `dependents` are decisions that store nothing but may be based on this one's records; they complete after it.
+    Then timers start, replies are sent, and records are counted; so it is with the decisions that depend on it.
     """
 
-    deadlines: tuple[tuple[Deadline, int | None], ...]
-    replies: tuple[Reply, ...]
-    records: tuple[Record, ...] = ()
-    changes_group: bool = False
-    """Whether it changes the group itself, and not only its offsets."""
-    dependents: list[Decision] = field(default_factory=list)
+    __slots__ = (
+        "changes_group",
+        "client",
+        "decision",
+        "dependents",
+        "group_context",
+        "lease",
+        "origin",
+        "rows",
+        "size_bytes",
+        "write",
+    )
+
+    def __init__(self, shard: "Shard", group_context: "GroupContext", write: GroupWrite, decision: Decision) -> None:
+        self.lease = shard
+        self.group_context = group_context
+        self.write = write
+        self.decision = decision
+        self.rows, self.size_bytes = write.size
+        self.changes_group = write.group is not None or write.is_group_deleted
+        """Whether it changes the group itself, and not only its offsets."""
+        self.client = current_client.get()
+        self.origin = commit_origin.get()
+        self.dependents: list[Decision] = []
+        """Decisions that store nothing but may be based on this one's records; they complete after it."""
+
+    def on_stored(self, log_position: int, node_ms: int) -> None:
+        """Complete the decision."""
+        self.lease.complete(self, log_position, node_ms)
+
+    def on_failed(self, error: CoordinatorError) -> None:
+        """Unload the shard: memory is ahead of the database."""
+        self.lease.write_failed(self, error)
 
 
 class GroupContext:

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable
 
+from coordinator_core.runtime.current_request import current_client
 from coordinator_core.runtime.group_context import GroupContext
-from coordinator_core.runtime.writer import current_client
 
 
 class GroupsOfClients:

@@ -14,7 +14,7 @@ import structlog
 
 from coordinator_core.runtime.clock import Threads
 from coordinator_core.runtime.memory import end_if_out_of_memory
-from coordinator_core.state_store.interface import Store, StoreError
+from coordinator_core.state_store.interface import RuntimeStore, StoreError
 from coordinator_core.state_store.partition_drop import HasCopy
 
 log = structlog.get_logger("muster.runtime")
@@ -26,7 +26,7 @@ RETRY_AFTER_MS = 30_000
 class HistoryArchiver:
     """Drops the days that applying `history_archive` runs name."""
 
-    def __init__(self, store: Store, threads: Threads, node_ms: Callable[[], int], has_copy: HasCopy) -> None:
+    def __init__(self, store: RuntimeStore, threads: Threads, node_ms: Callable[[], int], has_copy: HasCopy) -> None:
         self._drop_next = partial(store.drop_archived, has_copy)
         self._threads = threads
         self._node_ms = node_ms

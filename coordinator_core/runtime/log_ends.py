@@ -20,7 +20,7 @@ import structlog
 
 from coordinator_core.protocol.records import OffsetsCommitted, Record
 from coordinator_core.runtime.clock import Threads
-from coordinator_core.state_store.interface import OutcomeUnknown, Store, StoreUnavailable
+from coordinator_core.state_store.interface import OutcomeUnknown, RuntimeStore, StoreUnavailable
 from coordinator_core.state_store.log_ends import NEVER_REPORTED_MS, LogEndReport
 
 log = structlog.get_logger("muster.runtime")
@@ -41,7 +41,7 @@ Seen = tuple[int, int]
 class LogEndReports:
     """The reports of this node's commits that are not stored yet."""
 
-    def __init__(self, store: Store, threads: Threads, max_age_ms: Callable[[], int]) -> None:
+    def __init__(self, store: RuntimeStore, threads: Threads, max_age_ms: Callable[[], int]) -> None:
         self._store = store
         self._threads = threads
         self._max_age_ms = max_age_ms
@@ -56,7 +56,6 @@ class LogEndReports:
                 self._observe(record, trusted_topic_prefixes)
 
     def _observe(self, record: OffsetsCommitted, trusted_topic_prefixes: tuple[str, ...]) -> None:
-        renew_ms = self._max_age_ms() // RENEWALS_PER_AGE
         waiting, last_topic, is_trusted = self._waiting, None, False
         for topic, partition, offset, _, _, log_end_offset in record.offsets:
             if topic is not last_topic:
@@ -65,27 +64,30 @@ class LogEndReports:
                 continue
             key = topic, partition
             if log_end_offset is not None:
-                self._add(key, max(offset, log_end_offset), record.at_ms, renew_ms)
+                self._add(key, max(offset, log_end_offset), record.at_ms)
             elif (known := waiting.get(key)) is None:
-                self._add(key, offset, NEVER_REPORTED_MS, renew_ms)
+                self._add(key, offset, NEVER_REPORTED_MS)
             elif offset > known[0]:
                 waiting[key] = offset, known[1]
 
     def observe_log_ends(self, log_ends: Mapping[Partition, int], at_ms: int) -> None:
         """Gather log ends that were read from a mirrored cluster at one time."""
-        renew_ms = self._max_age_ms() // RENEWALS_PER_AGE
         for partition, end in log_ends.items():
-            self._add(partition, end, at_ms, renew_ms)
+            self._add(partition, end, at_ms)
 
-    def _add(self, key: Partition, end: int, at_ms: int, renew_ms: int) -> None:
+    def _add(self, key: Partition, end: int, at_ms: int) -> None:
         known = self._waiting.get(key)
         if known is not None:
             if end >= known[0]:
                 self._waiting[key] = (end, max(at_ms, known[1]))
             return
         known = self._stored.get(key)
-        if known is None or end > known[0] or (end == known[0] and at_ms - known[1] >= renew_ms):
+        if known is None or end > known[0] or (end == known[0] and at_ms - known[1] >= self._renew_ms()):
             self._waiting[key] = (end, at_ms)
+
+    def _renew_ms(self) -> int:
+        """Return the age after which a repeated report is stored."""
+        return self._max_age_ms() // RENEWALS_PER_AGE
 
     def forget_deleted(self, deletions: int) -> None:
         """Discard all reports that were gathered before the last deletion; the count does not name the topic."""

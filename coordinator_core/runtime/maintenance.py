@@ -39,7 +39,7 @@ from coordinator_core.runtime.history_archiver import HistoryArchiver
 from coordinator_core.runtime.memory import end_if_out_of_memory
 from coordinator_core.runtime.quarantine import Quarantine
 from coordinator_core.runtime.shard import Shard, SubmitLocked, no_extra_rows
-from coordinator_core.state_store.interface import Store, StoreError
+from coordinator_core.state_store.interface import RuntimeStore, StoreError
 from coordinator_core.state_store.rows import ExtraRows
 from coordinator_core.state_store.runs import GROUP_CLEANUP, TOPIC_DELETION, UNDO, CandidateRow, OutcomeRow
 
@@ -57,7 +57,7 @@ class Maintenance:
 
     def __init__(  # noqa: PLR0913 - called once, where a node is put together
         self,
-        store: Store,
+        store: RuntimeStore,
         threads: Threads,
         shards: Callable[[], dict[int, Shard]],
         new_token: Callable[[], Token],
@@ -179,7 +179,7 @@ class Maintenance:
         await submit(token, RetireGroup(token, has_offsets=bool(remaining)), no_extra_rows)
 
 
-def _request(store: Store, token: Token, rows: list[CandidateRow]) -> Request:
+def _request(store: RuntimeStore, token: Token, rows: list[CandidateRow]) -> Request:
     """Return the request that the run's kind makes of a group, with the stored offsets that it is decided on."""
     first = rows[0]
     if first.kind == GROUP_CLEANUP:

@@ -2,7 +2,8 @@
 
 Rules:
 
-* A commit is in the table at most `offsets_checkpoint_interval_ms` after its response, while the database keeps up.
+* A commit is in the table at most `offsets_checkpoint_interval_ms` after its response, while checkpoints take less than
+  a quarter of that. Longer ones are followed by a rest (`next_due_ms`).
   Very many dirty offsets are stored at once; past twice their limit, or its share of that, a client's commits are
   refused.
 * A read of the table that answers or decides waits for a checkpoint of the group's shard (`store_group`).
@@ -25,17 +26,29 @@ from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAva
 from coordinator_core.runtime.clock import Clock, Threads
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.counters import Counters
+from coordinator_core.runtime.current_request import current_client
 from coordinator_core.runtime.memory import end_if_out_of_memory
 from coordinator_core.runtime.readiness import FailureStreak
 from coordinator_core.runtime.shard import Shard
-from coordinator_core.runtime.writer import MAX_SHARE, current_client
-from coordinator_core.state_store.interface import OutcomeUnknown, Store, StoreError
+from coordinator_core.runtime.writer import MAX_SHARE
+from coordinator_core.state_store.interface import OutcomeUnknown, RuntimeStore, StoreError
 from coordinator_core.state_store.rows import CheckpointResult
 
 log = structlog.get_logger("muster.runtime")
 
 RETRY_S: Final = 0.25
 """How long the loop waits after a checkpoint that stored nothing."""
+REST: Final = 3
+"""The least rest after a checkpoint of the interval, as a multiple of what it took: three quarters of the time are left
+to commits, which replace many dirty offsets meanwhile."""
+LONGEST_REST: Final = 9
+"""The longest rest, in intervals."""
+
+
+def next_due_ms(began_ms: int, took_ms: int, interval_ms: int) -> int:
+    """Return when the checkpoint after one of the interval is due."""
+    rest_ms = min(REST * took_ms, LONGEST_REST * interval_ms)
+    return max(began_ms + interval_ms, began_ms + took_ms + rest_ms)
 
 
 class OffsetCheckpoints:
@@ -43,7 +56,7 @@ class OffsetCheckpoints:
 
     def __init__(
         self,
-        store: Store,
+        store: RuntimeStore,
         config: NodeConfig,
         clock: Clock,
         threads: Threads,
@@ -102,9 +115,12 @@ class OffsetCheckpoints:
         while True:
             await self._wait_until(due_ms)
             is_due = self._clock.now().node_ms >= due_ms or self.dirty_size >= self._config.max_dirty_offsets
+            began_ms = self._clock.now().node_ms
+            is_stored = await self.checkpoint(list(self._shards()) if is_due else [])
             if is_due:
-                due_ms = self._clock.now().node_ms + self._config.offsets_checkpoint_interval_ms
-            if not await self.checkpoint(list(self._shards()) if is_due else []):
+                took_ms = self._clock.now().node_ms - began_ms if is_stored else 0
+                due_ms = next_due_ms(began_ms, took_ms, self._config.offsets_checkpoint_interval_ms)
+            if not is_stored:
                 await asyncio.sleep(RETRY_S)
 
     async def _wait_until(self, node_ms: int) -> None:

@@ -16,7 +16,7 @@ from coordinator_core.protocol.settings import GroupSettings
 from coordinator_core.runtime.clock import Threads
 from coordinator_core.runtime.group_context import GroupContext
 from coordinator_core.runtime.shard import Shard
-from coordinator_core.state_store.interface import Store, StoreError
+from coordinator_core.state_store.interface import RuntimeStore, StoreError
 
 log = structlog.get_logger("muster.runtime")
 
@@ -32,7 +32,7 @@ class OffsetCounts:
 
     def __init__(
         self,
-        store: Store,
+        store: RuntimeStore,
         threads: Threads,
         shards: Callable[[], Iterable[Shard]],
         settings_of: Callable[[str], GroupSettings],

@@ -11,7 +11,7 @@ from typing import Final
 from coordinator_core.protocol.errors import CoordinatorNotAvailable
 from coordinator_core.runtime.clock import Clock, StoreReader
 from coordinator_core.runtime.views import Readiness
-from coordinator_core.state_store.interface import Store, StoreError
+from coordinator_core.state_store.interface import RuntimeStore, StoreError
 from coordinator_core.state_store.schema_revision import SchemaRevision, schema_advice
 
 DATABASE_TIMEOUT_S: Final = 1.0
@@ -67,7 +67,7 @@ class ReadinessCheck:
 
     def __init__(
         self,
-        store: Store,
+        store: RuntimeStore,
         read: StoreReader,
         own_schema: str,
         failure: Callable[[], str | None],

@@ -57,9 +57,9 @@ from coordinator_core.runtime.rebalance_rate import RebalanceRate
 from coordinator_core.runtime.shard_offsets import Checkpoints, ShardOffsets
 from coordinator_core.runtime.timers import GroupTimer, Timers
 from coordinator_core.runtime.waiting_requests import WaitingRequests
-from coordinator_core.runtime.writer import Entry, Writer, commit_origin, current_client
+from coordinator_core.runtime.writer import Writer
 from coordinator_core.state_store.awaited import awaited_members
-from coordinator_core.state_store.dirty_offsets import CommitOrigin, LoggedCommits
+from coordinator_core.state_store.dirty_offsets import LoggedCommits
 from coordinator_core.state_store.ledger import Ledger
 from coordinator_core.state_store.projection import group_row, load_group, project
 from coordinator_core.state_store.row_checks import UnreadableRow, check_shard
@@ -224,7 +224,7 @@ class Shard:
         self.groups[group_id] = group_context
         self._track_rebalancing(group_context.group)
         if loaded.forgotten is not None:
-            self._enqueue(group_context, loaded.forgotten, PendingDecision((), ()))
+            self._enqueue(group_context, loaded.forgotten)
         try:
             self._apply(group_context, loaded.decision, extra_rows, now.node_ms)
         except Exception as error:  # any error: memory may be inconsistent, the database is not
@@ -397,13 +397,12 @@ class Shard:
         group_context.group = decision.group
         write = project(decision.group, decision.records, group_context.ledger, extra_rows)
         if write is not None:
-            pending = PendingDecision(decision.deadlines, decision.replies, decision.records)
             self._stop_timers(group_context, decision.deadlines)
             if write.is_group_deleted:
                 group_context.group = Group(before.group_id)
                 group_context.ledger = self._new_ledger(before.group_id)
             self.groups.setdefault(before.group_id, group_context)
-            self._enqueue(group_context, write, pending)
+            self._enqueue(group_context, write, decision)
         elif group_context.last_pending is not None:
             self._stop_timers(group_context, decision.deadlines)
             group_context.last_pending.dependents.append(decision)
@@ -422,52 +421,47 @@ class Shard:
         else:
             self._rebalancing.discard(group.group_id)
 
-    def _enqueue(self, group_context: GroupContext, write: GroupWrite, pending: PendingDecision) -> None:
+    def _enqueue(self, group_context: GroupContext, write: GroupWrite, decision: Decision | None = None) -> None:
+        """Queue the rows of a decision; None: of no decision."""
+        pending = PendingDecision(self, group_context, write, decision or Decision(group_context.group))
         group_context.unstored_writes += 1
-        pending.changes_group = write.group is not None or write.is_group_deleted
         if pending.changes_group:
             group_context.last_pending = pending
-        stored = partial(self._stored, group_context, pending, write, (current_client.get(), commit_origin.get()))
-        failed = partial(self._failed, group_context, pending)
-        self._writer.enqueue(Entry(self, write, write.row_count, write.metadata_bytes, stored, failed))
+        self._writer.enqueue(pending)
 
-    def _failed(self, group_context: GroupContext, pending: PendingDecision, error: CoordinatorError) -> None:
+    def write_failed(self, pending: PendingDecision, error: CoordinatorError) -> None:
+        """Unload the shard, since the rows of a decision are not stored."""
         self.fail(error, is_repeated=self._writer.failures.is_repeated)
-        group_context.mark_stored(pending)  # Who waits for it learns that the shard was unloaded.
+        pending.group_context.mark_stored(pending)  # Who waits for it learns that the shard was unloaded.
 
-    def _stored(
-        self,
-        group_context: GroupContext,
-        pending: PendingDecision,
-        write: GroupWrite,
-        sender: tuple[str, CommitOrigin],
-        log_position: int,
-    ) -> None:
+    def complete(self, pending: PendingDecision, log_position: int, node_ms: int) -> None:
+        """Complete a decision whose rows are stored, and those that depend on it."""
+        group_context, write, decision = pending.group_context, pending.write, pending.decision
         group_context.mark_stored(pending)
         self._counters.observe_rows(write)
         if write.transitions:
-            self._rebalance_rate.observe(write.transitions, self._clock.now().node_ms)
-        log_rebalances(write.rebalances)
+            self._rebalance_rate.observe(write.transitions, node_ms)
+        if write.rebalances:
+            log_rebalances(write.rebalances)
         if not self.is_unloaded:
-            now_ms = self._clock.now().node_ms
             if write.is_logged:
-                client, origin = sender
-                growth = self.offsets.add(write.logged_commits, log_position, now_ms, client, origin)
+                growth = self.offsets.add(write.logged_commits, log_position, node_ms, pending.client, pending.origin)
                 group_context.uncounted_offsets += growth
-                self._checkpoints.note_growth(growth, client)
-            decided: list[Decision | PendingDecision] = [pending, *pending.dependents]
-            for each in decided:
-                self._complete(group_context, each, now_ms)
-            self._waiting.reply([reply for each in decided for reply in each.replies])
+                self._checkpoints.note_growth(growth, pending.client)
+            self._complete(group_context, decision, node_ms, is_of_offsets=not pending.changes_group)
+            for each in pending.dependents:
+                self._complete(group_context, each, node_ms)
+            self._waiting.reply([reply for each in (decision, *pending.dependents) for reply in each.replies])
         self._forget_if_absent(group_context)
 
-    def _complete(self, group_context: GroupContext, decided: Decision | PendingDecision, now_ms: int) -> None:
+    def _complete(
+        self, group_context: GroupContext, decision: Decision, now_ms: int, *, is_of_offsets: bool = False
+    ) -> None:
         """Start the timers of a decision whose rows are stored, count its records, and log them."""
         group_id = group_context.group.group_id
         is_sooner = False
-        is_of_offsets = isinstance(decided, PendingDecision) and not decided.changes_group
         sessions = group_context.ledger.sessions
-        for deadline, delay_ms in decided.deadlines:
+        for deadline, delay_ms in decision.deadlines:
             if delay_ms is None:
                 self.timers.stop(GroupTimer(group_id, deadline))
             else:
@@ -483,9 +477,9 @@ class Shard:
                     session.timer_started(now_ms, delay_ms)
         if is_sooner:
             self._on_timer()
-        if decided.records:
-            self._counters.observe(decided.records)
-            log_member_events(group_id, decided.records)
+        if decision.records and not is_of_offsets:
+            self._counters.observe(decision.records)
+            log_member_events(group_id, decision.records)
 
     def _stop_timers(self, group_context: GroupContext, deadlines: tuple[tuple[Deadline, int | None], ...]) -> None:
         for deadline, _ in deadlines:
@@ -503,7 +497,7 @@ class Shard:
             rows = group_context.ledger.due_session_intervals(now.wall_ms, min(MAX_ROWS_PER_WRITE, limit - written))
             if rows:
                 write = GroupWrite(group_id, self.shard_id, sessions=rows)
-                self._enqueue(group_context, write, PendingDecision((), ()))
+                self._enqueue(group_context, write)
                 written += len(rows)
         return written
 
@@ -531,7 +525,7 @@ class Shard:
         for group_context in changed:
             group_context.ledger.awaited = awaited_members(group_context.group)
             row = group_row(group_context.group, group_context.ledger)
-            self._enqueue(group_context, GroupWrite(row.group_id, self.shard_id, group=row), PendingDecision((), ()))
+            self._enqueue(group_context, GroupWrite(row.group_id, self.shard_id, group=row))
         return len(changed)
 
     # -- a mirrored cluster --------------------------------------------------------------------------------
@@ -560,7 +554,7 @@ class Shard:
             CoordinatorError: the shard was lost.
         """
         of_no_group = self._absent("")
-        self._enqueue(of_no_group, GroupWrite("", self.shard_id, mirror_position=position), PendingDecision((), ()))
+        self._enqueue(of_no_group, GroupWrite("", self.shard_id, mirror_position=position))
         await of_no_group.wait_until_drained()
         self.check_is_loaded()
 

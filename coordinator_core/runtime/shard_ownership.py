@@ -32,7 +32,7 @@ from coordinator_core.runtime.load_failures import LoadFailures
 from coordinator_core.runtime.memory import end_if_out_of_memory
 from coordinator_core.runtime.shard import Shard
 from coordinator_core.state_store.incarnations import ROLLED_BACK, is_rolled_back
-from coordinator_core.state_store.interface import Store, StoreError
+from coordinator_core.state_store.interface import RuntimeStore, StoreError
 from coordinator_core.state_store.rows import Incarnation, LeaseRow, Renewal, ShardLog, StoredGroup, UnreadableGroup
 
 log = structlog.get_logger("muster.runtime")
@@ -52,7 +52,7 @@ class ShardOwnership:
 
     def __init__(
         self,
-        store: Store,
+        store: RuntimeStore,
         config: NodeConfig,
         clock: Clock,
         threads: Threads,

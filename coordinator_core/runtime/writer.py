@@ -1,5 +1,6 @@
 """Write batching: decisions queue while a transaction is under way, and the next transaction stores all of them.
 
+A batch is taken when the event loop has nothing more to queue (decision 104).
 Each client has a queue of its own, and a batch takes entries from all of them in turn, so that the many rows of one
 client delay another's by one batch at most. Entries of one group are stored in their order, also those of several
 clients. For each entry the event loop calls `on_stored` once when it is in the database, or `on_failed` when it is not
@@ -10,10 +11,9 @@ Source: ARCHITECTURE.md "The path of a request".
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextvars import ContextVar
+from collections.abc import Sequence
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 import structlog
 
@@ -21,9 +21,9 @@ from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAva
 from coordinator_core.runtime.clock import Clock, Threads
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.counters import Counters
+from coordinator_core.runtime.current_request import current_client
 from coordinator_core.runtime.memory import end_if_out_of_memory
 from coordinator_core.runtime.readiness import FailureStreak
-from coordinator_core.state_store.dirty_offsets import UNKNOWN_ORIGIN, CommitOrigin
 from coordinator_core.state_store.interface import Store, StoreError
 from coordinator_core.state_store.rows import Batch, GroupWrite, WriteResult
 
@@ -31,13 +31,12 @@ log = structlog.get_logger("muster.runtime")
 
 QUANTUM_ROWS: Final = 250
 """The rows that a batch takes from one client before it takes some of the next one."""
+LINGER_ITERATIONS: Final = 4
+"""A batch waits until so many iterations of the event loop, one after the other, have queued nothing."""
+LINGER_MAX_S: Final = 0.005
+"""How long a batch waits at most, in seconds: as Kafka's ``group.coordinator.append.linger.ms``."""
 MAX_SHARE: Final = 3
 """How many times the free rows of the queue one client may have in it: three quarters of an otherwise empty queue."""
-current_client: Final[ContextVar[str]] = ContextVar("current_client", default="")
-"""The client whose request the current task serves; empty for the node's own writes."""
-
-commit_origin: Final[ContextVar[CommitOrigin]] = ContextVar("commit_origin", default=UNKNOWN_ORIGIN)
-"""Who sent the commit that the current task serves; of other requests it is not read."""
 
 
 class Lease(Protocol):
@@ -52,17 +51,26 @@ class Lease(Protocol):
         ...
 
 
-class Entry(NamedTuple):
-    """The rows of one decision, and the callbacks for their outcome."""
+class Entry(Protocol):
+    """The rows of one decision, and what is to be done when their outcome is known."""
 
-    lease: Lease
+    @property
+    def lease(self) -> Lease:
+        """The right to write them."""
+        ...
+
     write: GroupWrite
     rows: int
     size_bytes: int
     """The metadata and assignments in them."""
-    on_stored: Callable[[int], None]
-    """Takes the position of the batch in the offset log."""
-    on_failed: Callable[[CoordinatorError], None]
+
+    def on_stored(self, log_position: int, node_ms: int) -> None:
+        """Go on: the rows are stored, their commits at this position of the offset log, at this node time."""
+        ...
+
+    def on_failed(self, error: CoordinatorError) -> None:
+        """Go on: the rows are not stored, or it is not known whether they are."""
+        ...
 
 
 class ClientQueue:
@@ -143,7 +151,18 @@ class Writer:
             await self._wake.wait()
             self._wake.clear()
             while self._queues:
+                await self._linger()
                 await self._write(self._take_entries())
+
+    async def _linger(self) -> None:
+        """Let the event loop queue what arrives, so that one batch has all of it; a client alone waits some µs."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + LINGER_MAX_S
+        idle = 0
+        while idle < LINGER_ITERATIONS and self.queued_rows < self._max_batch_rows and loop.time() < until_s:
+            rows = self.queued_rows
+            await asyncio.sleep(0)
+            idle = 0 if self.queued_rows > rows else idle + 1
 
     async def _write(self, entries: Sequence[Entry]) -> None:
         """Write entries, and report the outcome to each; raises nothing."""
@@ -154,10 +173,11 @@ class Writer:
         batch = Batch(self._node_id, epochs, tuple([entry.write for entry in entries]))
         try:
             written = await self._threads.write(partial(self._store.write, batch))
+            ended_ms = self._clock.now().node_ms
             self.failures.end()
-            self._counters.batch_s.add((self._clock.now().node_ms - began_ms) / 1000)
-            self._counters.batch_rows.add(sum(entry.rows for entry in entries))
-            _notify(entries, written)
+            self._counters.batch_s.add((ended_ms - began_ms) / 1000)
+            self._counters.batch_rows.add(sum([entry.rows for entry in entries]))
+            _notify(entries, written, ended_ms)
         except StoreError as error:
             self._counters.batches_failed += 1
             self.failures.add(error)
@@ -210,12 +230,13 @@ class Writer:
         self.queued_bytes += size_bytes
 
 
-def _notify(entries: Sequence[Entry], written: WriteResult) -> None:
+def _notify(entries: Sequence[Entry], written: WriteResult, node_ms: int) -> None:
     """Report the outcome to every entry."""
+    is_complete = not written.lost_shards and not written.refused_groups
     for entry in entries:
-        failure = _failure(entry, written)
+        failure = None if is_complete else _failure(entry, written)
         if failure is None:
-            entry.on_stored(written.log_position)
+            entry.on_stored(written.log_position, node_ms)
         else:
             entry.on_failed(failure)
 

@@ -1,5 +1,5 @@
-"""Durable storage of groups: the interface, the Postgres store, and an in-memory store for tests.
+"""Durable storage of groups: the interface, and the Postgres store.
 
 Read in this order: `rows` (the stored values), `interface` (the rules), `ledger` and `projection` (decisions to rows,
-and rows to groups), `tables`, then `postgres` or `memory`.
+and rows to groups), `tables`, then `postgres`.
 """

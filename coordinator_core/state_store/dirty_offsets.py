@@ -130,13 +130,14 @@ class DirtyOffsets:
         self.size += len(newer.superseded)
 
     def _add(self, entries: dict[OffsetKey, DirtyOffset]) -> None:
-        before = len(self)
+        before = len(self.commits) + len(self.superseded)
         if len(self.minutes) > 1 and not self.commits.keys().isdisjoint(entries):
             entries = dict(self._replacing(entries))
         self.commits.update(entries)
-        if len(self) > before:
+        growth = len(self.commits) + len(self.superseded) - before
+        if growth:
             chars = sum([len(one.metadata) for _, one in entries.values()])
-            self.size += len(self) - before + chars // CHARS_PER_OFFSET
+            self.size += growth + chars // CHARS_PER_OFFSET
 
     def _replacing(self, entries: dict[OffsetKey, DirtyOffset]) -> Iterator[tuple[OffsetKey, DirtyOffset]]:
         """Yield the entries with the first minutes of those that they replace; keep replaced ones for history."""

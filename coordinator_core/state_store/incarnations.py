@@ -49,10 +49,6 @@ class Jump(NamedTuple):
     versions: int
     """Of settings and topic metadata, so that every node reads them again."""
 
-    def generation_after(self, generation: int) -> int:
-        """Return a group's generation after the jump."""
-        return (generation + self.generations) & GENERATION_MAX
-
 
 def jump_over(lost_ms: int) -> Jump:
     """Return the jump above all numbers that can have been used in that time."""

@@ -1,5 +1,8 @@
 """The interface of stores; every implementation passes the tests in `tests/integration/postgres/state_store`.
 
+`RuntimeStore` is what the runtime needs. Operations of operators and mirrors, which run on a node, need more; questions
+are in `queries`.
+
 Rules for every store:
 
 * A write checks the leases first. Writes to shards whose (node, epoch) do not match are dropped, the others are stored.
@@ -13,7 +16,7 @@ Errors: `StoreUnavailable` if nothing was stored and the same call may succeed l
 was lost during COMMIT.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import ClassVar, Protocol
 
 from coordinator_core.protocol.log_ends import LogEnd
@@ -71,10 +74,10 @@ class NotUndoable(StoreError):
     """The change cannot be undone; the text is the reason."""
 
 
-class Store(Protocol):
-    """What the runtime and the operations of operators need of a database; questions are in `queries`."""
+class RuntimeStore(Protocol):
+    """What the runtime needs of a database."""
 
-    # -- writes ---------------------------------------------------------------------------------------
+    # -- writes, and the offset log ---------------------------------------------------------------------
 
     def write(self, batch: Batch) -> WriteResult:
         """Store a batch in one transaction; return the shards and groups that were not stored.
@@ -86,8 +89,6 @@ class Store(Protocol):
         """
         ...
 
-    # -- the offset log -------------------------------------------------------------------------------
-
     def checkpoint(self, node_id: str, shards: Mapping[int, ShardCheckpoint]) -> CheckpointResult:
         """Store the dirty offsets of shards in the table `offsets`, in one transaction that checks the leases.
 
@@ -96,61 +97,11 @@ class Store(Protocol):
         """
         ...
 
-    def load_offset_log(self, shard_ids: Iterable[int]) -> dict[int, ShardLog]:
+    def load_offset_log(self, shard_ids: Collection[int]) -> dict[int, ShardLog]:
         """Return the commits of each shard that no checkpoint has passed, after its lease was acquired."""
         ...
 
-    # -- mirrored clusters ----------------------------------------------------------------------------
-
-    def mirror_of(self, cluster_id: str, source: str = "topic") -> str | None:
-        """Make the database a mirror of a cluster, if it has neither groups nor members nor offsets yet.
-
-        Args:
-            cluster_id: the id of the cluster.
-            source: `topic` or `poll`; it is kept, as positions in the log are not comparable with counted ones.
-
-        Returns:
-            The id of the cluster that it mirrors; None: nodes coordinate its groups.
-        """
-        ...
-
-    def mirrored_cluster(self) -> str | None:
-        """Return the id of the Kafka cluster that the database mirrors; None: nodes coordinate its groups."""
-        ...
-
-    def mirror_source(self) -> str | None:
-        """Return the source that the database was made with; None: nodes coordinate its groups."""
-        ...
-
-    def observe_topics(self, partitions: Mapping[str, int]) -> None:
-        """Take the numbers of partitions of a mirrored cluster's topics into the topic metadata, without changes rows.
-
-        The version is raised only if a number is new.
-
-        Args:
-            partitions: topic → its number of partitions.
-        """
-        ...
-
-    def committed_topics(self, shard_id: int) -> list[str]:
-        """Return the topics in which the groups of a shard have committed offsets, sorted."""
-        ...
-
-    def store_other_groups(self, shard_id: int, epoch: int, groups: Sequence[OtherGroup]) -> None:
-        """Replace a shard's share and streams groups; do nothing if its lease has another epoch.
-
-        Args:
-            shard_id: the shard.
-            epoch: the epoch of its lease under which the groups were read.
-            groups: all of them.
-        """
-        ...
-
-    def mirror_position(self, shard_id: int) -> MirrorPosition | None:
-        """Return how far a shard has read its log, with its last checkpoint; None: it has read nothing yet."""
-        ...
-
-    # -- ownership ------------------------------------------------------------------------------------
+    # -- ownership --------------------------------------------------------------------------------------
 
     def renew(
         self,
@@ -223,9 +174,9 @@ class Store(Protocol):
         """Return the number of shards of the database."""
         ...
 
-    # -- reads ----------------------------------------------------------------------------------------
+    # -- groups and offsets -----------------------------------------------------------------------------
 
-    def load_shards(self, shard_ids: Iterable[int]) -> list[StoredGroup | UnreadableGroup]:
+    def load_shards(self, shard_ids: Collection[int]) -> list[StoredGroup | UnreadableGroup]:
         """Return every group of these shards with its members, without offsets.
 
         A group with rows that cannot be loaded is returned as unreadable; other groups are not affected.
@@ -265,32 +216,6 @@ class Store(Protocol):
         """Return the number of offsets of each group that has any."""
         ...
 
-    def schema(self) -> SchemaRevision | None:
-        """Return the schema's revision; None if no migration was run."""
-        ...
-
-    def lacks_history_partitions(self) -> bool:
-        """Return whether the partition of today or tomorrow is missing, or a default partition has rows."""
-        ...
-
-    def create_history_partitions(self, days_ahead: int) -> None:
-        """Create the missing partitions of today and the days ahead."""
-        ...
-
-    # -- changes and archived offsets ---------------------------------------------------------------------
-
-    def change(self, change_id: str) -> RecordedChange | None:
-        """Return one change, or None if it does not exist."""
-        ...
-
-    def archived_offsets(
-        self, change_id: str, group_id: str, partitions: Sequence[tuple[str, int]] | None = None
-    ) -> list[ArchivedOffset]:
-        """Return a group's offsets that a change archived, by topic and partition; None: of all partitions."""
-        ...
-
-    # -- log ends -----------------------------------------------------------------------------------------
-
     def report_log_ends(self, reports: Sequence[LogEndReport], deletions: int) -> bool:
         """Store log ends from trusted reporters. A log end never decreases.
 
@@ -306,19 +231,25 @@ class Store(Protocol):
         """
         ...
 
-    def delete_log_ends(self, topic: str, partition: int | None, change: ChangeRow) -> ChangeRow:
-        """Delete the log end of a partition, or of all partitions of a topic (None), and its history.
-
-        Returns:
-            The recorded change; its `before` lists the deleted log ends.
-        """
-        ...
-
     def log_ends(self, topics: Sequence[str]) -> dict[tuple[str, int], LogEnd]:
         """Return the highest reported log end by topic and partition, with the time of its last report."""
         ...
 
-    # -- settings and topic metadata ---------------------------------------------------------------------------
+    # -- the schema and its partitions ------------------------------------------------------------------
+
+    def schema(self) -> SchemaRevision | None:
+        """Return the schema's revision; None if no migration was run."""
+        ...
+
+    def lacks_history_partitions(self) -> bool:
+        """Return whether the partition of today or tomorrow is missing, or a default partition has rows."""
+        ...
+
+    def create_history_partitions(self, days_ahead: int) -> None:
+        """Create the missing partitions of today and the days ahead."""
+        ...
+
+    # -- settings and topic metadata --------------------------------------------------------------------
 
     def versions(self) -> Versions:
         """Return how often each table of settings and topic metadata was changed."""
@@ -333,6 +264,70 @@ class Store(Protocol):
 
     def topics(self) -> list[TopicRow]:
         """Return the topic metadata, by topic."""
+        ...
+
+    def settings(self) -> StoredSettings:
+        """Return every stored setting."""
+        ...
+
+    # -- maintenance ------------------------------------------------------------------------------------
+
+    def next_candidates(
+        self,
+        shard_ids: Collection[int],
+        limit: int,
+        without_groups: Sequence[str] = (),
+        without_runs: Sequence[str] = (),
+    ) -> list[CandidateRow]:
+        """Return at most `limit` undecided candidates of applying runs in these shards, by run and group.
+
+        Candidates of the groups in `without_groups` and of the runs in `without_runs` are left out.
+        """
+        ...
+
+    def archived_offsets(
+        self, change_id: str, group_id: str, partitions: Sequence[tuple[str, int]] | None = None
+    ) -> list[ArchivedOffset]:
+        """Return a group's offsets that a change archived, by topic and partition; None: of all partitions."""
+        ...
+
+    def expire_proposals(self, ttl_hours: int, actor: str) -> list[str]:
+        """Reject runs that were proposed longer ago than this, and record the changes; return their ids, sorted."""
+        ...
+
+    def finish_runs(self) -> list[str]:
+        """Mark every applying run without undecided candidates as applied; return their ids."""
+        ...
+
+    def drop_archived(self, has_copy: HasCopy) -> DroppedDay | None:
+        """Decide about one day of history of an applying run; drop it if its rows are those that were copied.
+
+        Args:
+            has_copy: returns whether the run's copy exists; a day without a copy is kept.
+
+        Returns:
+            The day and its outcome; None if no day is undecided, apart from those that other nodes are deciding.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close every connection."""
+        ...
+
+
+class AdminStore(Protocol):
+    """What the operations of operators need beyond that, `coordinator_core/admin`."""
+
+    def change(self, change_id: str) -> RecordedChange | None:
+        """Return one change, or None if it does not exist."""
+        ...
+
+    def delete_log_ends(self, topic: str, partition: int | None, change: ChangeRow) -> ChangeRow:
+        """Delete the log end of a partition, or of all partitions of a topic (None), and its history.
+
+        Returns:
+            The recorded change; its `before` lists the deleted log ends.
+        """
         ...
 
     def put_topic(self, topic: str, partitions: int, log_start_offset: int | None, change: ChangeRow) -> TopicRow:
@@ -359,10 +354,6 @@ class Store(Protocol):
         """
         ...
 
-    def settings(self) -> StoredSettings:
-        """Return every stored setting."""
-        ...
-
     def put_settings(self, group_id: str | None, values: Mapping[str, str | None], change: ChangeRow) -> None:
         """Set or (None) unset settings of a group, or of the cluster (None); the store fills in before and after."""
         ...
@@ -374,8 +365,6 @@ class Store(Protocol):
             NotUndoable: it was undone already.
         """
         ...
-
-    # -- maintenance --------------------------------------------------------------------------------------
 
     def begin_undo(self, change_id: str, change: ChangeRow) -> ChangeRow:
         """Start a run, under the undo's id, that restores what a change archived; restore a deleted topic immediately.
@@ -413,42 +402,62 @@ class Store(Protocol):
         """
         ...
 
-    def next_candidates(
-        self,
-        shard_ids: Iterable[int],
-        limit: int,
-        without_groups: Sequence[str] = (),
-        without_runs: Sequence[str] = (),
-    ) -> list[CandidateRow]:
-        """Return at most `limit` undecided candidates of applying runs in these shards, by run and group.
-
-        Candidates of the groups in `without_groups` and of the runs in `without_runs` are left out.
-        """
-        ...
-
-    def expire_proposals(self, ttl_hours: int, actor: str) -> list[str]:
-        """Reject runs that were proposed longer ago than this, and record the changes; return their ids, sorted."""
-        ...
-
     def seal_changes(self) -> SealedMinute | None:
         """Seal the changes that are not sealed; None if there are none, or this minute has its seal."""
         ...
 
-    def finish_runs(self) -> list[str]:
-        """Mark every applying run without undecided candidates as applied; return their ids."""
-        ...
 
-    def drop_archived(self, has_copy: HasCopy) -> DroppedDay | None:
-        """Decide about one day of history of an applying run; drop it if its rows are those that were copied.
+class MirrorStore(Protocol):
+    """What a mirror needs beyond that."""
+
+    def mirror_of(self, cluster_id: str, source: str = "topic") -> str | None:
+        """Make the database a mirror of a cluster, if it has neither groups nor members nor offsets yet.
 
         Args:
-            has_copy: returns whether the run's copy exists; a day without a copy is kept.
+            cluster_id: the id of the cluster.
+            source: `topic` or `poll`; it is kept, as positions in the log are not comparable with counted ones.
 
         Returns:
-            The day and its outcome; None if no day is undecided, apart from those that other nodes are deciding.
+            The id of the cluster that it mirrors; None: nodes coordinate its groups.
         """
         ...
 
-    def close(self) -> None:
-        """Close every connection."""
+    def mirrored_cluster(self) -> str | None:
+        """Return the id of the Kafka cluster that the database mirrors; None: nodes coordinate its groups."""
         ...
+
+    def mirror_source(self) -> str | None:
+        """Return the source that the database was made with; None: nodes coordinate its groups."""
+        ...
+
+    def observe_topics(self, partitions: Mapping[str, int]) -> None:
+        """Take the numbers of partitions of a mirrored cluster's topics into the topic metadata, without changes rows.
+
+        The version is raised only if a number is new.
+
+        Args:
+            partitions: topic → its number of partitions.
+        """
+        ...
+
+    def committed_topics(self, shard_id: int) -> list[str]:
+        """Return the topics in which the groups of a shard have committed offsets, sorted."""
+        ...
+
+    def store_other_groups(self, shard_id: int, epoch: int, groups: Sequence[OtherGroup]) -> None:
+        """Replace a shard's share and streams groups; do nothing if its lease has another epoch.
+
+        Args:
+            shard_id: the shard.
+            epoch: the epoch of its lease under which the groups were read.
+            groups: all of them.
+        """
+        ...
+
+    def mirror_position(self, shard_id: int) -> MirrorPosition | None:
+        """Return how far a shard has read its log, with its last checkpoint; None: it has read nothing yet."""
+        ...
+
+
+class Store(RuntimeStore, AdminStore, MirrorStore, Protocol):
+    """What a database stores."""

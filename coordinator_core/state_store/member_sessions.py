@@ -11,11 +11,8 @@ Source: tables.md, `member_sessions`.
 
 from typing import Final
 
+from coordinator_core.analytics.advice.evidence import GAP_BOUNDS_MS
 from coordinator_core.state_store.rows import MemberSessionRow
-
-GAP_BOUNDS_MS: Final = tuple(1 << power for power in range(22))
-"""Upper bounds of the histogram: 1 ms, 2 ms, 4 ms … 2^21 ms (35 minutes). The longest session timeout that members may
-request is 30 minutes by default."""
 
 BEYOND: Final = len(GAP_BOUNDS_MS)
 """Index of the histogram's count of longer gaps."""

@@ -59,8 +59,10 @@ def project(
     Returns:
         The write, or None if the decision stores nothing.
     """
+    if len(records) == 1 and isinstance(records[0], OffsetsCommitted) and extra_rows is NO_EXTRA_ROWS:
+        return GroupWrite(group.group_id, ledger.shard_id, committed=(records[0],))  # nearly every commit
     committed = tuple([record for record in records if isinstance(record, OffsetsCommitted)])
-    stored = committed if len(committed) == len(records) else [record for record in records if record.is_stored]
+    stored = [record for record in records if record.is_stored]
     if not stored:
         for record in records:
             ledger.observe(record)

@@ -137,8 +137,8 @@ class TransitionRow:
 
 
 @dataclass(frozen=True, slots=True)
-class RebalanceRow:
-    """A row of `rebalances`; all times are wall time."""
+class Rebalance:
+    """A rebalance, ended or in progress; in progress it has no outcome and no results. All times are wall time."""
 
     rebalance_id: str
     group_id: str
@@ -150,14 +150,24 @@ class RebalanceRow:
     client_reason: str | None
     started_at_ms: int
     joined_at_ms: int | None
-    completed_at_ms: int
-    outcome: str
+    completed_at_ms: int | None
+    outcome: str | None
     restarts: int
     member_count_before: int
-    member_count_after: int
-    partitions_moved: int
+    member_count_after: int | None
+    partitions_moved: int | None
     is_trigger_inferred: bool = False
     is_start_inferred: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceRow(Rebalance):
+    """A row of `rebalances`."""
+
+    completed_at_ms: int
+    outcome: str
+    member_count_after: int
+    partitions_moved: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,23 +358,24 @@ class GroupWrite(NamedTuple):
     mirror_position: MirrorPosition | None = None
 
     @property
-    def row_count(self) -> int:
-        """Return the approximate number of rows that this writes, to limit batches."""
+    def size(self) -> tuple[int, int]:
+        """Return about how many rows this writes, and the size of what has no fixed size, to limit batches.
+
+        The size is that of metadata and assignments in bytes, and of the metadata of offsets in characters.
+        """
+        rows, size = 1, 0
+        for record in self.committed:
+            rows += len(record.offsets)
+            size += sum([len(offset.metadata) for offset in record.offsets])
         if self.is_only_commits:
-            return 1 + self.committed_count
+            return rows, size
         history = len(self.transitions) + len(self.rebalances) + len(self.ownerships)
         history += len(self.rebalance_members) + len(self.sessions)
         notes = len(self.outcomes) + len(self.changes) + len(self.undone)
-        return 1 + len(self.members) + self.committed_count + 2 * len(self.removed) + notes + history
-
-    @property
-    def metadata_bytes(self) -> int:
-        """Return the size of what has no fixed size: metadata of offsets (in characters), metadata and assignments."""
-        size = sum([len(offset.metadata) for record in self.committed for offset in record.offsets])
         for member in self.members.values():
             if member is not None:
                 size += len(member.assignment) + sum([len(protocol.metadata) for protocol in member.protocols])
-        return size
+        return rows + len(self.members) + 2 * len(self.removed) + notes + history, size
 
     @property
     def committed_offsets(self) -> Iterator[CommittedOffset]:

@@ -11,6 +11,9 @@ Rules that every table keeps:
 Source: docs/tables.md, the contract with users of SQL.
 """
 
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
 from sqlalchemy import (
     ARRAY,
     BigInteger,
@@ -492,77 +495,63 @@ maintenance_runs = Table(
 )
 
 
-expiry_candidates = Table(
-    "expiry_candidates",
-    metadata,
-    Column("run_id", UUID(as_uuid=False), nullable=False),
-    *_group_key(),
-    Column("generation", Integer, nullable=True),
-    Column("state_since", At, nullable=True),
-    Column("topic", Name, nullable=False),
-    Column("partition", Integer, nullable=False),
-    Column("commit_version", BigInteger, nullable=False),
-    Column("committed_at", At, nullable=False),
-    Column("reason", Text, nullable=False),
-    # NULL while undecided; then `expired` or why the row was kept.
-    Column("outcome", Text, nullable=True),
-    times_check("expiry_candidates", "committed_at", "state_since"),
-    PrimaryKeyConstraint("run_id", "group_id", "topic", "partition"),
-    # In the order of processing: by shard, then by group.
-    Index(
-        "expiry_candidates_undecided",
-        "run_id",
-        "shard_id",
-        "group_id",
-        "topic",
-        "partition",
-        postgresql_where=text("outcome IS NULL"),
-    ),
-)
+def _candidates(
+    name: str, columns: Callable[[], Iterable[Column[Any]]], key: tuple[str, ...], times: tuple[str, ...]
+) -> Table:
+    """Declare a table of candidates and its staging table; return the first.
 
-# Spark writes here first (JDBC writes are not atomic across partitions), then one INSERT … SELECT publishes.
-expiry_candidates_staging = Table(
-    "expiry_candidates_staging",
-    metadata,
-    Column("attempt_id", UUID(as_uuid=False), nullable=False),
-    *_group_key(),
-    Column("generation", Integer, nullable=True),
-    Column("state_since", At, nullable=True),
-    Column("topic", Name, nullable=False),
-    Column("partition", Integer, nullable=False),
-    Column("commit_version", BigInteger, nullable=False),
-    Column("committed_at", At, nullable=False),
-    Column("reason", Text, nullable=False),
-    Index("expiry_candidates_staging_attempt_id", "attempt_id"),
-    prefixes=["UNLOGGED"],
-)
+    Spark writes to staging (JDBC writes are not atomic across partitions), then one INSERT … SELECT publishes.
 
-cleanup_candidates = Table(
-    "cleanup_candidates",
-    metadata,
-    Column("run_id", UUID(as_uuid=False), nullable=False),
-    *_group_key(),
-    Column("generation", Integer, nullable=False),
-    Column("state_since", At, nullable=False),
-    Column("reason", Text, nullable=False),
-    # NULL while undecided; then `retired` or why the group was kept.
-    Column("outcome", Text, nullable=True),
-    times_check("cleanup_candidates", "state_since"),
-    PrimaryKeyConstraint("run_id", "group_id"),
-    Index("cleanup_candidates_undecided", "run_id", "shard_id", "group_id", postgresql_where=text("outcome IS NULL")),
-)
+    Args:
+        name: name of the table.
+        columns: yields the columns that the job writes, beside those of the group.
+        key: columns that name a candidate within its run.
+        times: those of the columns that are times.
+    """
+    Table(
+        f"{name}_staging",
+        metadata,
+        Column("attempt_id", UUID(as_uuid=False), nullable=False),
+        *_group_key(),
+        *columns(),
+        Index(f"{name}_staging_attempt_id", "attempt_id"),
+        prefixes=["UNLOGGED"],
+    )
+    return Table(
+        name,
+        metadata,
+        Column("run_id", UUID(as_uuid=False), nullable=False),
+        *_group_key(),
+        *columns(),
+        # NULL while undecided; then that it was applied, or why the row was kept.
+        Column("outcome", Text, nullable=True),
+        times_check(name, *times),
+        PrimaryKeyConstraint("run_id", *key),
+        # In the order of processing: by shard, then by group.
+        Index(f"{name}_undecided", "run_id", "shard_id", *key, postgresql_where=text("outcome IS NULL")),
+    )
 
-cleanup_candidates_staging = Table(
-    "cleanup_candidates_staging",
-    metadata,
-    Column("attempt_id", UUID(as_uuid=False), nullable=False),
-    *_group_key(),
-    Column("generation", Integer, nullable=False),
-    Column("state_since", At, nullable=False),
-    Column("reason", Text, nullable=False),
-    Index("cleanup_candidates_staging_attempt_id", "attempt_id"),
-    prefixes=["UNLOGGED"],
+
+def _expiry_columns() -> Iterator[Column[Any]]:
+    yield Column("generation", Integer, nullable=True)
+    yield Column("state_since", At, nullable=True)
+    yield Column("topic", Name, nullable=False)
+    yield Column("partition", Integer, nullable=False)
+    yield Column("commit_version", BigInteger, nullable=False)
+    yield Column("committed_at", At, nullable=False)
+    yield Column("reason", Text, nullable=False)
+
+
+def _cleanup_columns() -> Iterator[Column[Any]]:
+    yield Column("generation", Integer, nullable=False)
+    yield Column("state_since", At, nullable=False)
+    yield Column("reason", Text, nullable=False)
+
+
+expiry_candidates = _candidates(
+    "expiry_candidates", _expiry_columns, ("group_id", "topic", "partition"), ("committed_at", "state_since")
 )
+cleanup_candidates = _candidates("cleanup_candidates", _cleanup_columns, ("group_id",), ("state_since",))
 
 archived_offsets = Table(
     "archived_offsets",

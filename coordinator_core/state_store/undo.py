@@ -3,10 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from coordinator_core.protocol.restore import KEPT_NEWER, RESTORED
 from coordinator_core.state_store.rows import ChangeRow, Json, TopicRow
-
-RESTORED = "restored"
-NEWER = "newer_there"
 
 CurrentValues = Mapping[str, tuple[str, int]]
 """Key → the current value, and the time at which it was set."""
@@ -31,7 +29,7 @@ def undo_of_settings(
     settings = [
         {"key": key, "outcome": RESTORED, "value": restored[key]}
         if key in restored
-        else {"key": key, "outcome": NEWER, "value": value}
+        else {"key": key, "outcome": KEPT_NEWER, "value": value}
         for key, value in sorted(values.items())
     ]
     after = {"undoes": undone.change_id, "action": undone.action, "settings": settings}

@@ -42,15 +42,13 @@ from muster.cli.options import (
 )
 from muster.display import counted, moment
 from muster.errors import FAILURE_EXIT_CODE, UserError
-from muster.node_client import ApiError, Json, NodeClient, group_path, segment
+from muster.node_client import FORBIDDEN, NOT_FOUND, ApiError, Json, NodeClient, group_path, segment
 from muster.output import Table, print_json
 
 app = command_group("Show, export, import and delete committed offsets.")
 
 
 NO_LEADER_EPOCH: Final = -1
-FORBIDDEN: Final = 403
-NOT_FOUND: Final = 404
 DONE = "NONE"
 """The code of a partition whose offset went."""
 DELETED = "deleted"

@@ -12,13 +12,12 @@ from muster.cli.group_selection import DRY_RUN_NOTE
 from muster.cli.options import REASON, ActorOption, DryRunOption, ExecuteOption, JsonOption, ReasonOption, UrlOption
 from muster.display import counted, moment
 from muster.errors import FAILURE_EXIT_CODE, UserError
-from muster.node_client import ApiError, Json, NodeClient, segment
+from muster.node_client import FORBIDDEN, ApiError, Json, NodeClient, segment
 from muster.output import Table, print_json
 
 app = command_group("List, show, set and delete topic metadata.")
 
 TOPICS: Final = "/v1/topics"
-FORBIDDEN: Final = 403
 
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)]
 

@@ -27,6 +27,7 @@ from muster.data_dir import DataDir, keep_secret, write_private
 from muster.errors import UserError
 from muster.local.java import find_java, spark_environment
 from muster.local.processes import ChildSpec
+from muster.node_client import FIRST_ERROR_STATUS
 from muster.settings import Settings, psql_url
 from spark_jobs.submit import archive_uri
 
@@ -43,7 +44,6 @@ ORPHANS_CHECK_INTERVAL_S = 10
 TASK_HEARTBEAT_TIMEOUT_S = 60
 """After how long without a sign of life a task counts as killed, and is tried again."""
 REQUEST_TIMEOUT_S = 10.0
-FIRST_ERROR_STATUS = 400
 RESTART_DELAY_S = 2.0
 FERNET_KEY_BYTES = 32
 MIGRATED = "migrated-to"

@@ -5,15 +5,15 @@
 import socket
 from typing import TYPE_CHECKING
 
+from api.kafka import LISTENER
 from api.shared.node_context import NodeContext
+from api.shared.trusted_proxies import TrustedProxies
 from muster.errors import UserError
 from muster.node.limits import kafka_limits
 from muster.settings import Settings
 
 if TYPE_CHECKING:
     from api.kafka.server import KafkaServer
-
-LISTENER = "kafka"
 
 
 def addresses(settings: Settings) -> dict[str, str]:
@@ -33,4 +33,5 @@ def make_server(node: NodeContext, settings: Settings, listener: socket.socket) 
         raise UserError(
             f"The Kafka listener needs the package {failure.name}; install `muster[server,kafka]`."
         ) from None
-    return KafkaServer(node, listener, kafka_limits(settings))
+    proxies = TrustedProxies(settings.trusted_proxies) if settings.kafka_proxy_protocol else None
+    return KafkaServer(node, listener, kafka_limits(settings), proxies)

@@ -27,9 +27,9 @@ from api.http.asgi import AsgiApp
 from api.http.hosts import AllowedHosts
 from api.http.limits import HttpLimits
 from api.http.server import BACKLOG, HttpServer
-from api.http.trusted_proxies import TrustedProxies
 from api.shared.node_context import NodeContext
 from api.shared.tokens import Tokens, TokensFileError
+from api.shared.trusted_proxies import TrustedProxies
 from coordinator_core.protocol.errors import CoordinatorNotAvailable
 from coordinator_core.queries.limits import QueryLimits
 from coordinator_core.queries.runner import Queries, QueryRunner
@@ -41,7 +41,7 @@ from muster.errors import DATABASE_ADVICE, UserError
 from muster.node import kafka, mirror
 from muster.node.change_sealing import seal_changes
 from muster.node.file_descriptors import raise_descriptor_limit
-from muster.node.limits import http_limits
+from muster.node.limits import from_settings, http_limits
 from muster.node.schema import newest
 from muster.node.stored_tokens import StoredTokens
 from muster.node.tls import read_tls, warn_of_unencrypted
@@ -350,32 +350,16 @@ def _exit_without_threads() -> NoReturn:
 
 
 def _node_config(settings: Settings, version: str) -> NodeConfig:
-    return NodeConfig(
+    return from_settings(
+        NodeConfig,
+        settings,
         node_id=urlsplit(settings.node_url).netloc,
         listeners={LISTENER: settings.node_url, **kafka.addresses(settings)},
         version=version,
         schema=newest() or "",
-        lease_ttl_ms=settings.lease_ttl_ms,
         defaults=settings.group_settings(),
         environment_keys=settings.group_settings_from_environment(),
-        max_queued_rows=settings.max_queued_rows,
-        max_queued_bytes=settings.max_queued_bytes,
-        max_waiting_requests=settings.max_waiting_requests,
-        max_batch_rows=settings.max_batch_rows,
-        offsets_checkpoint_interval_ms=settings.offsets_checkpoint_interval_ms,
-        max_dirty_offsets=settings.max_dirty_offsets,
-        max_groups_per_client=settings.max_groups_per_client,
-        max_checkpoint_offsets=settings.max_checkpoint_offsets,
-        pause_ms=settings.pause_ms,
-        awaited_members_after_ms=settings.awaited_members_after_ms,
-        history_days_ahead=settings.history_days_ahead,
-        lost_nodes_kept_hours=settings.lost_nodes_kept_hours,
         archive_uri=settings.archive_uri or (settings.data_dir / "archive").as_uri(),
-        archive_check=settings.archive_check,
-        maintenance_chunk=settings.maintenance_chunk,
-        maintenance_groups=settings.maintenance_groups,
-        proposal_ttl_hours=settings.proposal_ttl_hours,
-        max_reads=settings.max_reads,
     )
 
 

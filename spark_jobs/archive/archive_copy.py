@@ -32,11 +32,10 @@ from spark_jobs.archive.days import (
     history_tables,
     now_between_partition_moves,
     restored_since,
-    transaction,
 )
 from spark_jobs.archive.files import file_count, path_of, read_day, read_files, write_day
 from spark_jobs.arguments import JobArguments
-from spark_jobs.database import Database
+from spark_jobs.database import Database, transaction
 from spark_jobs.errors import JobError
 from spark_jobs.jdbc import shard_predicates
 from spark_jobs.publish import PROPOSED, begin_run, count_shards, describe_run, new_attempt_id

@@ -24,15 +24,9 @@ from psycopg2.sql import SQL, Identifier, Literal
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.archive.checksums import sum_in_postgres, sum_in_spark
-from spark_jobs.archive.days import (
-    Copy,
-    HistoryTable,
-    archived_copies,
-    history_table,
-    transaction,
-)
+from spark_jobs.archive.days import Copy, HistoryTable, archived_copies, history_table
 from spark_jobs.archive.files import copied_columns, read_copies
-from spark_jobs.database import Database
+from spark_jobs.database import Database, transaction
 from spark_jobs.errors import JobError
 from spark_jobs.jdbc import WRITE_BATCH_ROWS
 

@@ -1,7 +1,6 @@
 """Days of the history tables: those in Postgres, copied ones, and those only in the archive."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -10,6 +9,7 @@ import psycopg2.extensions as pg
 from psycopg2.sql import SQL, Composable, Identifier, Literal
 
 from spark_jobs.archive.checksums import Sum, TypedColumn
+from spark_jobs.database import transaction
 from spark_jobs.errors import JobError
 
 
@@ -179,10 +179,3 @@ def _rows(connection: pg.connection, statement: str | Composable, *values: objec
     with transaction(connection) as cursor:
         cursor.execute(statement, values or None)
         return cursor.fetchall()
-
-
-@contextmanager
-def transaction(connection: pg.connection) -> Iterator[pg.cursor]:
-    """Commit the block's statements, or roll them back on an error."""
-    with connection, connection.cursor() as cursor:
-        yield cursor

@@ -8,6 +8,8 @@ from typing import Any, Final
 from coordinator_core.analytics.advice.advise import advise
 from coordinator_core.analytics.advice.evidence import (
     NO_STEPS,
+    REBALANCE_TIMEOUT,
+    SESSION_EXPIRED,
     Day,
     Evidence,
     Rebalances,
@@ -32,8 +34,6 @@ ADVICE_SCHEMA: Final = (
 )
 """Columns of a group's advice; effects, the back-test and recommendations are JSON."""
 
-SESSION_EXPIRED: Final = "session_expired"
-REBALANCE_TIMEOUT: Final = "rebalance_timeout"
 
 Counted = Mapping[str, int]
 """Counts by step; a step may be missing, or occur several times."""

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
-from coordinator_core.protocol.retention import CONSUMER, MINUTE_MS, NO_EXPIRY, ExpiryReason
+from coordinator_core.protocol.consumer_protocol import CONSUMER
+from coordinator_core.protocol.retention import MINUTE_MS, NO_EXPIRY, ExpiryReason
 from coordinator_core.protocol.states import EMPTY, STABLE
 
 

@@ -15,17 +15,19 @@ from collections.abc import Mapping
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
-from coordinator_core.analytics.advice.evidence import BY_MEMBERS, COMPLETED, EXIT_REASONS
+from coordinator_core.analytics.advice.evidence import (
+    BY_MEMBERS,
+    COMPLETED,
+    EXIT_REASONS,
+    REBALANCE_TIMEOUT,
+    SESSION_EXPIRED,
+)
 from coordinator_core.analytics.advice.policy import LATE_GRACE_MS, SIGNS_PER_SESSION, Policy
 from coordinator_core.analytics.advice.startup import STARTUP_MS
 from coordinator_core.analytics.advice.steps import BEYOND
 from spark_jobs.rules.advice import day_of, identity_of, place_of, summed_gaps
-from spark_jobs.rules.advice_rows import (
-    ADVICE_SCHEMA,
-    REBALANCE_TIMEOUT,
-    SESSION_EXPIRED,
-    advised_row,
-)
+from spark_jobs.rules.advice_rows import ADVICE_SCHEMA, advised_row
+from spark_jobs.transforms.rebalance_frequency import CONSUMER_COLUMNS
 
 SESSION_COLUMNS = (
     "group_id",
@@ -36,7 +38,6 @@ SESSION_COLUMNS = (
     "heartbeat_gap_ms_max",
     "heartbeat_gap_histogram",
 )
-CONSUMER_COLUMNS = ("group_id", "shard_id", "member_id", "group_instance_id", "client_id", "client_host")
 END_COLUMNS = (*CONSUMER_COLUMNS, "session_timeout_ms", "ended_at", "end_reason", "silent_since")
 RECONNECT_COLUMNS = (*CONSUMER_COLUMNS, "joined_at")
 WAIT_COLUMNS = ("group_id", "shard_id", "member_id", "waited_for_ms", "started_at", "completed_at")

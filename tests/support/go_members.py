@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-GO_LIBRARIES: Final = ("franz-go", "sarama")
+GO_LIBRARIES: Final = ("franz-go", "kafka-go", "sarama")
 SOURCES: Final = Path(__file__).with_name("kafka_go")
 BUILD_TIMEOUT_S: Final = 600.0
 

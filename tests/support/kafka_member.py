@@ -2,8 +2,9 @@
 
     python -m tests.support.kafka_member LIBRARY BOOTSTRAP GROUP TOPICS OPTIONS
 
-LIBRARY is kafka-python, aiokafka, confluent-kafka or kafka-clients (Java's, called by Py4J); TOPICS are separated by
-commas, or one regular expression that begins with ^; OPTIONS are the library's own, as JSON. Commands are lines:
+LIBRARY is kafka-python, aiokafka, confluent-kafka or kafka-clients (Java's, called by Py4J), or an older version of
+one, such as kafka-python==2.0.2; TOPICS are separated by commas, or one regular expression that begins with ^; OPTIONS
+are the library's own, as JSON. Commands are lines:
 
     commit OFFSET METADATA    commit this offset of each assigned partition
     read                      ask the coordinator for the committed offset of each assigned partition
@@ -26,9 +27,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from tests.support.kafka_broker import SMALL, fetch_jars, java_or_unavailable
+from tests.support.kafka_broker import SMALL, VERSION, fetch_jars, java_or_unavailable
+from tests.support.python_packages import fetch_package
 
 POLL_S: Final = 0.1
+OLD_PACKAGES: Final = ("kafka-python==2.0.2", "confluent-kafka==2.0.2")
+OLD_JAVA_VERSION: Final = "1.1.1"
 Options = dict[str, Any]
 
 
@@ -54,6 +58,8 @@ class Member(Protocol):
 def main() -> None:
     """Run a member until it leaves."""
     library, bootstrap, group_id, topics, options = sys.argv[1:]
+    if library in OLD_PACKAGES:
+        sys.path.insert(0, str(fetch_package(library)))
     member = MEMBERS[library](bootstrap, group_id, topics.split(","), json.loads(options))
     commands: queue.SimpleQueue[list[str]] = queue.SimpleQueue()
     threading.Thread(target=_read_commands, args=(commands,), daemon=True).start()
@@ -126,11 +132,13 @@ class KafkaPythonMember:
         self._consumer.poll(timeout_ms=int(POLL_S * 1000))
         if self.is_assigned:
             self.is_assigned = False
-            known = self._consumer.group_metadata()
+            # Version 2.0.2 has no public name for the generation.
+            known = getattr(self._consumer, "group_metadata", self._consumer._coordinator.generation)()
             report("assigned", self._assignment(), member_id=known.member_id, generation=known.generation_id)
 
     def commit(self, offset: int, metadata: str) -> None:
-        offsets = self._types.OffsetAndMetadata(offset, metadata, -1)
+        fields = (offset, metadata, -1)[: len(self._types.OffsetAndMetadata._fields)]  # Version 2.0.2 has no epoch.
+        offsets = self._types.OffsetAndMetadata(*fields)
         partitions = self._assignment()
         self._consumer.commit({self._types.TopicPartition(*each): offsets for each in partitions})
         report("committed", partitions, offset=offset, metadata=metadata)
@@ -229,12 +237,14 @@ class ConfluentMember:
 class JavaMember:
     """A consumer of Kafka's own library, in a Java process that ends with this one; its thread is that of the calls."""
 
+    ARTIFACT, VERSION = "kafka-tools", VERSION
+
     def __init__(self, bootstrap: str, group_id: str, topics: Sequence[str], options: Options) -> None:
         py4j = import_module("py4j.java_gateway")
         self.error = import_module("py4j.protocol").Py4JJavaError
         java = java_or_unavailable(Path(tempfile.mkdtemp()))
         (bridge,) = Path(import_module("pyspark").__path__[0]).glob("jars/py4j-*.jar")
-        jars = f"{fetch_jars(java, artifact='kafka-tools')}/*"
+        jars = f"{fetch_jars(java, artifact=self.ARTIFACT, version=self.VERSION)}/*"
         port = py4j.launch_gateway(
             jarpath=str(bridge), classpath=jars, java_path=java, javaopts=[*SMALL], die_on_exit=True
         )
@@ -283,11 +293,34 @@ class JavaMember:
         return {(each.topic(), each.partition()) for each in self._consumer.assignment()}
 
 
+class OldJavaMember(JavaMember):
+    """The same of a version before the consumer had groupMetadata, poll(Duration) and committed(Set)."""
+
+    ARTIFACT, VERSION = "kafka-clients", OLD_JAVA_VERSION
+
+    def poll(self) -> None:
+        self._consumer.poll(int(POLL_S * 1000))
+        owned, (before, _) = self._assignment(), self._known
+        if owned != before:
+            self._known = owned, -1
+            report("revoked", before - owned)
+            report("assigned", owned)
+
+    def committed(self) -> Mapping[tuple[str, int], int]:
+        return {
+            (each.topic(), each.partition()): self._consumer.committed(each).offset()
+            for each in self._consumer.assignment()
+        }
+
+
 MEMBERS: Final[dict[str, Callable[[str, str, Sequence[str], Options], Member]]] = {
     "kafka-python": KafkaPythonMember,
     "aiokafka": AioKafkaMember,
     "confluent-kafka": ConfluentMember,
     "kafka-clients": JavaMember,
+    "kafka-python==2.0.2": KafkaPythonMember,
+    "confluent-kafka==2.0.2": ConfluentMember,
+    f"kafka-clients=={OLD_JAVA_VERSION}": OldJavaMember,
 }
 
 

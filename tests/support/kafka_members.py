@@ -52,7 +52,7 @@ class KafkaMember:
             NodeUnavailable: it is kafkajs, and cannot be had.
         """
         dotted = {name.replace("_", "."): value for name, value in options.items()}
-        named = json.dumps(dotted if library in {"confluent-kafka", "kafka-clients"} else options)
+        named = json.dumps(dotted if library.startswith(("confluent-kafka", "kafka-clients")) else options)
         if library in GO_LIBRARIES:
             program = [str(go_member(directory, library))]
         elif library == "kafkajs":

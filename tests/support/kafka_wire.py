@@ -40,10 +40,20 @@ def read_response(key: ApiKey, version: int, data: bytes) -> Any:  # noqa: ANN40
 class KafkaWire:
     """One connection to a node's Kafka listener."""
 
-    def __init__(self, address: str, client_id: str = "wire", ssl_context: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        address: str,
+        client_id: str = "wire",
+        ssl_context: ssl.SSLContext | None = None,
+        *,
+        before: bytes = b"",
+        source_host: str = "",
+    ) -> None:
+        """Connect; `before` is sent before TLS, and `source_host` is the client's own address."""
         self._client_id = client_id
         host, _, port = address.rpartition(":")
-        plain = socket.create_connection((host, int(port)), PATIENCE_S)
+        plain = socket.create_connection((host, int(port)), PATIENCE_S, (source_host, 0))
+        plain.sendall(before)
         self.socket: Final = plain if ssl_context is None else ssl_context.wrap_socket(plain, server_hostname=host)
 
     def __enter__(self) -> Self:

@@ -1,6 +1,6 @@
 """Rows for tests: each builder fills in what a test does not care about."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Any, NamedTuple
 from uuid import NAMESPACE_OID, uuid5
 
@@ -33,7 +33,7 @@ def uuid_of(name: str) -> str:
     return str(uuid5(NAMESPACE_OID, name))
 
 
-def loaded(store: Store, shard_ids: Iterable[int]) -> list[StoredGroup]:
+def loaded(store: Store, shard_ids: Collection[int]) -> list[StoredGroup]:
     """Load shards of which every group can be read."""
     found = store.load_shards(shard_ids)
     readable = [one for one in found if isinstance(one, StoredGroup)]

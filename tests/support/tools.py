@@ -14,6 +14,7 @@ import pytest
 
 PACKAGES: Final = {
     "chromium": "chromium",
+    "haproxy": "haproxy",
     "kcat": "kcat",
     "pgbouncer": "pgbouncer",
     "libatomic.so.1": "libatomic1",

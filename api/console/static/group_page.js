@@ -61,6 +61,7 @@ export function groupPage(main, [groupId]) {
   const offsets = h("div", {});
   const chart = h("div", { class: "chart" });
   let current = null;
+  let lag = null;
   let rebalancesLastHour = 0;
   replaceContent(bodies.offsets, h("div", { class: "buttons" }, h("button", { type: "button", "data-key": "reset", onclick: () => resetOffsets(groupId, current?.members.length ?? 0, again) }, "Reset offsets…")), chart, offsets);
   const drawOffsets = redrawOnChange(offsets, (partitions) => offsetsTable(partitions));
@@ -92,9 +93,9 @@ export function groupPage(main, [groupId]) {
   }
 
   async function loadCurrent() {
-    const [group, lag] = await Promise.all([readPages(groupPath(groupId), "members").catch(broken), optional(readPages(groupPath(groupId, "lag"), "partitions"))]);
+    const [group, found] = await Promise.all([readPages(groupPath(groupId), "members").catch(broken), optional(readPages(groupPath(groupId, "lag"), "partitions"))]);
     sections.hidden = false;
-    current = group;
+    [current, lag] = [group, found];
     draw.head(group, lag, rebalancesLastHour);
     const awaited = group.members.filter((each) => each.missing_request).map((each) => each.member_id);
     draw.notice(group.state, group.waiting_for, group.waiting_until, group.leader, group.members.length - awaited.length, awaited, Math.floor(Date.now() / 1000));
@@ -124,6 +125,7 @@ export function groupPage(main, [groupId]) {
       optional(read(path("diagnosis"))), read(path("config")), read("/v1/changes", { group_id: groupId, limit: CHANGES }),
     ]);
     rebalancesLastHour = (rebalances?.rebalances ?? []).filter((each) => Date.parse(each.started_at) > Date.now() - HOUR_MS).length;
+    if (current) draw.head(current, lag, rebalancesLastHour);
     drawTimeline(transitions?.transitions ?? [], rebalances?.rebalances ?? [], { transitions: Boolean(transitions?.next_cursor), rebalances: Boolean(rebalances?.next_cursor) });
     draw.settings(config.values);
     draw.changes(changes.changes);

@@ -7,7 +7,7 @@ import { clientOf, shortTrigger, STATES } from "./labels.js";
 
 const HOUR_MS = 3_600_000;
 const WINDOWS = [["5 min", HOUR_MS / 12], ["15 min", HOUR_MS / 4], ["1 h", HOUR_MS], ["6 h", 6 * HOUR_MS], ["24 h", 24 * HOUR_MS]];
-const LABELS_PX = 190, BAND_PX = 44, LANE_PX = 20, AXIS_PX = 22, TICKS = 6, THINNEST_PX = 1.5, WORTH_NAMING = 3, UNKNOWN_PX = 1;
+const LABELS_PX = 190, BAND_PX = 44, LANE_PX = 20, AXIS_PX = 22, TICK_PX = 90, TICKS_MAX = 6, THINNEST_PX = 1.5, WORTH_NAMING = 3, UNKNOWN_PX = 1;
 const UNKNOWN = "unknown";
 const HEIGHTS = { PreparingRebalance: 40, CompletingRebalance: 26, Stable: 10, Empty: 3, Dead: 0 };
 
@@ -131,12 +131,13 @@ function lane(trigger, rebalances, x, y, width) {
 }
 
 function axis({ from, to }, x, height) {
-  return Array.from({ length: TICKS + 1 }, (_, index) => {
-    const at = from + ((to - from) * index) / TICKS;
-    const anchor = index === 0 ? "start" : index === TICKS ? "end" : "middle";
+  const ticks = Math.min(TICKS_MAX, Math.floor((x(to) - x(from)) / TICK_PX));
+  return Array.from({ length: ticks + 1 }, (_, index) => {
+    const at = from + ((to - from) * index) / ticks;
+    const anchor = index === 0 ? "start" : index === ticks ? "end" : "middle";
     return [
       svg("line", { x1: x(at), x2: x(at), y1: 0, y2: height - AXIS_PX, class: "grid" }),
-      svg("text", { x: x(at), y: height - 6, class: "tick", "text-anchor": anchor }, index === TICKS ? "now" : tick(at, to - from)),
+      svg("text", { x: x(at), y: height - 6, class: "tick", "text-anchor": anchor }, index === ticks ? "now" : tick(at, to - from)),
     ];
   }).flat();
 }

@@ -9,7 +9,7 @@ from litestar import get
 from litestar.params import FromPath, FromQuery
 from msgspec import Struct
 
-from api.http.cursors import Int32, Name, read_cursor, write_cursor
+from api.http.cursors import Int32, Name, page_of, read_cursor
 from api.http.endpoints.maintenance import TAGS, read_run_id, unknown_run
 from api.http.fast_path import REQUEST
 from api.http.fields import PageLimit
@@ -76,8 +76,7 @@ async def list_candidates(
         days = [] if cursor else await context.query(read_days, parsed_id)
     except RunNotFound:
         raise unknown_run(run_id) from None
-    page = found[:limit]
-    next_cursor = write_cursor(*page[-1].cursor) if len(found) > limit else None
+    page, next_cursor = page_of(found, lambda each: each.cursor, limit)
     return CandidatesResponse(
         parsed_id,
         [_to_response(each) for each in page],

@@ -14,21 +14,28 @@ from msgspec import Struct
 
 from api.http import LISTENER
 from api.http.consumer_json import AssignmentJson, PartitionsOfTopic, assignment_json
-from api.http.cursors import Name, page_after, read_cursor, write_cursor
+from api.http.cursors import Name, page_after, page_of, read_cursor
 from api.http.fast_path import REQUEST
-from api.http.fields import GroupId, LongPageLimit, PageLimit, RequiredReason, RequiredReasonParam, StatesParam
+from api.http.fields import (
+    GroupId,
+    LongPageLimit,
+    PageLimit,
+    RequiredReason,
+    RequiredReasonParam,
+    StatesParam,
+    state_names,
+)
 from api.http.limits import LONG_PAGE_MAX
 from api.http.request_context import CurrentRequest, RequestContext
 from api.http.rows import response_of
 from api.http.times import instant_or_none
 from coordinator_core.admin import groups as admin_groups
 from coordinator_core.protocol.consumer_protocol import CONSUMER, TopicPartitions
-from coordinator_core.protocol.states import DEAD, EMPTY, STABLE, GroupState
+from coordinator_core.protocol.states import DEAD, EMPTY, STABLE
 from coordinator_core.queries.groups import GroupFilter, ListedGroup, known, read_groups
 from coordinator_core.runtime.views import GroupView, MemberView
 
 TAGS: Final = ["Operators: groups"]
-STATE_NAMES: Final = {state.lower(): str(state) for state in GroupState}
 
 
 class ReasonBody(Struct, forbid_unknown_fields=True):
@@ -76,15 +83,14 @@ async def list_groups(
     """List groups by id; deleted groups, which are in history, only with state=Dead."""
     after = read_cursor(cursor, tuple[Name])
     group_filter = GroupFilter(
-        states=frozenset(STATE_NAMES.get(name.lower(), name) for name in states or () if name),
+        states=state_names(states),
         prefix=prefix,
         protocol_type=protocol_type or None,
         after=after[0] if after else None,
         limit=limit + 1,
     )
     found = await _own_groups(context, group_filter)
-    page = found[:limit]
-    next_cursor = write_cursor(page[-1].group_id) if len(found) > limit else None
+    page, next_cursor = page_of(found, lambda each: (each.group_id,), limit)
     return GroupsResponse([_to_response(each) for each in page], next_cursor)
 
 

@@ -13,7 +13,7 @@ from litestar import get
 from litestar.params import FromPath, FromQuery, QueryParameter
 from msgspec import Meta, Struct
 
-from api.http.cursors import UUID_LETTERS, AtMs, Int32, Name, UuidText, page_after, read_cursor, write_cursor
+from api.http.cursors import UUID_LETTERS, AtMs, Int32, Name, UuidText, page_after, page_of, read_cursor, write_cursor
 from api.http.fast_path import REQUEST
 from api.http.fields import GroupId, LongPageLimit, PageLimit, PartitionParam
 from api.http.limits import LONG_PAGE_MAX
@@ -34,6 +34,7 @@ from coordinator_core.queries.rebalances import (
     RebalanceCursor,
     read_rebalance_members,
     read_rebalances,
+    rebalance_cursor,
 )
 from coordinator_core.queries.transitions import TransitionCursor, cursor_of, read_transitions
 from coordinator_core.state_store.postgres.timestamps import END_OF_TIME_MS
@@ -83,8 +84,7 @@ async def list_rebalances(
     """List a group's rebalances, the newest first, with trigger, duration and outcome."""
     after = read_cursor(cursor, tuple[AtMs, UuidText])
     found = await context.query(read_rebalances, group_id, after and RebalanceCursor(*after), limit + 1)
-    page = found[:limit]
-    next_cursor = write_cursor(*page[-1].cursor) if len(found) > limit else None
+    page, next_cursor = page_of(found, rebalance_cursor, limit)
     return RebalancesResponse([response_of(RebalanceResponse, each) for each in page], next_cursor)
 
 
@@ -204,8 +204,7 @@ async def list_transitions(
     """List a group's state transitions, the newest first, with their reasons."""
     after = read_cursor(cursor, tuple[AtMs, AtMs, Int32, Int32])
     found = await context.query(read_transitions, group_id, after and TransitionCursor(*after), limit + 1)
-    page = found[:limit]
-    next_cursor = write_cursor(*cursor_of(page[-1])) if len(found) > limit else None
+    page, next_cursor = page_of(found, cursor_of, limit)
     return TransitionsResponse([response_of(TransitionResponse, each) for each in page], next_cursor)
 
 

@@ -12,12 +12,13 @@ from msgspec import Struct
 
 from api.http.cursors import Int32, Name, page_after, read_cursor
 from api.http.fast_path import REQUEST
-from api.http.fields import INT32_MAX, GroupId, LongPageLimit
+from api.http.fields import GroupId, LongPageLimit
 from api.http.limits import LONG_PAGE_MAX
 from api.http.request_context import CurrentRequest
 from api.http.times import MIN_INSTANT, epoch_ms, instant, instant_or_none, parse_instant_ms
 from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.protocol.log_ends import Lag, total_lag
+from coordinator_core.protocol.setting_rules import INT32_MAX
 from coordinator_core.queries.lag import PartitionLag, SampleTimes, read_lag, read_lag_history
 
 TAGS: Final = ["Operators: lag"]

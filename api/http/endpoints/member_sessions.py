@@ -12,7 +12,7 @@ from litestar import get
 from litestar.params import FromQuery, QueryParameter
 from msgspec import Struct
 
-from api.http.cursors import AtMs, Name, read_cursor, write_cursor
+from api.http.cursors import AtMs, Name, page_of, read_cursor
 from api.http.fast_path import REQUEST
 from api.http.fields import GroupId, PageLimit
 from api.http.request_context import CurrentRequest
@@ -102,8 +102,7 @@ async def list_member_sessions(
         raise InvalidRequest("an end_reason must not hold NUL")
     after = read_cursor(cursor, tuple[AtMs, Name])
     found = await context.query(read_member_sessions, session_filter, after and MemberSessionCursor(*after), limit + 1)
-    page = found[:limit]
-    next_cursor = write_cursor(*page[-1].cursor) if len(found) > limit else None
+    page, next_cursor = page_of(found, lambda each: each.cursor, limit)
     return MemberSessionsResponse([_member_session(each) for each in page], next_cursor)
 
 

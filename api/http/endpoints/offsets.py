@@ -12,7 +12,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import astuple, replace
 
 from api.http.consumer_json import PartitionsOfTopic
-from api.http.cursors import Int32, Name, read_cursor, write_cursor
+from api.http.cursors import Int32, Name, page_of, read_cursor
 from api.http.fast_path import REQUEST
 from api.http.fields import (
     Generation,
@@ -176,9 +176,8 @@ async def fetch(
     context.check_topics(topic or (), Operation.READ)
     after = read_cursor(cursor, tuple[Name, Int32])
     fetched = await context.coordinator.fetch_offsets(group_id, topic or None, after, limit + 1)
-    page = fetched[:limit]
+    page, next_cursor = page_of(fetched, lambda each: (each.topic, each.partition), limit)
     denied = context.denied_topics({each.topic for each in page}, Operation.READ)
-    next_cursor = write_cursor(page[-1].topic, page[-1].partition) if len(fetched) > limit else None
     return OffsetsPageResponse([_to_response(each) for each in page if each.topic not in denied], next_cursor)
 
 

@@ -9,7 +9,7 @@ from litestar import get
 from litestar.params import FromQuery
 from msgspec import Struct
 
-from api.http.cursors import Name, read_cursor, write_cursor
+from api.http.cursors import Name, page_of, read_cursor
 from api.http.fast_path import REQUEST
 from api.http.fields import PageLimit
 from api.http.request_context import CurrentRequest
@@ -46,6 +46,5 @@ async def list_other_groups(
     """List the share and streams groups of a mirrored cluster; their members and generations are not mirrored."""
     (after,) = read_cursor(cursor, tuple[Name]) or ("",)
     found = await context.query(read_other_groups, context.covered_groups, after, limit + 1)
-    page = found[:limit]
-    next_cursor = write_cursor(page[-1].group_id) if len(found) > limit else None
+    page, next_cursor = page_of(found, lambda each: (each.group_id,), limit)
     return OtherGroupsResponse([response_of(OtherGroupResponse, each) for each in page], next_cursor)

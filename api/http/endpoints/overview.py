@@ -12,20 +12,18 @@ from litestar import get
 from litestar.params import FromQuery, QueryParameter
 from msgspec import Struct
 
-from api.http.cursors import Int64, Name, read_cursor, write_cursor
+from api.http.cursors import Int64, Name, page_of, read_cursor
 from api.http.fast_path import REQUEST
-from api.http.fields import PageLimit, StatesParam
+from api.http.fields import PageLimit, StatesParam, state_names
 from api.http.request_context import CurrentRequest
 from api.http.rows import response_of
 from api.shared.limits import GROUP_ID_MAX_CHARS, TOPIC_MAX_CHARS
 from coordinator_core.protocol.errors import InvalidRequest
-from coordinator_core.protocol.states import GroupState
 from coordinator_core.queries.activity import read_activity
 from coordinator_core.queries.overview import GroupOrder, OverviewCursor, OverviewFilter, read_overview
 from coordinator_core.queries.topics import TopicOverviewFilter, read_topic_overview
 
 TAGS: Final = ["Operators: groups"]
-STATE_NAMES: Final = {state.lower(): str(state) for state in GroupState}
 
 GroupIdTextParam: TypeAlias = Annotated[
     str, QueryParameter(name="q", max_length=GROUP_ID_MAX_CHARS, description="a part of the group id")
@@ -83,7 +81,7 @@ async def list_group_overview(
     after = read_cursor(cursor, tuple[Int64, Name])
     overview_filter = OverviewFilter(
         text=q,
-        states=frozenset(STATE_NAMES.get(name.lower(), name) for name in states or () if name),
+        states=state_names(states),
         patterns=context.covered_groups,
         order=_order(sort),
         after=after and OverviewCursor(*after),
@@ -91,8 +89,7 @@ async def list_group_overview(
         fresh_since_ms=context.coordinator.wall_ms() - context.coordinator.log_end_max_age_ms(),
     )
     found = await context.query(read_overview, overview_filter)
-    page = found.groups[:limit]
-    next_cursor = write_cursor(page[-1].key, page[-1].group_id) if len(found.groups) > limit else None
+    page, next_cursor = page_of(found.groups, lambda each: (each.key, each.group_id), limit)
     return GroupOverviewResponse(
         [response_of(GroupSummaryResponse, each) for each in page], dict(found.counts), next_cursor
     )
@@ -134,8 +131,7 @@ async def list_topic_overview(
         fresh_since_ms=context.coordinator.wall_ms() - context.coordinator.log_end_max_age_ms(),
     )
     found = await context.query(read_topic_overview, overview_filter)
-    page = found.topics[:limit]
-    next_cursor = write_cursor(page[-1].key, page[-1].topic) if len(found.topics) > limit else None
+    page, next_cursor = page_of(found.topics, lambda each: (each.key, each.topic), limit)
     topics = [response_of(TopicSummaryResponse, each) for each in page]
     return TopicOverviewResponse(topics, found.topic_count, next_cursor)
 

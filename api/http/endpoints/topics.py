@@ -10,7 +10,7 @@ from litestar import delete, get, put
 from litestar.params import FromPath, FromQuery, JSONBody
 from msgspec import Struct
 
-from api.http.cursors import Name, read_cursor, write_cursor
+from api.http.cursors import Name, page_of, read_cursor
 from api.http.fast_path import REQUEST
 from api.http.fields import LongPageLimit, Offset, PartitionCount, PartitionParam, Reason, RequiredReasonParam
 from api.http.limits import LONG_PAGE_MAX
@@ -57,8 +57,8 @@ async def list_topics(
     """List the topic metadata. Commits to a topic without metadata are accepted."""
     (after,) = read_cursor(cursor, tuple[Name]) or ("",)
     found = await context.query(read_topics, after, limit + 1)
-    next_cursor = write_cursor(found[limit - 1].topic) if len(found) > limit else None
-    return TopicsResponse([response_of(TopicResponse, row) for row in found[:limit]], next_cursor)
+    page, next_cursor = page_of(found, lambda each: (each.topic,), limit)
+    return TopicsResponse([response_of(TopicResponse, row) for row in page], next_cursor)
 
 
 class TopicPartitionResponse(Struct):

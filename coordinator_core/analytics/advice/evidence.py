@@ -10,13 +10,16 @@ from typing import Final
 from coordinator_core.analytics.advice.steps import BEYOND
 
 GAP_BOUNDS_MS: Final = tuple(1 << power for power in range(22))
-"""Upper bounds of the buckets in which gaps between heartbeats are counted; one more bucket has the longer ones."""
+"""Upper bounds of the buckets in which gaps between heartbeats are counted, 1 ms to 2^21 ms (35 minutes); one more
+bucket has the longer ones. The longest session timeout that members may request is 30 minutes by default."""
 
 COMPLETED: Final = "completed"
 """The outcome of a rebalance that ended with the group Stable."""
 BY_MEMBERS: Final = ("member_joined", "member_left", "session_expired", "member_left_or_expired")
 """Triggers of rebalances that a member's absence and return cause."""
 
+SESSION_EXPIRED: Final = "session_expired"
+REBALANCE_TIMEOUT: Final = "rebalance_timeout"
 EXIT_REASONS: Final = ("left", "left_or_expired")
 """End reasons of members that left; in a mirror perhaps by a timeout, which its log does not say."""
 

@@ -71,7 +71,7 @@ def lock_undoable(transaction: Transaction, change_id: str) -> ChangeRow:
 
 
 def archived_offsets(
-    transaction: Transaction, change_id: str, group_id: str, partitions: Sequence[tuple[str, int]] | None
+    transaction: Transaction, change_id: str, group_id: str, partitions: Sequence[tuple[str, int]] | None = None
 ) -> list[ArchivedOffset]:
     """Return a group's offsets that a change archived, by topic and partition."""
     key = (archive.c.topic, archive.c.partition)

@@ -65,7 +65,7 @@ def read_run(transaction: Transaction, run_id: str) -> RunRow:
     return runs_of(transaction, [row])[0]
 
 
-def begin_apply(transaction: Transaction, run_id: str, change: ChangeRow, candidates: int | None) -> RunRow:
+def begin_apply(transaction: Transaction, run_id: str, change: ChangeRow, candidates: int | None = None) -> RunRow:
     """Mark a proposed run as applying, under the change's id, unless its number of candidates has changed."""
     _lock_run(transaction, run_id)
     run = read_run(transaction, run_id)
@@ -134,8 +134,8 @@ def next_candidates(
     transaction: Transaction,
     shard_ids: Iterable[int],
     limit: int,
-    without_groups: Sequence[str],
-    without_runs: Sequence[str],
+    without_groups: Sequence[str] = (),
+    without_runs: Sequence[str] = (),
 ) -> list[CandidateRow]:
     """Return undecided candidates of applying runs by run and group."""
     wanted = {

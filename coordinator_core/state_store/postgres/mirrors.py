@@ -50,7 +50,7 @@ WHERE shard_id = %(shard_id)s
 """
 
 
-def mirror_of(transaction: Transaction, cluster_id: str, source: str) -> str | None:
+def mirror_of(transaction: Transaction, cluster_id: str, source: str = "topic") -> str | None:
     """Make a database without groups a mirror of a cluster, and return the cluster that it mirrors."""
     transaction.execute("LOCK TABLE mirrored_cluster IN SHARE ROW EXCLUSIVE MODE")
     transaction.execute(_MIRROR_EMPTY, {"cluster_id": cluster_id, "source": source})

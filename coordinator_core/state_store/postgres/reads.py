@@ -11,9 +11,6 @@ from coordinator_core.state_store.postgres.timestamps import columns_of
 from coordinator_core.state_store.rows import FetchedOffset
 from coordinator_core.state_store.tables import offsets
 
-DEAD = "Dead"
-
-
 # -- offsets ----------------------------------------------------------------------------------------------
 
 _BY_PARTITION = (offsets.c.topic, offsets.c.partition)
@@ -28,7 +25,7 @@ _READ = select(*columns_of(offsets, (*_STORED, "expires_at_ms", "commit_version"
 def fetch_offsets(
     transaction: Transaction,
     group_id: str,
-    topics: Sequence[str] | None,
+    topics: Sequence[str] | None = None,
     after: tuple[str, int] | None = None,
     limit: int | None = None,
 ) -> list[FetchedOffset]:
@@ -42,7 +39,7 @@ def fetch_offsets(
 
 
 def stored_offsets(
-    transaction: Transaction, group_id: str, partitions: Sequence[tuple[str, int]] | None
+    transaction: Transaction, group_id: str, partitions: Sequence[tuple[str, int]] | None = None
 ) -> list[StoredOffset]:
     """Return offsets by topic and partition, each with its commit version."""
     wanted = _READ.where(offsets.c.group_id == group_id)

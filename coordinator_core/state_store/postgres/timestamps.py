@@ -8,6 +8,9 @@ from sqlalchemy import BigInteger, ColumnElement, DateTime, Float, Table, cast, 
 END_OF_TIME_MS: Final = 253_402_300_799_999
 """The last millisecond of the year 9999; as the time of a query it means now."""
 
+SQL_MS: Final = "floor(extract(epoch FROM {}) * 1000)::bigint"
+"""A time as milliseconds, rounded down, in a statement."""
+
 
 def as_ms(column: ColumnElement[Any]) -> ColumnElement[int]:
     """Return a time as milliseconds, rounded down; NULL remains NULL."""

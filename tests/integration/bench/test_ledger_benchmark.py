@@ -26,4 +26,4 @@ def test_rebalance_is_written_with_and_without_history() -> None:
     last, bare = writes[-1], _stripped(writes)[-1]
     assert (len(last.rebalances), len(last.rebalance_members), len(last.ownerships)) == (1, 3, 3)
     assert (bare.group, bare.members) == (last.group, last.members)
-    assert bare.row_count == 1 + 3
+    assert bare.size[0] == 1 + 3

@@ -115,6 +115,14 @@ def test_rebalancing_states_have_stripes(page: Page, node: Node, healthy: Group)
     assert stripe.evaluate("(line) => getComputedStyle(line).stroke") != "none"
 
 
+def test_a_group_that_needs_attention_keeps_its_whole_name(page: Page, node: Node, samples: SampleGroups) -> None:
+    name = samples.flapping().group_id
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto(f"{node.url}/#/overview")
+    link = page.locator(".card", has_text="Need attention").get_by_role("link", name=name)
+    assert link.evaluate("link => link.scrollWidth <= link.clientWidth"), "the name is cut"
+
+
 @pytest.mark.parametrize("width", [390, 700])
 def test_the_bar_fits_a_narrow_window(page: Page, node: Node, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 800})

@@ -1,6 +1,7 @@
 """A time selected on the timeline narrows the rebalances and the member sessions."""
 
 import re
+from itertools import pairwise
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
@@ -111,3 +112,12 @@ def test_click_without_dragging_selects_nothing(page: Page, timeline: Locator) -
     drag(page, timeline, 0.3, 0.3)
     expect(page.locator(".timeline .brush")).to_have_count(0)
     expect(rebalances(page)).to_have_count(2)
+
+
+def test_times_do_not_overlap_in_a_narrow_window(page: Page, timeline: Locator) -> None:
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.get_by_role("button", name="5 min", exact=True).click()
+    expect(timeline.locator(".tick").nth(1)).to_be_visible()
+    boxes = [each.bounding_box() for each in timeline.locator(".tick").all()]
+    places = [(box["x"], box["x"] + box["width"]) for box in boxes if box]
+    assert all(end < start for (_, end), (start, _) in pairwise(places)), places

@@ -13,7 +13,7 @@ import pytest
 import structlog
 from cryptography import x509
 
-from api.shared import tls_server
+from api.shared import handshake_server
 from muster.errors import UserError
 from tests.integration.http.connection_counts import closed_for, counted, read_all
 from tests.integration.http.node_pair import OPTIONS, Pair
@@ -110,7 +110,7 @@ def test_tls_1_1_is_refused(node: Node, authority: Authority) -> None:
 
 
 def test_plain_http_is_closed_with_one_event(client: Client, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tls_server, "LOG_INTERVAL_S", inf)
+    monkeypatch.setattr(handshake_server, "LOG_INTERVAL_S", inf)
     with structlog.testing.capture_logs() as logged:
         for _ in range(5):
             with connected(node) as plain:

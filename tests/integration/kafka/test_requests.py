@@ -381,8 +381,15 @@ def test_log_starts_in_every_version(wire: KafkaWire, version: int) -> None:
     assert log_end(wire, -2, version=version) == (0, 0)
 
 
-@pytest.mark.parametrize("version", versions(ApiKey.FETCH))
-def test_fetch_returns_no_records(wire: KafkaWire, version: int) -> None:
+def fetch(wire: KafkaWire, version: int, topic: str) -> Any:  # noqa: ANN401
+    """Fetch from a partition, by the name of its topic or, in newer versions, by its id; return the topic's part."""
+    topics = [
+        {
+            "topic": topic,
+            "topic_id": topic_id_of(topic),
+            "partitions": [{"partition": 0, "fetch_offset": 7, "partition_max_bytes": 1_000}],
+        }
+    ]
     answer = wire.call(
         ApiKey.FETCH,
         version,
@@ -390,11 +397,26 @@ def test_fetch_returns_no_records(wire: KafkaWire, version: int) -> None:
         max_wait=timedelta(milliseconds=1),
         min_bytes=1,
         isolation_level=0,
-        topics=[{"topic": TOPIC, "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1_000}]}],
+        topics=topics,
         forgotten_topics_data=(),
     )
-    (partition,) = answer.responses[0].partitions
+    (found,) = answer.responses
+    assert getattr(found, "topic", topic) == topic
+    assert getattr(found, "topic_id", topic_id_of(topic)) == topic_id_of(topic)
+    return found
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.FETCH))
+def test_fetch_returns_no_records(wire: KafkaWire, version: int) -> None:
+    (partition,) = fetch(wire, version, TOPIC).partitions
     assert (partition.error_code, partition.records) == (0, b"")
+    # kafka-go reports a broken response if the log goes on.
+    assert (partition.high_watermark, partition.last_stable_offset) == (7, 7)
+
+
+@pytest.mark.parametrize(("version", "code"), [(12, UNKNOWN_TOPIC_OR_PARTITION), (13, UNKNOWN_TOPIC_ID)])
+def test_fetch_from_an_unknown_topic_fails(wire: KafkaWire, version: int, code: int) -> None:
+    assert fetch(wire, version, fresh_id()).partitions[0].error_code == code
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.PRODUCE))
@@ -403,7 +425,9 @@ def test_records_are_refused(wire: KafkaWire, version: int) -> None:
     answer = wire.call(
         ApiKey.PRODUCE, version, transactional_id=None, acks=1, timeout=timedelta(seconds=1), topic_data=data
     )
-    assert answer.responses[0].partition_responses[0].error_code == TOPIC_AUTHORIZATION_FAILED
+    (refused,) = answer.responses[0].partition_responses
+    assert refused.error_code == TOPIC_AUTHORIZATION_FAILED
+    assert getattr(refused, "record_errors", ()) == (), "librdkafka ends its process if the list is null"
 
 
 def test_topic_with_a_nul_is_refused(wire: KafkaWire, group_id: str) -> None:

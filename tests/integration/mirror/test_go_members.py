@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.go_members import GO_LIBRARIES, GoUnavailable, go_member
+from tests.support.go_members import GoUnavailable, go_member
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.kafka_log import create_topics
 from tests.support.kafka_members import KafkaMember, KafkaMembers, kafka_members
@@ -55,7 +55,7 @@ class Members:
         return [len(generation.members) for generation in self.history.generations]
 
 
-@pytest.fixture(params=GO_LIBRARIES)
+@pytest.fixture(params=["franz-go", "sarama"])
 def library(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Return a library; skip the test where it cannot be had."""
     name = str(request.param)

@@ -21,7 +21,7 @@ from coordinator_core.state_store.dirty_offsets import (
     dirty_offsets,
     minute_ms,
 )
-from coordinator_core.state_store.incarnations import Jump
+from coordinator_core.state_store.incarnations import GENERATION_MAX, Jump
 from coordinator_core.state_store.rows import (
     WITHOUT_GROUP,
     ArchivedOffset,
@@ -320,7 +320,7 @@ def _raised(row: GroupRow, jump: Jump) -> GroupRow:
     has_members = row.state_before_join_phase != EMPTY
     return replace(
         row,
-        generation=jump.generation_after(row.generation),
+        generation=(row.generation + jump.generations) & GENERATION_MAX,
         protocol_type=row.protocol_type if row.generation > 0 else None,
         must_rebalance=has_members,
         rebalance_trigger=Trigger.DATABASE_RESTORED if has_members else row.rebalance_trigger,

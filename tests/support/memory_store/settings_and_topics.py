@@ -3,19 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from coordinator_core.protocol.restore import KEPT_NEWER, RESTORED
 from coordinator_core.state_store.change_actions import ChangeAction
 from coordinator_core.state_store.dirty_offsets import logged_of_topic
 from coordinator_core.state_store.interface import NotUndoable
 from coordinator_core.state_store.log_ends import deleted_json
 from coordinator_core.state_store.rows import ChangeRow, Json, StoredSettings, TopicRow, UndoneChange, Versions
 from coordinator_core.state_store.runs import TOPIC_DELETION, UNDO, CandidateRow
-from coordinator_core.state_store.undo import (
-    NEWER,
-    RESTORED,
-    settings_to_restore,
-    topic_json,
-    undo_of_settings,
-)
+from coordinator_core.state_store.undo import settings_to_restore, topic_json, undo_of_settings
 from tests.support.memory_store.groups import Groups
 from tests.support.memory_store.log_ends import LogEnds
 from tests.support.memory_store.maintenance import Maintenance
@@ -205,7 +200,7 @@ class SettingsAndTopics:
     def _restore_topic(self, before: Json) -> Json:
         topic = before["topic"]
         if topic in self._topics:
-            return {"topic": topic, "outcome": NEWER}
+            return {"topic": topic, "outcome": KEPT_NEWER}
         version = self.versions.topics + 1
         self.versions = self.versions._replace(topics=version)
         self._topics[topic] = TopicRow(**before, version=version)

@@ -203,6 +203,8 @@ class Process:
         if isinstance(request, JoinGroup):
             fresh = f"{request.group_instance_id or request.client_id}-{self._world.name()[:8]}"
             return replace(request, token=token, new_member_id=fresh)
+        if isinstance(request, CommitOffsets):
+            return request._replace(token=token)
         return replace(request, token=token)
 
 

@@ -34,7 +34,7 @@ from coordinator_core.protocol.responses import SyncGroupResponse
 from coordinator_core.protocol.settings import Context, GroupSettings, Now
 from coordinator_core.protocol.states import PREPARING, STABLE
 from coordinator_core.runtime.coordinator import Coordinator
-from coordinator_core.runtime.group_context import GroupContext, PendingDecision
+from coordinator_core.runtime.group_context import GroupContext
 from coordinator_core.runtime.maintenance import Maintenance
 from coordinator_core.runtime.metadata_cache import NOT_LOADED, MetadataCache
 from coordinator_core.runtime.shard import Shard, SubmitLocked
@@ -117,10 +117,13 @@ def shard_with_wrong_owner(node: Coordinator, group_id: str, now: Now) -> Shard:
         raise NotCoordinator(error.detail, node.listeners) from error
 
 
-def enqueue_and_reply(shard: Shard, group_context: GroupContext, write: GroupWrite, pending: PendingDecision) -> None:
-    _enqueue(shard, group_context, write, pending)
-    shard._complete(group_context, pending, shard._clock.now().node_ms)
-    shard._waiting.reply(pending.replies)
+def enqueue_and_reply(
+    shard: Shard, group_context: GroupContext, write: GroupWrite, decision: Decision | None = None
+) -> None:
+    _enqueue(shard, group_context, write, decision)
+    if decision is not None:
+        shard._complete(group_context, decision, shard._clock.now().node_ms)
+        shard._waiting.reply(decision.replies)
 
 
 def unload_without_replies(shard: Shard, error: NotCoordinator) -> None:

@@ -8,18 +8,18 @@ from coordinator_core.protocol.errors import GroupIdNotFound
 from coordinator_core.queries.offset_totals import OffsetTotal, read_offset_totals
 from coordinator_core.queries.ownership import Moment, OffsetAtTime, PartitionOwnership, read_offsets_at, read_ownership
 from coordinator_core.queries.rebalances import (
-    ListedRebalance,
     RebalanceCursor,
     RebalanceWait,
     WaitQuery,
     read_rebalance_members,
     read_rebalances,
     read_waits,
+    rebalance_cursor,
 )
 from coordinator_core.queries.transitions import TransitionCursor, cursor_of, read_transitions
 from coordinator_core.state_store.interface import Store
 from coordinator_core.state_store.postgres.timestamps import END_OF_TIME_MS
-from coordinator_core.state_store.rows import RebalanceRow, TransitionRow
+from coordinator_core.state_store.rows import Rebalance, RebalanceRow, TransitionRow
 from tests.support.store_rows import (
     MINUTE_MS,
     NOW_MS,
@@ -49,9 +49,9 @@ IN_PROGRESS = {
 }
 
 
-def listed(row: RebalanceRow) -> ListedRebalance:
+def listed(row: RebalanceRow) -> Rebalance:
     """Return the list entry of a rebalance that ended."""
-    return ListedRebalance(**asdict(row))
+    return Rebalance(**asdict(row))
 
 
 # -- rebalances -----------------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ def test_the_rebalance_under_way_comes_first_and_is_not_over(owner: Owner, query
     owner.write(write(group=in_progress, rebalances=(rebalance_row(),)))
     first, second = query(read_rebalances, "orders", None, 10)
     assert second.rebalance_id == uuid_of("first")
-    assert first == ListedRebalance(
+    assert first == Rebalance(
         rebalance_id=uuid_of("under way"),
         group_id="orders",
         shard_id=SHARD,
@@ -102,11 +102,11 @@ def test_pages_of_rebalances_join_though_some_ended_in_the_same_millisecond(owne
     rows = [rebalance_row(name, completed_at_ms=NOW_MS + number // 3) for number, name in enumerate(names)]
     snapshot = {"in_progress": IN_PROGRESS, "last_owners": []}
     owner.write(write(group=group_row(rebalance=snapshot), rebalances=tuple(rows)))
-    pages: list[list[ListedRebalance]] = []
+    pages: list[list[Rebalance]] = []
     after: RebalanceCursor | None = None
     while page := query(read_rebalances, "orders", after, 2):
         pages.append(page)
-        after = page[-1].cursor
+        after = rebalance_cursor(page[-1])
     assert [len(page) for page in pages] == [2, 2, 2]
     assert [each for page in pages for each in page] == query(read_rebalances, "orders", None, 10)
     assert {each.rebalance_id for page in pages for each in page} == {uuid_of(name) for name in [*names, "under way"]}

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from coordinator_core.analytics.frequency import EVICTION_REASONS, is_successor
 from coordinator_core.queries.member_sessions import (
-    ONGOING,
     RECONNECT_WINDOW_MS,
     ListedMemberSession,
     MemberSessionCursor,
     MemberSessionFilter,
     read_member_sessions,
 )
+from coordinator_core.state_store.ledger import ONGOING
 from coordinator_core.state_store.postgres import PostgresStore
 from coordinator_core.state_store.rows import MemberSessionRow
 from tests.support.store_rows import NOW_MS, group_row, member_row, session_row, write

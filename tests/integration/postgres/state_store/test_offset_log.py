@@ -1,6 +1,6 @@
 """Contract tests: commits are in the log first, and in the table after a checkpoint of their shard by its owner."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from coordinator_core.state_store.interface import Store
 from coordinator_core.state_store.rows import Batch, CheckpointResult, ShardCheckpoint
@@ -21,7 +21,7 @@ from tests.support.store_worlds import NODE, TTL_MS, Owner, World, checkpoint_of
 OTHER_NODE = "node-2:8080"
 
 
-def logged(store: Store, shards: Iterable[int] = (SHARD,)) -> list[int]:
+def logged(store: Store, shards: Collection[int] = (SHARD,)) -> list[int]:
     """Return the offsets of the commits that no checkpoint of these shards has passed."""
     logs = store.load_offset_log(shards).values()
     return [

@@ -1,6 +1,5 @@
 """What each API answers about a group whose shard is being loaded: errors after which every client asks again."""
 
-import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import fields, is_dataclass
@@ -9,20 +8,16 @@ from typing import Any
 import pytest
 
 from api.kafka.apis import APIS, ApiKey
-from api.kafka.connection import KafkaConnection
-from api.kafka.limits import KafkaLimits
 from api.kafka.messages import load_all
-from api.shared.connection_gate import ConnectionCounts, ConnectionGate
 from api.shared.limits import ListenerLimits
 from api.shared.node_context import NodeContext
-from api.shared.request_metrics import ListenerMetrics
-from api.shared.write_batch import WriteBatch
 from coordinator_core.protocol.errors import CoordinatorNotAvailable
 from coordinator_core.state_store.rows import StoredGroup, UnreadableGroup
 from tests.support.kafka_listener import PATIENT
-from tests.support.kafka_wire import frame, read_response
 from tests.support.memory_store import MemoryStore
+from tests.support.no_queries import NO_QUERIES
 from tests.support.waiting import PATIENCE_S
+from tests.unit.api.kafka.wire import Fields, Wire
 from tests.unit.coordinator_core.runtime.nodes import Member, config, running, until
 
 pytestmark = pytest.mark.anyio
@@ -34,7 +29,6 @@ A_LEASE_MS = 600_000
 OF_MEMBER = {"group_id": GROUP, "generation_id": 1, "member_id": "m"}
 FETCHED = {"topics": [{"name": "t", "partition_indexes": [0]}]}
 OF_GROUP = {"group_id": GROUP}
-Fields = dict[str, Any]
 REQUESTS: dict[ApiKey, Fields] = {
     ApiKey.JOIN_GROUP: {
         **OF_GROUP,
@@ -92,52 +86,6 @@ class SlowStore(MemoryStore):
         return super().load_shards(shard_ids)
 
 
-class FakeTransport(asyncio.Transport):
-    """Keeps what is written."""
-
-    def __init__(self) -> None:
-        self.written = b""
-
-    def write(self, data: bytes) -> None:  # type: ignore[override]  # what the connection writes
-        """Keep it."""
-        self.written += data
-
-    def is_closing(self) -> bool:
-        """Return that it is open."""
-        return False
-
-    def resume_reading(self) -> None:
-        """Do nothing."""
-
-    def get_extra_info(self, name: str, default: object = None) -> object:
-        """Return nothing."""
-        del name
-        return default
-
-
-class Wire:
-    """A connection without a socket."""
-
-    def __init__(self, node: NodeContext) -> None:
-        counts = ConnectionCounts(())
-        self._transport = FakeTransport()
-        self._connection = KafkaConnection(
-            node, ConnectionGate(1, 1, counts), KafkaLimits(), ListenerMetrics(counts), WriteBatch()
-        )
-        self._connection.connection_made(self._transport)
-
-    async def call(self, key: ApiKey, version: int, values: Fields) -> Any:  # noqa: ANN401  # a class for each version
-        """Send a request, and return its response."""
-        self._transport.written = b""
-        self._connection.data_received(frame(key, version, **values))
-        await until(lambda: bool(self._transport.written), "the response")
-        return read_response(key, version, self._transport.written[4:])
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.connection_lost(None)
-
-
 @pytest.fixture
 async def wire() -> AsyncIterator[Wire]:
     """Return a connection to a node that loads the shard of the group, until the test ends."""
@@ -148,7 +96,7 @@ async def wire() -> AsyncIterator[Wire]:
         store.go.clear()
         node.loaded_shard(GROUP).fail(CoordinatorNotAvailable("the shard is loaded again"))
         await until(node.is_loading, "the load")
-        wire = Wire(NodeContext(node, None, ListenerLimits()))  # type: ignore[arg-type]  # nothing is queried
+        wire = Wire(NodeContext(node, NO_QUERIES, ListenerLimits()))
         try:
             yield wire
         finally:

@@ -3,8 +3,6 @@
 Source: protocol.md sections 10.1 and 18.
 """
 
-from dataclasses import replace
-
 import pytest
 
 from coordinator_core.protocol.decide import decide
@@ -122,7 +120,7 @@ def test_commit_of_a_change_archives_what_it_replaces() -> None:
     small = Context(GroupSettings(), {"orders": TopicMetadata(1, 1)})
     old = [StoredOffset("orders", number, 40, -1, "", None, 1, None, 1) for number in (0, 1)]
     offsets = (OffsetToCommit("orders", 0, 30), OffsetToCommit("orders", 1, 30))
-    request = replace(commit("", -1, None, *offsets), change_id="a-change", replaced=tuple(old))
+    request = commit("", -1, None, *offsets)._replace(change_id="a-change", replaced=tuple(old))
     decision = decide(empty(), request, NOW, small)
     assert decision.records == (
         OffsetRemoved(NOW.wall_ms, old[0], "reset", "a-change"),

@@ -10,6 +10,7 @@ import pytest
 
 from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.protocol.setting_rules import (
+    ALL_RULES,
     CLUSTER_KEYS,
     CLUSTER_RULES,
     INT32_MAX,
@@ -19,7 +20,6 @@ from coordinator_core.protocol.setting_rules import (
     apply_overrides,
     check_consistency,
     check_settings,
-    parse_setting,
 )
 from coordinator_core.protocol.settings import ClusterSettings, GroupSettings
 
@@ -132,7 +132,7 @@ def test_settings_equal_to_each_other_s_bounds_are_accepted() -> None:
     [("group_max_size", "3", 3), ("offsets_retention_minutes", "-1", -1), ("group_sync_timeout_scope", "all", "all")],
 )
 def test_stored_text_is_parsed_by_its_rule(key: str, text: str, value: SettingValue) -> None:
-    assert parse_setting(key, text) == value
+    assert ALL_RULES[key].parse(text) == value
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_stored_text_is_parsed_by_its_rule(key: str, text: str, value: SettingVa
     ],
 )
 def test_stored_number_outside_of_its_bounds_is_clamped(key: str, text: str, value: SettingValue) -> None:
-    assert parse_setting(key, text) == value
+    assert ALL_RULES[key].parse(text) == value
 
 
 def test_narrower_level_overrides_and_unknown_keys_are_ignored() -> None:

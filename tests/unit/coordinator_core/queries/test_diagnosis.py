@@ -8,9 +8,10 @@ import pytest
 
 from coordinator_core.queries.diagnosis import DiagnosisEvidence, Finding, findings
 from coordinator_core.queries.member_sessions import ListedMemberSession
-from coordinator_core.queries.rebalances import ListedRebalance, RebalanceWait
+from coordinator_core.queries.rebalances import RebalanceWait
 from coordinator_core.queries.settings import SettingOrigin
 from coordinator_core.runtime.views import EffectiveSetting
+from coordinator_core.state_store.rows import Rebalance
 from tests.support.store_rows import NOW_MS, rebalance_row, session_row
 
 UNSET = {
@@ -45,7 +46,7 @@ def wait(number: int, waited_for_ms: int = 10_000, client_id: str = "batch", out
 def found(
     sessions: Sequence[ListedMemberSession] = (),
     waits: Sequence[RebalanceWait] = (),
-    rebalances: Sequence[ListedRebalance] = (),
+    rebalances: Sequence[Rebalance] = (),
     settings: dict[str, EffectiveSetting] | None = None,
     origins: dict[str, SettingOrigin] | None = None,
 ) -> list[Finding]:
@@ -116,7 +117,7 @@ def test_eviction_that_the_effective_timeout_prevents_has_no_advice() -> None:
 )
 def test_join_reason_distinguishes_pause_from_crash(said: str | None, kind: str) -> None:
     session = evicted(1, "session_expired", silent_ms=6_000, back_ms=3_000)
-    joined = ListedRebalance(**asdict(rebalance_row(trigger_member_id="batch-9", client_reason=said)))
+    joined = Rebalance(**asdict(rebalance_row(trigger_member_id="batch-9", client_reason=said)))
     (finding,) = found([session], rebalances=[joined])
     assert finding.kind == kind
 

@@ -11,8 +11,8 @@ from coordinator_core.protocol.errors import CoordinatorNotAvailable, PolicyViol
 from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.runtime import offset_counts
 from coordinator_core.runtime.coordinator import Coordinator
+from coordinator_core.runtime.current_request import current_client
 from coordinator_core.runtime.offset_counts import UNCOUNTED_MAX
-from coordinator_core.runtime.writer import current_client
 from tests.support.memory_store import MemoryStore
 from tests.unit.coordinator_core.runtime.nodes import QUICK, Member, a_change, config, running
 

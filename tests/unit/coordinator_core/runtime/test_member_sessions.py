@@ -5,11 +5,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from coordinator_core.analytics.advice.evidence import GAP_BOUNDS_MS
 from coordinator_core.protocol.errors import RebalanceInProgress
 from coordinator_core.runtime import member_sessions
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.runtime.member_sessions import MAX_ROWS_PER_SCAN, SessionIntervalsLoop
-from coordinator_core.state_store.member_sessions import GAP_BOUNDS_MS, INTERVAL_MS
+from coordinator_core.state_store.member_sessions import INTERVAL_MS
 from coordinator_core.state_store.rows import MemberSessionRow
 from tests.support.memory_store import MemoryStore
 from tests.unit.coordinator_core.runtime.callers import Caller

@@ -12,6 +12,7 @@ from coordinator_core.protocol.errors import CoordinatorNotAvailable, NotCoordin
 from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.coordinator import Coordinator
+from coordinator_core.runtime.offset_checkpoints import next_due_ms
 from coordinator_core.state_store.interface import OutcomeUnknown, StoreUnavailable
 from coordinator_core.state_store.rows import CheckpointResult, ShardCheckpoint
 from tests.support.memory_store import MemoryStore
@@ -102,6 +103,15 @@ async def test_commit_is_in_the_table_after_the_interval_without_any_request(sto
         await commit(node, 7)
         await until(lambda: node.counts().dirty_offsets == 0, "a checkpoint is made")
         assert store.has_offsets("g")
+
+
+@pytest.mark.parametrize(
+    ("took_ms", "due_ms"),
+    [(0, 1_000), (250, 1_000), (400, 1_600), (3_000, 12_000), (4_000, 13_000)],
+)
+def test_long_checkpoint_is_followed_by_a_rest(took_ms: int, due_ms: int) -> None:
+    """It takes a quarter of the time, and less if that would be a rest of more than nine intervals."""
+    assert next_due_ms(50_000, took_ms, 1_000) == 50_000 + due_ms
 
 
 async def test_fetch_waits_for_a_checkpoint_and_for_no_interval(store: CheckpointStore) -> None:

@@ -1,6 +1,9 @@
 """The write queue is fair between clients and limited in rows and bytes, in all and for each client."""
 
+import asyncio
 from collections.abc import Sequence
+
+import pytest
 
 from coordinator_core.protocol.errors import CoordinatorError
 from coordinator_core.protocol.records import OffsetsCommitted
@@ -8,9 +11,12 @@ from coordinator_core.protocol.requests import OffsetToCommit
 from coordinator_core.runtime.clock import SystemClock, SystemThreads
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.counters import Counters
-from coordinator_core.runtime.writer import Entry, Writer, current_client
-from coordinator_core.state_store.rows import GroupWrite
+from coordinator_core.runtime.current_request import current_client
+from coordinator_core.runtime.writer import Entry, Writer
+from coordinator_core.state_store.rows import Batch, GroupWrite, WriteResult
 from tests.support.memory_store import MemoryStore
+from tests.support.waiting import PATIENCE_S, limited
+from tests.unit.coordinator_core.runtime.nodes import until
 
 
 class Lease:
@@ -21,21 +27,35 @@ class Lease:
     is_unloaded = False
 
 
-def writer(**limits: int) -> Writer:
+class Decided:
+    """An entry of a number of rows, however many it has."""
+
+    lease = Lease()
+
+    def __init__(self, write: GroupWrite, rows: int) -> None:
+        self.write = write
+        self.rows = rows
+        _, self.size_bytes = write.size
+
+    def on_stored(self, log_position: int, node_ms: int) -> None:
+        """Do nothing."""
+
+    def on_failed(self, error: CoordinatorError) -> None:
+        """Fail the test."""
+        raise AssertionError(error)
+
+
+def writer(store: MemoryStore | None = None, **limits: int) -> Writer:
     config = NodeConfig("a", {}, **limits)  # type: ignore[arg-type]  # the limits are numbers
-    return Writer(MemoryStore(), config, SystemClock(), SystemThreads(1), Counters())
+    return Writer(store or MemoryStore(), config, SystemClock(), SystemThreads(1), Counters())
 
 
 def enqueue(queue: Writer, client: str, group_id: str, rows: int, metadata: str = "") -> None:
     commit = OffsetsCommitted(0, "m", None, (OffsetToCommit("t", 0, rows, metadata=metadata),))
     token = current_client.set(client)
     write = GroupWrite(group_id, 0, committed=(commit,))
-    queue.enqueue(Entry(Lease(), write, rows, write.metadata_bytes, lambda _: None, _failed))
+    queue.enqueue(Decided(write, rows))
     current_client.reset(token)
-
-
-def _failed(error: CoordinatorError) -> None:
-    raise AssertionError(error)
 
 
 def batches(queue: Writer) -> list[list[str]]:
@@ -121,3 +141,41 @@ def test_the_queue_is_limited_in_bytes() -> None:
     assert not is_full(queue, "calm")
     enqueue(queue, "calm", "b", 1, metadata="m" * 300)
     assert is_full(queue, "third")
+
+
+class CountingStore(MemoryStore):
+    """Stores nothing, and counts the writes of each batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.batches: list[int] = []
+
+    def write(self, batch: Batch) -> WriteResult:
+        self.batches.append(len(batch.writes))
+        return WriteResult()
+
+
+@pytest.mark.anyio
+async def test_batch_has_what_the_next_iterations_of_the_event_loop_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coordinator_core.runtime.writer.LINGER_MAX_S", PATIENCE_S)  # however slow the machine is
+    store = CountingStore()
+    queue = writer(store=store)
+    running = asyncio.create_task(queue.run())
+    for number in range(20):
+        enqueue(queue, "client", f"group-{number}", 1)
+        await asyncio.sleep(0)
+    await until(lambda: sum(store.batches) == 20, "all entries are written")
+    running.cancel()
+    assert store.batches[0] == 20
+
+
+@pytest.mark.anyio
+async def test_batch_does_not_wait_longer_than_its_limit() -> None:
+    store = CountingStore()
+    queue = writer(store=store)
+    running = asyncio.create_task(queue.run())
+    async with limited("a batch is written while each iteration queues an entry"):
+        while not store.batches:
+            enqueue(queue, "client", "group", 1)
+            await asyncio.sleep(0)
+    running.cancel()

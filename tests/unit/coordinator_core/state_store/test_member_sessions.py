@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator_core.state_store.member_sessions import GAP_BOUNDS_MS, GAP_MAX_MS, NEXT_HEARTBEAT, MemberSession
+from coordinator_core.analytics.advice.evidence import GAP_BOUNDS_MS
+from coordinator_core.state_store.member_sessions import GAP_MAX_MS, NEXT_HEARTBEAT, MemberSession
 from coordinator_core.state_store.rows import MemberSessionRow
 
 WALL_MS = 1_790_000_000_000

@@ -5,8 +5,8 @@ import socket
 from pathlib import Path
 
 from api.shared.connection_gate import Connection, ConnectionCounts, ConnectionGate
+from api.shared.handshake_server import HandshakeServer
 from api.shared.tls import NodeTls, TlsFiles
-from api.shared.tls_server import TlsServer
 from tests.support.certificates import Authority
 from tests.support.waiting import limited
 
@@ -29,13 +29,13 @@ def test_closing_ends_handshakes_in_progress(tmp_path: Path) -> None:
     tls = NodeTls(TlsFiles(certificate=Authority(tmp_path).issue("node")))
     counts = ConnectionCounts()
 
-    def connect() -> None:
+    def connect(_: str | None) -> None:
         raise AssertionError("no handshake is completed")
 
     async def run() -> bytes:
         listener = socket.create_server(("127.0.0.1", 0))
         gate = NoticingGate(10, 10, counts)
-        server = TlsServer(listener, connect, gate, tls, HOUR_MS)  # type: ignore[arg-type]  # see there
+        server = HandshakeServer(listener, connect, gate, tls, HOUR_MS)  # type: ignore[arg-type]  # see there
         async with limited("the connection is accepted, and closed by the server"):
             reader, writer = await asyncio.open_connection(*listener.getsockname())
             await gate.admitted.wait()

@@ -1,8 +1,9 @@
-"""The server of a listener with TLS: accepts connections, counts them, and makes their handshakes.
+"""The server of a listener with TLS or the PROXY protocol: accepts, counts and prepares connections.
 
-asyncio's own server creates the connections of a listener after their handshakes, and so counts no client that never
-ends one. Here such a client has a place among the connections of the listener, and loses it after the handshake
-timeout. When the handshake is complete, the place is the connection's.
+A handshake is what precedes the protocol of a connection: the header of a proxy, and the handshake of TLS. asyncio's
+own server creates the connections of a listener after those of TLS, and so counts no client that never ends one. Here
+such a client has a place among the connections of the listener, and loses it after the handshake timeout. When the
+handshake is complete, the place is the connection's; if a proxy has named its client, it gets a place of that client.
 
 A failed handshake is counted, and logged at most once within LOG_INTERVAL_S. A client that closes its connection first,
 as the probe of a load balancer does, is neither.
@@ -16,7 +17,9 @@ from typing import Final, Protocol
 import structlog
 
 from api.shared.connection_gate import LOG_INTERVAL_S, Connection, ConnectionGate
+from api.shared.proxy_protocol import ProxyHeaderError, read_client_host
 from api.shared.tls import NodeTls
+from api.shared.trusted_proxies import TrustedProxies
 
 log = structlog.get_logger("muster.api")
 
@@ -37,30 +40,34 @@ class ListenerConnection(Connection, Protocol):
         """Begin, after the handshake."""
 
 
-class TlsServer:
+class HandshakeServer:
     """Serves one socket. `close` and `wait_closed` are those of `asyncio.Server`."""
 
     def __init__(
         self,
         listener: socket.socket,
-        connect: Callable[[], ListenerConnection],
+        connect: Callable[[str | None], ListenerConnection],
         gate: ConnectionGate,
         tls: NodeTls,
         handshake_timeout_ms: int,
+        proxies: TrustedProxies | None = None,
     ) -> None:
         """Accept connections from now on; call it on the event loop.
 
         Args:
             listener: a bound socket that listens; closed at the end.
-            connect: makes the protocol of a connection, once its handshake is complete.
+            connect: makes the protocol of a connection, once its handshake is complete; it is given the address of the
+                client that a proxy has named, or None.
             gate: counts the connections of the listener.
-            tls: has the context of the listeners.
-            handshake_timeout_ms: how long a handshake may take.
+            tls: has the context of the listeners, unless they are without TLS.
+            handshake_timeout_ms: how long each part of a handshake may take.
+            proxies: those that begin each connection with a header of the PROXY protocol; None: there is none.
         """
         self.connect = connect
         self.gate = gate
         self.tls = tls
         self.handshake_timeout_s = handshake_timeout_ms / 1000
+        self.proxies = proxies
         self.handshakes: set[_Handshake] = set()
         self._listener = listener
         self._loop = asyncio.get_running_loop()
@@ -90,7 +97,8 @@ class TlsServer:
         if self._loop.time() >= self._next_log_at_s:
             self._next_log_at_s = self._loop.time() + LOG_INTERVAL_S
             reason = getattr(failure, "reason", None) or str(failure)
-            log.warning("tls_handshakes_failed", handshakes=self._unlogged, client=host, reason=reason)
+            event = "proxy_headers_refused" if isinstance(failure, ProxyHeaderError) else "tls_handshakes_failed"
+            log.warning(event, handshakes=self._unlogged, client=host, reason=reason)
             self._unlogged = 0
 
     def _listen(self) -> None:
@@ -118,11 +126,14 @@ class _Handshake(asyncio.Protocol):
 
     has_request = False
 
-    def __init__(self, server: TlsServer, client: socket.socket, host: str) -> None:
+    def __init__(self, server: HandshakeServer, client: socket.socket, host: str) -> None:
         self._server = server
         self._client = client
         self._host = host
-        self._is_begun = False
+        self._client_host: str | None = None
+        """The address of the client that a proxy has named."""
+        self._is_passed_on = False
+        """Whether the socket is asyncio's, which closes it."""
         self.task = asyncio.get_running_loop().create_task(self._shake_hands())
         self.task.add_done_callback(self._ended)
         server.handshakes.add(self)
@@ -134,28 +145,44 @@ class _Handshake(asyncio.Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # of a stream
         """Give the connection its protocol, since the handshake is complete."""
         self._server.handshakes.discard(self)
-        connection = self._server.connect()
-        self._server.gate.hand_over(self, connection)
+        connection = self._server.connect(self._client_host)
+        if self._client_host is None:
+            self._server.gate.hand_over(self, connection)
+        else:
+            self._server.gate.release(self)  # the connection gets a place of its client
         transport.set_protocol(connection)  # type: ignore[arg-type]  # a protocol of asyncio
         connection.connection_made(transport)
 
     async def _shake_hands(self) -> None:
-        self._is_begun = True
+        context = self._server.tls.server
         try:
+            if self._server.proxies is not None:
+                self._client_host = await self._read_proxy_header(self._server.proxies)
+            self._is_passed_on = True
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: self,
                 self._client,
-                ssl=self._server.tls.server,
-                ssl_handshake_timeout=self._server.handshake_timeout_s,
-                ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S,
+                ssl=context,
+                ssl_handshake_timeout=None if context is None else self._server.handshake_timeout_s,
+                ssl_shutdown_timeout=None if context is None else SHUTDOWN_TIMEOUT_S,
             )
         except (ConnectionResetError, BrokenPipeError):
             pass  # the client has closed its connection
         except OSError as failure:
             self._server.handshake_failed(self._host, failure)
 
+    async def _read_proxy_header(self, proxies: TrustedProxies) -> str | None:
+        if not proxies.trust(self._host):
+            raise ProxyHeaderError("the peer is no proxy of MUSTER_TRUSTED_PROXIES")
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._server.handshake_timeout_s):
+                return await read_client_host(lambda size: loop.sock_recv(self._client, size))
+        except TimeoutError:
+            raise ProxyHeaderError("no header of the PROXY protocol in time") from None
+
     def _ended(self, _: asyncio.Task[None]) -> None:
         self._server.handshakes.discard(self)
         self._server.gate.release(self)
-        if not self._is_begun:
+        if not self._is_passed_on:
             self._client.close()

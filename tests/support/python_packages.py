@@ -1,0 +1,33 @@
+"""Older versions of Python packages for tests; pip gets each once, into a folder of `.tools`."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from tests.support.kafka_broker import TOOLS
+
+FETCH_TIMEOUT_S: Final = 300.0
+
+
+class PackageUnavailable(Exception):
+    """The package cannot be had for this Python; the sentence says which."""
+
+
+def fetch_package(requirement: str) -> Path:
+    """Return the folder that has a package, such as `kafka-python==2.0.2`.
+
+    Raises:
+        PackageUnavailable: it cannot be had.
+    """
+    directory = TOOLS / requirement
+    if not directory.is_dir():
+        draft = directory.with_name(f"{requirement}.new")
+        install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:"]
+        argv = [*install, "--target", str(draft), requirement]
+        try:
+            subprocess.run(argv, check=True, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S)
+        except subprocess.SubprocessError as failure:
+            raise PackageUnavailable(f"pip cannot install {requirement}: {failure}") from failure
+        draft.rename(directory)
+    return directory

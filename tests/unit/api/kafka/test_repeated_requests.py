@@ -1,0 +1,78 @@
+"""Requests that a connection repeats: nothing of the last one is left in the next one."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from api.kafka.apis import ApiKey
+from api.kafka.messages import load_all
+from api.kafka.request import KEPT_FRAME_MAX_BYTES
+from api.shared.limits import ListenerLimits
+from api.shared.node_context import NodeContext
+from coordinator_core.runtime.coordinator import Coordinator
+from tests.support.memory_store import MemoryStore
+from tests.support.no_queries import NO_QUERIES
+from tests.unit.api.kafka.wire import Fields, Wire
+from tests.unit.coordinator_core.runtime.nodes import Member, running
+
+pytestmark = pytest.mark.anyio
+
+VERSION = 6
+UNKNOWN_MEMBER_ID = 25
+
+
+@pytest.fixture
+async def node() -> AsyncIterator[Coordinator]:
+    load_all()
+    async with running(MemoryStore()) as coordinator:
+        yield coordinator
+
+
+def commit(member: Member, offsets: dict[int, int], metadata: str = "") -> Fields:
+    """Return a commit of partition → offset."""
+    partitions = [
+        {"partition_index": number, "committed_offset": offset, "committed_metadata": metadata}
+        for number, offset in offsets.items()
+    ]
+    return {
+        "group_id": member.group_id,
+        "generation_id_or_member_epoch": member.generation,
+        "member_id": member.member_id,
+        "topics": [{"name": "t", "partitions": partitions}],
+    }
+
+
+def codes(answer: Any) -> list[tuple[int, int]]:  # noqa: ANN401  # a class for each version
+    return [(int(one.partition_index), int(one.error_code)) for one in answer.topics[0].partitions]
+
+
+async def test_commits_of_one_connection_are_each_what_was_sent(node: Coordinator) -> None:
+    """Equal ones, others, a large one that is not kept, one of another group, and a refused one."""
+    first, second = Member(node, "first"), Member(node, "second")
+    await first.settle()
+    await second.settle()
+    stranded = Member(node, "second")
+    stranded.generation, stranded.member_id = second.generation, "another"
+    large = "m" * KEPT_FRAME_MAX_BYTES
+    wire = Wire(NodeContext(node, NO_QUERIES, ListenerLimits()))
+    try:
+        for member, offsets, metadata in (
+            (first, {0: 1}, ""),
+            (first, {0: 1}, ""),
+            (first, {0: 2, 3: 7}, ""),
+            (first, {1: 5}, large),
+            (second, {0: 9}, ""),
+            (first, {0: 2, 3: 7}, ""),
+        ):
+            answer = await wire.call(ApiKey.OFFSET_COMMIT, VERSION, commit(member, offsets, metadata))
+            assert codes(answer) == [(number, 0) for number in offsets]
+            stored = {one.partition: one.offset for one in await node.fetch_offsets(member.group_id, ["t"])}
+            assert offsets.items() <= stored.items()
+        other = await wire.call(ApiKey.OFFSET_COMMIT, VERSION, commit(first, {2: 4}), client_id="of another length")
+        assert codes(other) == [(2, 0)]
+        refused = await wire.call(ApiKey.OFFSET_COMMIT, VERSION, commit(stranded, {4: 1}))
+        assert codes(refused) == [(4, UNKNOWN_MEMBER_ID)]
+        assert codes(await wire.call(ApiKey.OFFSET_COMMIT, VERSION, commit(second, {4: 1}))) == [(4, 0)]
+    finally:
+        wire.close()

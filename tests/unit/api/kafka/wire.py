@@ -1,0 +1,62 @@
+"""A connection of a Kafka client without a socket."""
+
+import asyncio
+from typing import Any
+
+from api.kafka.apis import ApiKey
+from api.kafka.connection import KafkaConnection
+from api.kafka.limits import KafkaLimits
+from api.shared.connection_gate import ConnectionCounts, ConnectionGate
+from api.shared.node_context import NodeContext
+from api.shared.request_metrics import ListenerMetrics
+from api.shared.write_batch import WriteBatch
+from tests.support.kafka_wire import frame, read_response
+from tests.unit.coordinator_core.runtime.nodes import until
+
+Fields = dict[str, Any]
+
+
+class FakeTransport(asyncio.Transport):
+    """Keeps what is written."""
+
+    def __init__(self) -> None:
+        self.written = b""
+
+    def write(self, data: bytes) -> None:  # type: ignore[override]  # what the connection writes
+        """Keep it."""
+        self.written += data
+
+    def is_closing(self) -> bool:
+        """Return that it is open."""
+        return False
+
+    def resume_reading(self) -> None:
+        """Do nothing."""
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        """Return nothing."""
+        del name
+        return default
+
+
+class Wire:
+    """A connection without a socket."""
+
+    def __init__(self, node: NodeContext) -> None:
+        counts = ConnectionCounts(())
+        self._transport = FakeTransport()
+        self._connection = KafkaConnection(
+            node, ConnectionGate(1, 1, counts), KafkaLimits(), ListenerMetrics(counts), WriteBatch()
+        )
+        self._connection.connection_made(self._transport)
+
+    async def call(self, key: ApiKey, version: int, values: Fields, client_id: str = "wire") -> Any:  # noqa: ANN401  # a class for each version
+        """Send a request, and return its response."""
+        self._transport.written = b""
+        self._connection.data_received(frame(key, version, client_id, **values))
+        await until(lambda: bool(self._transport.written), "the response")
+        return read_response(key, version, self._transport.written[4:])
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.connection_lost(None)
