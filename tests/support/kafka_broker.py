@@ -12,20 +12,16 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from importlib.util import find_spec
-from itertools import islice
 from pathlib import Path
-from random import Random
 from typing import Final
 
 from muster.errors import UserError
 from muster.local.java import find_java
-from muster.local.ports import is_free_port
 from muster.local.processes import Child, ChildSpec, stop_children
+from tests.support.ports import free_ports
 from tests.support.waiting import poll_until
 
 HOST: Final = "127.0.0.1"
-PORTS: Final = range(5_000, 10_000)
-"""Ports that the kernel gives to no client, which could take that of a broker that is started again."""
 GROUP_ID: Final = "org.apache.kafka"
 ARTIFACT_ID: Final = "kafka_2.13"
 VERSION: Final = "4.1.1"
@@ -233,8 +229,3 @@ def _fetch_jars(java: str, directory: Path, artifact: str, version: str) -> Path
         jars = f"{GROUP_ID}:{artifact}:{version}"
         raise KafkaUnavailable(f"the jars of {jars} cannot be fetched; put them into {directory}") from error
     return draft.rename(directory)
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports on which nothing listens."""
-    return list(islice((port for port in Random().sample(PORTS, len(PORTS)) if is_free_port(HOST, port)), count))

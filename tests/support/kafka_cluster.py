@@ -8,8 +8,9 @@ from typing import Final
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._metadata import PartitionMetadata
 
-from tests.support.kafka_broker import QUICK, SMALL, KafkaBroker, free_ports
+from tests.support.kafka_broker import QUICK, SMALL, KafkaBroker
 from tests.support.kafka_log import OFFSETS_TOPIC
+from tests.support.ports import free_ports
 from tests.support.waiting import poll_until
 
 BROKERS: Final = 3

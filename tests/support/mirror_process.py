@@ -13,7 +13,7 @@ from psycopg2.extensions import connection as Connection  # noqa: N812 - a class
 
 from muster.local.processes import Child, ChildSpec, stop_children
 from muster.settings import ENVIRONMENT_PREFIX, psql_url
-from tests.support.kafka_broker import free_ports
+from tests.support.ports import free_port
 from tests.support.waiting import poll_until
 
 QUICK: Final = {"MUSTER_LEASE_TTL_MS": "1000", "MUSTER_OFFSETS_CHECKPOINT_INTERVAL_MS": "200"}
@@ -26,7 +26,7 @@ class MirrorProcess:
     """A mirror; it is started when it is made."""
 
     def __init__(self, bootstrap: str, database_url: str, directory: Path, name: str = "mirror") -> None:
-        argv = (sys.executable, "-m", "muster", "mirror", f"--bootstrap={bootstrap}", f"--port={free_ports(1)[0]}")
+        argv = (sys.executable, "-m", "muster", "mirror", f"--bootstrap={bootstrap}", f"--port={free_port()}")
         own = {"MUSTER_DATABASE_URL": psql_url(database_url), "MUSTER_DATA_DIR": str(directory), **QUICK}
         inherited = {key: value for key, value in os.environ.items() if not key.startswith(ENVIRONMENT_PREFIX)}
         self.spec: Final = ChildSpec(name, argv, inherited | own, directory / f"{name}.log")

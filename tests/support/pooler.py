@@ -6,17 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from random import Random
 
 from sqlalchemy import make_url
 
 from muster.local.embedded_postgres import HOST
 from muster.local.ports import is_free_port
 from muster.local.processes import Child, ChildSpec, stop_children
+from tests.support.ports import free_port
 from tests.support.tools import program
 from tests.support.waiting import poll_until
 
-PORTS = range(9_000, 10_000)
 SESSIONS = 100
 STOP_S = 5.0
 
@@ -34,7 +33,7 @@ class Pooler:
     def __init__(self, directory: Path, database_url: str, mode: PoolMode) -> None:
         """Start it, and wait until it listens; without PgBouncer, skip the test."""
         url = make_url(database_url)
-        self._port = next(port for port in Random().sample(PORTS, len(PORTS)) if is_free_port(HOST, port))
+        self._port = free_port()
         self.url = url.set(port=self._port).render_as_string(hide_password=False)
         """The URL of the database by way of PgBouncer."""
         server = f"host={url.host} port={url.port} dbname={url.database} user={url.username} password={url.password}"

@@ -19,8 +19,8 @@ from agent.aio import ConsumerAgent
 from agent.aio.http_client import AiohttpClient
 from agent.core.runtime import HttpRequest, NoResponse
 from tests.integration.agent.agents import QUICK
-from tests.integration.http.ports import free_port
 from tests.support.fake_coordinator import Drop, FakeCoordinator, Hold, Problem
+from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S
 
 ZERO = TopicPartition("orders", 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import socket
 import threading
 from contextlib import suppress
 
@@ -19,6 +18,7 @@ from agent.threaded.http_client import POOLS_MAX, Urllib3Client
 from tests.integration.agent.agents import AgentMaker, CallbackLog
 from tests.support.fake_coordinator import Drop, FakeCoordinator, Fault, Hold, Problem, Raw, numbers
 from tests.support.manual_clock import ManualClock
+from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S
 
 LOST_ON_THE_WAY = Drop(is_handled=False)
@@ -263,10 +263,3 @@ def test_close_ends_a_join_that_waits_at_the_coordinator(coordinator: FakeCoordi
 
     assert "consumer-billing-waiting-round" not in {thread.name for thread in threading.enumerate()}
     never.set()
-
-
-def free_port() -> int:
-    """Return a port without a listener."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port

@@ -20,9 +20,9 @@ from tests.integration.airflow.airflow_process import EXAMPLE_DAGS
 from tests.support.databases import Databases
 from tests.support.http_client import Client, fresh_id, position
 from tests.support.nodes import CLUSTER_SECRET, running_node
+from tests.support.ports import free_port
 from tests.support.tokens_file import ADA, TokensFile
 from tests.support.waiting import PATIENCE_S, poll_until
-from tests.system.e2e.terminal_user import free_port
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow]
 

@@ -14,6 +14,7 @@ import pytest
 from muster.data_dir import DatabaseUrls, DataDir
 from muster.settings import ENVIRONMENT_PREFIX
 from tests.support.fake_node import FakeNode
+from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S
 
 
@@ -192,7 +193,7 @@ def test_incompatible_schema_of_a_newer_release_is_rejected(database_url: str, c
         cursor.execute("UPDATE alembic_version SET version_num = '9999'")
         cursor.execute("UPDATE versions SET oldest_compatible_schema = '9998'")
     connection.close()
-    said = complaint(muster(command, MUSTER_DATABASE_URL=database_url), 1)
+    said = complaint(muster(command, MUSTER_DATABASE_URL=database_url, MUSTER_HTTP_PORT=str(free_port())), 1)
     assert said.startswith("The database has schema 9999 and this program needs ")
     assert said.endswith(": use a newer program.")
 
@@ -211,7 +212,8 @@ def test_database_from_before_the_first_release_is_rejected_in_one_sentence(data
     with psycopg2.connect(database_url.replace("+psycopg2", "")) as connection, connection.cursor() as cursor:
         cursor.execute("UPDATE alembic_version SET version_num = '0011'")
     connection.close()
-    assert complaint(muster(command, MUSTER_DATABASE_URL=database_url), 1) == (
+    said = complaint(muster(command, MUSTER_DATABASE_URL=database_url, MUSTER_HTTP_PORT=str(free_port())), 1)
+    assert said == (
         "The database has schema 0011, from before release 0.1.0, which cannot be upgraded:"
         " use a new database, or another --data-dir."
     )

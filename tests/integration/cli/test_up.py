@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -15,26 +14,19 @@ import urllib3
 
 from muster import process_table
 from muster.data_dir import DataDir
-from muster.local.ports import is_free_port
 from muster.process_table import ProcessKey
 from muster.settings import ENVIRONMENT_PREFIX, psql_url
+from tests.support.ports import free_consecutive_ports
 from tests.support.waiting import PATIENCE_S, poll_until
 
 pytestmark = pytest.mark.postgres
-
-PORTS = range(10_000, 15_000)
-"""Ports that no other test uses, outside of the range of client ports."""
-
-
-def is_free(port: int) -> bool:
-    return is_free_port("127.0.0.1", port)
 
 
 class Run:
     """A `muster` command in the background, with what it has printed."""
 
     def __init__(self, home: Path, *arguments: str) -> None:
-        self.port = next(port for port in random.sample(PORTS, len(PORTS)) if all(map(is_free, range(port, port + 6))))
+        self.port = free_consecutive_ports(6)
         self.kafka_port = self.port + 3
         self.data_dir = DataDir(home / "data")
         self._output = home / "output"

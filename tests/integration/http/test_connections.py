@@ -22,10 +22,10 @@ from muster.node.file_descriptors import connection_limit
 from muster.settings import Settings
 from tests.integration.http.connection_counts import closed_for, counted, read_all
 from tests.integration.http.forward_signatures import forward_headers
-from tests.integration.http.ports import free_port
 from tests.support.databases import Databases
 from tests.support.http_client import Client, Json, fresh_id
 from tests.support.nodes import CLUSTER_SECRET, running_node
+from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S, poll_until
 
 QUICK: dict[str, int | str] = {"group_initial_rebalance_delay_ms": 0}

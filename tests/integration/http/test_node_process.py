@@ -20,10 +20,10 @@ import pytest
 from muster.errors import UserError
 from muster.node.serve import bound_listener, open_store, run_node, serve_node
 from muster.settings import Settings, psql_url
-from tests.integration.http.ports import free_port
 from tests.support.http_client import Client, join_body, position
 from tests.support.memory_store import MemoryStore
 from tests.support.no_queries import NO_QUERIES
+from tests.support.ports import free_port
 from tests.support.silent_proxy import SilentProxy
 from tests.support.waiting import PATIENCE_S
 
@@ -185,7 +185,7 @@ def test_unreachable_database_is_reported_in_one_sentence() -> None:
 
 
 def test_tokens_are_not_silently_ignored(database_url: str, tmp_path: Path) -> None:
-    settings = Settings(database_url=database_url, tokens_file=tmp_path / "tokens")  # type: ignore[arg-type]  # validated there
+    settings = Settings(database_url=database_url, tokens_file=tmp_path / "tokens", http_port=free_port())  # type: ignore[arg-type]  # validated there
 
     with pytest.raises(UserError, match="MUSTER_TOKENS_FILE"):
         run_node(settings)

@@ -13,11 +13,11 @@ from api.kafka.apis import ApiKey
 from api.shared.proxy_protocol import SIGNATURE
 from tests.support.certificates import Authority
 from tests.support.databases import Databases
-from tests.support.kafka_broker import free_ports
 from tests.support.kafka_listener import PARTITIONS, TOPIC, join_alone, put_topic, wait_until_serving
 from tests.support.kafka_members import kafka_members
 from tests.support.kafka_wire import KafkaWire, frame
 from tests.support.nodes import Node, running_kafka_node
+from tests.support.ports import free_port
 from tests.support.tools import program
 from tests.support.waiting import PATIENCE_S, poll_until
 
@@ -134,7 +134,7 @@ def haproxy(directory: Path, address: str, node: str, option: str) -> Iterator[N
 @pytest.mark.peers
 @pytest.mark.parametrize("option", ["send-proxy", "send-proxy-v2"])
 def test_member_behind_haproxy(option: str, database_url: str, group_id: str, tmp_path: Path) -> None:
-    port = free_ports(1)[0]
+    port = free_port()
     with (
         running_kafka_node(database_url, **ON, kafka_advertised=f"127.0.0.1:{port}") as node,
         haproxy(tmp_path, f"127.0.0.1:{port}", f"127.0.0.1:{node.settings.kafka_port}", option),

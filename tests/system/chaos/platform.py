@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from random import Random
 
 import psycopg2
 import urllib3
@@ -18,15 +17,14 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 from sqlalchemy import make_url
 
 from muster.local.embedded_postgres import EmbeddedPostgres
-from muster.local.ports import is_free_port
 from muster.local.processes import Child, ChildProcesses, ChildSpec
 from muster.node.schema import upgrade
 from muster.settings import ENVIRONMENT_PREFIX, psql_url
 from tests.support.nodes import CLUSTER_SECRET
+from tests.support.ports import free_ports
 from tests.support.waiting import PATIENCE_S
 from tests.system.chaos.link import HOST, Link
 
-PORTS = range(10_000, 15_000)
 TICK_S = 0.1
 STOP_S = 10.0
 AGENTS_STOP_S = 30.0
@@ -84,8 +82,7 @@ class Platform:
         self.size = size
         self.postgres = postgres
         self.children = ChildProcesses(_NoRegister())
-        ports = [port for port in Random().sample(PORTS, len(PORTS)) if is_free_port(HOST, port)]
-        self._ports = ports[: size.nodes]
+        self._ports = free_ports(size.nodes)
         self.database_links = [Link(postgres.port) for _ in self._ports]
         """Between each node and Postgres."""
         self.node_links = [Link(port) for port in self._ports]

@@ -1,12 +1,9 @@
 """A user at a terminal: starts `muster up`, reads its output, calls the printed addresses, stops it."""
 
-import contextlib
 import json
 import os
-import random
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -21,10 +18,10 @@ from urllib.parse import quote
 import psycopg2
 import urllib3
 
+from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S, poll_until
 
 FIRST_ERROR_STATUS = 400
-PORTS = range(20_000, 30_000)
 NEVER_IN_A_TEST = "0 0 1 1 *"
 """When the DAG runs by itself: not before New Year."""
 
@@ -201,18 +198,6 @@ def new_user(data_dir: Path, *options: str) -> Iterator[NewUser]:
 
 def _clean_environment() -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if not key.startswith("MUSTER_")}
-
-
-def free_port() -> int:
-    """Return a free port outside of the kernel's range of client ports.
-
-    A client that keeps trying a port of that range while its server is down can come to connect to itself.
-    """
-    for port in random.sample(PORTS, len(PORTS)):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise AssertionError("no port is free")
 
 
 def processes_of(data_dir: Path) -> list[int]:

@@ -13,9 +13,10 @@ import urllib3
 from api.kafka.apis import ApiKey
 from muster.local.processes import Child, ChildSpec, stop_children
 from muster.settings import ENVIRONMENT_PREFIX
-from tests.support.kafka_broker import HOST, free_ports
+from tests.support.kafka_broker import HOST
 from tests.support.kafka_wire import KafkaWire
 from tests.support.nodes import CLUSTER_SECRET
+from tests.support.ports import free_ports
 from tests.support.waiting import poll_until
 
 NODES: Final = 3
