@@ -22,6 +22,7 @@ from muster.settings import ENVIRONMENT_PREFIX, psql_url
 from tests.support.collection import mark_by_fixtures, put_longest_first
 from tests.support.databases import FORGETFUL, Databases, cluster_directory
 from tests.support.nodes import running_node
+from tests.support.worker_exit import pytest_testnodedown  # noqa: F401 - a hook
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
