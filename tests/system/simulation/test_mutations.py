@@ -267,7 +267,7 @@ def retire_with_offsets(group: Group, request: RetireGroup) -> str:
 
 MUTATIONS: Mapping[str, Mutation] = {
     "write without a lease": Mutation(
-        MemoryStore, "write", write_without_lease, frozenset({"OneWriterPerShard"}), first_seed=2
+        MemoryStore, "write", write_without_lease, frozenset({"OneWriterPerShard"}), first_seed=20
     ),
     "node serves while its lease is in doubt": Mutation(
         Coordinator, "_shard_of", shard_of_doubtful_lease, frozenset({"OneDeciderPerShard"}), first_seed=2
@@ -281,6 +281,7 @@ MUTATIONS: Mapping[str, Mutation] = {
         "_renew_at_store",
         renew_with_newest_settings,
         frozenset({"SettingsReachOwners"}),
+        first_seed=6,
         events={"setting_changed": 2.0},
     ),
     "join phase without a limit": Mutation(
@@ -367,7 +368,7 @@ MUTATIONS: Mapping[str, Mutation] = {
         "effective_session_timeout_ms",
         lambda _, requested_ms: requested_ms,
         frozenset({"TimeoutsAreEffective"}),
-        first_seed=5,
+        first_seed=2,
     ),
     "rebalance timeout is not applied to a phase under way": Mutation(
         reevaluate,
@@ -394,7 +395,7 @@ MUTATIONS: Mapping[str, Mutation] = {
         "_retirement_outcome",
         retire_whatever_has_happened_since,
         frozenset({"OnlyUnusedGroupsAreRetired"}),
-        first_seed=15,
+        first_seed=22,
     ),
     "cleanup of a group with offsets": Mutation(
         offsets, "_retirement_outcome", retire_with_offsets, frozenset({"DeadGroupsKeepNothing"})
