@@ -14,7 +14,7 @@ Without a tokens file every request is allowed, and the node listens on loopback
 Source: security.md "Permissions"; RFC 6750.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final
@@ -26,6 +26,7 @@ from api.shared.access_control import Operation
 from api.shared.authorization import REQUEST_RULES, AccessRule, Scope
 from api.shared.errors import Unauthenticated
 from api.shared.identity import ANONYMOUS_IDENTITY
+from api.shared.tls import NO_CERTIFICATE, ClientCertificate
 from api.shared.tokens import TOKEN_MAX_BYTES, Tokens, token_id_of
 from coordinator_core.jobs import JOBS, JobSpec
 
@@ -33,8 +34,8 @@ AUTHORIZATION: Final = b"authorization"
 READ_METHODS: Final = frozenset({"GET", "HEAD"})
 GROUP_ROUTE: Final = "/v1/groups/{group_id:str}"
 PUBLIC: Final = AccessRule(None, Scope.OWN_GROUPS)
-CERTIFICATE_NAMES_EXTENSION: Final = "muster.certificate_names"
-"""The ASGI extension that has the names of the client's certificate; absent if it has sent none."""
+CERTIFICATE_EXTENSION: Final = "muster.certificate"
+"""The ASGI extension that has the client's certificate; absent if it has sent none."""
 
 
 def report_request(job: JobSpec) -> str:
@@ -100,8 +101,8 @@ def authenticate(context: RequestContext, tokens: Tokens) -> None:
         return
     token = _bearer_token(context.headers.get(AUTHORIZATION, b""))
     identity = tokens.find(token) if token else None
-    if AUTHORIZATION not in context.headers and (names := _certificate_names(context)):
-        identity = tokens.find_certificate(names)
+    if AUTHORIZATION not in context.headers and (certificate := _certificate(context)) is not NO_CERTIFICATE:
+        identity = tokens.find_certificate(certificate)
     context.identity = identity or ANONYMOUS_IDENTITY
     context.token_id = context.identity.token_id or (token_id_of(token) if token else None)
     if context.identity is ANONYMOUS_IDENTITY and context.scope["method"] not in READ_METHODS:
@@ -129,16 +130,20 @@ def _unauthenticated(context: RequestContext) -> Unauthenticated:
         return Unauthenticated(f"the bearer token expired at {expired_at.isoformat()}; ask for a new one")
     if is_given:
         return Unauthenticated("the bearer token is unknown")
-    names = _certificate_names(context)
-    if names and not context.is_forwarded:
-        return Unauthenticated(f"no valid entry of the tokens file has a name of the certificate ({', '.join(names)})")
+    certificate = _certificate(context)
+    if certificate is not NO_CERTIFICATE and not context.is_forwarded:
+        tokens = context.node.tokens
+        if tokens is not None and tokens.is_expired(certificate):
+            return Unauthenticated("the certificate has expired; connect with a new one")
+        names = ", ".join(certificate.names)
+        return Unauthenticated(f"no valid entry of the tokens file has a name of the certificate ({names})")
     return Unauthenticated("a bearer token is needed")
 
 
-def _certificate_names(context: RequestContext) -> Sequence[str]:
+def _certificate(context: RequestContext) -> ClientCertificate:
     extensions: Mapping[str, Any] = context.scope.get("extensions") or {}
-    names: Sequence[str] = extensions.get(CERTIFICATE_NAMES_EXTENSION, ())
-    return names
+    certificate: ClientCertificate = extensions.get(CERTIFICATE_EXTENSION, NO_CERTIFICATE)
+    return certificate
 
 
 def _expired_at(context: RequestContext) -> datetime | None:

@@ -26,14 +26,14 @@ from uvicorn.protocols.http.flow_control import CLOSE_HEADER, HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from api.http.asgi import IS_CONNECTED_EXTENSION, PROBE_PATHS, SINGLE_WRITE_EXTENSION, Headers
-from api.http.authorization import CERTIFICATE_NAMES_EXTENSION
+from api.http.authorization import CERTIFICATE_EXTENSION
 from api.http.hosts import HOST
 from api.http.limits import HEAD_MAX_BYTES, HEALTH_HEAD_TIMEOUT_MS, HttpLimits
 from api.http.problems import RequestTimedOut, problem_response
 from api.http.response import HttpResponse
 from api.shared.connection_gate import ConnectionGate
 from api.shared.deadlines import TIMER_SLACK_S
-from api.shared.tls import certificate_names
+from api.shared.tls import NO_CERTIFICATE, client_certificate
 from api.shared.write_batch import BatchedTransport, WriteBatch
 from coordinator_core.protocol.errors import CoordinatorNotAvailable, InvalidRequest
 from coordinator_core.runtime.memory import NO_MEMORY
@@ -153,9 +153,9 @@ class HttpConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Count the connection, and start the deadline of the first request."""
         super().connection_made(BatchedTransport(transport, self._batch))
-        names = certificate_names(transport.get_extra_info("peercert"))
-        if names:
-            self._extensions = cast("Extensions", EXTENSIONS | {CERTIFICATE_NAMES_EXTENSION: names})
+        certificate = client_certificate(transport.get_extra_info("peercert"))
+        if certificate is not NO_CERTIFICATE:
+            self._extensions = cast("Extensions", EXTENSIONS | {CERTIFICATE_EXTENSION: certificate})
         self._is_health_only = not self._gate.admit(self, self.client[0] if self.client else "")
         if self._is_health_only:
             self.app = _health_only(self.app)

@@ -12,7 +12,6 @@ certificate.
 import asyncio
 import struct
 import time
-from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -41,7 +40,7 @@ from api.shared.errors import NO_ERROR, Unauthenticated
 from api.shared.identity import Identity
 from api.shared.node_context import NodeContext
 from api.shared.request_metrics import ListenerMetrics
-from api.shared.tls import certificate_names
+from api.shared.tls import NO_CERTIFICATE, client_certificate
 from api.shared.turns import SMALL_REQUEST_MAX_BYTES
 from api.shared.write_batch import BatchedTransport, WriteBatch
 from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable
@@ -101,7 +100,7 @@ class KafkaConnection(asyncio.Protocol):
         self._identity: Identity | None = None
         self._credentials: tuple[str, bytes] | None = None
         """The mechanism and the token that the client has sent."""
-        self._certificate_names: Sequence[str] = ()
+        self._certificate = NO_CERTIFICATE
         self._mechanism: str | None = None
         """The mechanism of the client's handshake."""
         self.closed: asyncio.Future[None] = self._loop.create_future()
@@ -121,7 +120,7 @@ class KafkaConnection(asyncio.Protocol):
         self._client_host: str = self._proxied_host or (peer[0] if isinstance(peer, tuple) else "")
         self._client = counted_address(self._client_host)
         """Whose share of the memory for large requests its frames use."""
-        self._certificate_names = certificate_names(transport.get_extra_info("peercert"))
+        self._certificate = client_certificate(transport.get_extra_info("peercert"))
         self._identify()
         if self._gate.admit(self, self._client_host):
             self._expect_within(self._limits.frame_timeout_ms / 1000)
@@ -387,8 +386,8 @@ class KafkaConnection(asyncio.Protocol):
             return
         if self._credentials is not None:
             self._identity = sasl.find_identity(tokens, *self._credentials)
-        elif self._certificate_names:
-            self._identity = tokens.find_certificate(self._certificate_names)
+        elif self._certificate is not NO_CERTIFICATE:
+            self._identity = tokens.find_certificate(self._certificate)
 
     # -- time --------------------------------------------------------------------------------------------------
 

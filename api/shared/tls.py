@@ -12,8 +12,9 @@ import time
 from _ssl import _test_decode_cert  # type: ignore[attr-defined]  # the standard library has no public one
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import structlog
 
@@ -108,16 +109,29 @@ class NodeTls:
         return [file_version(path) for path in (files.certificate, files.key, files.client_ca, files.ca) if path]
 
 
-def certificate_names(certificate: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """Return the names of a client's certificate as a tokens file has them, such as `CN=billing` or `DNS:billing.svc`.
+class ClientCertificate(NamedTuple):
+    """What a connection's client presented in its handshake, or nothing."""
+
+    names: tuple[str, ...]
+    """As a tokens file has them, such as `CN=billing` or `DNS:billing.svc`."""
+    expires_at_s: float
+    """In seconds since the epoch; connections may outlive it."""
+
+
+NO_CERTIFICATE: Final = ClientCertificate((), inf)
+
+
+def client_certificate(certificate: Mapping[str, Any] | None) -> ClientCertificate:
+    """Return the certificate of a client.
 
     Args:
         certificate: verified, as `SSLSocket.getpeercert` returns it; None or empty: the client has sent none.
     """
     if not certificate:
-        return ()
+        return NO_CERTIFICATE
     subject = [f"CN={value}" for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
-    return (*subject, *(f"{kind}:{value}" for kind, value in certificate.get("subjectAltName", ())))
+    names = (*subject, *(f"{kind}:{value}" for kind, value in certificate.get("subjectAltName", ())))
+    return ClientCertificate(names, ssl.cert_time_to_seconds(certificate["notAfter"]))
 
 
 def certificate_expiry_s(path: Path) -> float:

@@ -7,7 +7,7 @@ A node reads the file when it starts, and again within a second of a change. If 
 import hashlib
 import hmac
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final, Literal, NamedTuple
@@ -21,6 +21,7 @@ from api.shared.file_version import file_version
 from api.shared.identity import ALL_GROUPS, IDENTITY_MAX_BYTES, Actor, Identity, Role, identity_bytes
 from api.shared.limits import GROUP_ID_MAX_CHARS, TOPIC_MAX_CHARS
 from api.shared.quotas import NO_RATES
+from api.shared.tls import ClientCertificate
 from api.shared.validation import validation_message
 
 log = structlog.get_logger("muster.api")
@@ -53,7 +54,7 @@ class TokenEntry(Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only
     sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")] | None = None
     """The digest of the token's bytes, in lower-case hexadecimal."""
     certificate: Annotated[str, Meta(pattern="^(CN=|DNS:|URI:|email:).", max_length=1_024)] | None = None
-    """In place of a token: a name in the certificate of the client, as `certificate_names` returns them."""
+    """In place of a token: a name in the certificate of the client, as `client_certificate` returns them."""
     actor: Actor
     role: Role | None = None
     prefixes: Annotated[tuple[Prefix, ...], Meta(min_length=1)] = ALL_GROUPS
@@ -150,16 +151,21 @@ class Tokens:
             return None
         return known.identity
 
-    def find_certificate(self, names: Sequence[str]) -> Identity | None:
-        """Return the identity of a client's certificate, or None if the file has none of its names, or it has expired.
+    def find_certificate(self, certificate: ClientCertificate) -> Identity | None:
+        """Return the identity of a client's certificate; the first of its names that the file has counts.
 
-        Args:
-            names: those of the certificate; the first one that the file has counts.
+        None: the file has none of its names, or the entry or the certificate has expired.
         """
+        if self.is_expired(certificate):
+            return None
         if self._path is not None and self._now_s() >= self._next_reload_check_at_s:
             self._reload_if_changed(self._path)
-        known = next((self._known[name] for name in names if name in self._known), NO_TOKEN)
+        known = next((self._known[name] for name in certificate.names if name in self._known), NO_TOKEN)
         return None if self._is_expired(known) else known.identity
+
+    def is_expired(self, certificate: ClientCertificate) -> bool:
+        """Return whether a certificate, which was valid in the handshake, has expired since."""
+        return self._wall_s() >= certificate.expires_at_s
 
     def quotas_of(self, actor: str) -> Mapping[str, int]:
         """Return the own quotas of an actor, by the name of their settings; of several tokens the last counts."""

@@ -125,7 +125,7 @@ def _request(
     coordinator: Coordinator, group_id: str, reset: Reset, past: Mapping[Partition, int], change: Change | None
 ) -> ResetOffsets:
     """Return the reset with the facts about its partitions; without a change it is a dry run."""
-    stored = coordinator.store.stored_offsets(group_id, None)
+    stored = _stored(coordinator.store, group_id, reset)
     topic_metadata = {row.topic: row for row in coordinator.store.topics()}
     wanted = _wanted(reset, stored, topic_metadata)
     named = {topic for topic, _ in wanted}
@@ -143,6 +143,21 @@ def _request(
     )
 
 
+def _stored(store: RuntimeStore, group_id: str, reset: Reset) -> Sequence[StoredOffset]:
+    """Return the committed offsets that the reset may concern; of a large group that is a small part."""
+    partitions = [(topic, partition) for topic, partition, _ in reset.given]
+    partitions += [(topic, partition) for topic, numbers in reset.topics for partition in numbers or ()]
+    whole = [topic for topic, numbers in reset.topics if numbers is None]
+    if whole or not partitions:
+        found = store.fetch_offsets(group_id, whole or None, limit=reset.max_partitions + 1)
+        if len(found) > reset.max_partitions:
+            raise InvalidRequest(
+                f"the reset has more than {reset.max_partitions} partitions: name topics or partitions"
+            )
+        partitions += [(one.topic, one.partition) for one in found]
+    return store.stored_offsets(group_id, partitions)
+
+
 def _check_count(count: int, reset: Reset) -> None:
     if count > reset.max_partitions:
         raise InvalidRequest(f"the reset has {count} partitions, and may have {reset.max_partitions}")
@@ -152,20 +167,23 @@ def _wanted(reset: Reset, stored: Sequence[StoredOffset], topic_metadata: Mappin
     """Return the requested partitions in their order, each once."""
     if reset.to is ResetTo.GIVEN:
         return [(topic, partition) for topic, partition, _ in reset.given]
-    topics = reset.topics or tuple((topic, None) for topic in dict.fromkeys(one.topic for one in stored))
+    committed: dict[str, list[int]] = {}
+    for one in stored:
+        committed.setdefault(one.topic, []).append(one.partition)
+    topics = reset.topics or tuple((topic, None) for topic in committed)
     wanted: dict[Partition, None] = {}
     for topic, partitions in topics:
-        numbers = partitions if partitions is not None else _all_of(topic, stored, topic_metadata, reset)
+        numbers = partitions if partitions is not None else _all_of(topic, committed, topic_metadata, reset)
         wanted |= dict.fromkeys((topic, number) for number in numbers)
     return list(wanted)
 
 
 def _all_of(
-    topic: str, stored: Sequence[StoredOffset], topic_metadata: Mapping[str, TopicRow], reset: Reset
+    topic: str, committed: Mapping[str, Sequence[int]], topic_metadata: Mapping[str, TopicRow], reset: Reset
 ) -> Iterable[int]:
     """Return every partition of the topic metadata; of an unknown topic, every one that is committed."""
     if topic not in topic_metadata:
-        return [one.partition for one in stored if one.topic == topic]
+        return committed.get(topic, ())
     _check_count(topic_metadata[topic].partitions, reset)
     return range(topic_metadata[topic].partitions)
 

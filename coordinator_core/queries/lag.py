@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Final, NamedTuple
 
 from coordinator_core.protocol.errors import InvalidRequest
@@ -38,6 +38,17 @@ class PartitionLag:
     """When its offset may expire if the group does not change; None: never."""
 
 
+class GroupLag(NamedTuple):
+    """The lag of a group, and of a page of its partitions."""
+
+    total: Lag | None
+    """Of all partitions; None: it is known for none."""
+    log_end_at_ms: int | None
+    """The oldest of the times at which the log ends in the total were last reported."""
+    partitions: list[PartitionLag]
+    """By topic and number; one more than the page has, if there are more."""
+
+
 class LagPoint(NamedTuple):
     """A group's total lag at an instant; None if it was not known."""
 
@@ -62,13 +73,25 @@ class SampleTimes:
 
 
 def read_lag(
-    transaction: Transaction, group_id: str, *, now_ms: int, lookback_ms: int, max_age_ms: int, retention_ms: int
-) -> list[PartitionLag]:
-    """Return the lag of every partition of a group, by topic and number.
+    transaction: Transaction,
+    group_id: str,
+    after: tuple[str, int] | None,
+    limit: int,
+    *,
+    now_ms: int,
+    lookback_ms: int,
+    max_age_ms: int,
+    retention_ms: int,
+) -> GroupLag:
+    """Return the lag of a group, and of a page of its partitions.
+
+    All of it is computed here, in the thread of the query: of a large group it would keep the event loop.
 
     Args:
         transaction: the transaction.
         group_id: the group.
+        after: the topic and the number of the last partition of the previous page; None: the first page.
+        limit: how many partitions the page has at most.
         now_ms: the wall time.
         lookback_ms: log ends that were reported longer ago are ignored.
         max_age_ms: the age after which a log end is stale.
@@ -78,10 +101,14 @@ def read_lag(
         GroupIdNotFound: there never was such a group.
     """
     found = read_group_offsets(transaction, group_id, now_ms - lookback_ms)
-    return [
-        PartitionLag(each, _lag(each, now_ms, max_age_ms), _due_at_ms(each, found.facts, retention_ms))
-        for each in known(transaction, group_id, found.partitions)
-    ]
+    lags = [(each, _lag(each, now_ms, max_age_ms)) for each in known(transaction, group_id, found.partitions)]
+    with_lag = [(each, lag) for each, lag in lags if lag is not None]
+    page = islice((one for one in lags if after is None or (one[0].topic, one[0].partition) > after), limit + 1)
+    return GroupLag(
+        total_lag(lag for _, lag in with_lag),
+        min((each.ends[-1].at_ms for each, _ in with_lag), default=None),
+        [PartitionLag(each, lag, _due_at_ms(each, found.facts, retention_ms)) for each, lag in page],
+    )
 
 
 def _lag(partition_offset: PartitionOffset, now_ms: int, max_age_ms: int) -> Lag | None:

@@ -22,6 +22,13 @@ app = command_group("Ask the database.")
 
 
 CONNECT_TIMEOUT_S: Final = 10
+ONE_QUERY: Final = """
+    SELECT set_config('cursor_tuple_fraction', '1', true), set_config('muster.query', %(query)s, true);
+    DO $$ DECLARE rows refcursor := 'rows'; BEGIN OPEN rows FOR EXECUTE current_setting('muster.query'); END $$;
+    FETCH ALL FROM rows
+"""
+"""Run one statement that returns rows. Of a text sent as it is, `COMMIT; BEGIN READ WRITE; …` would end the read-only
+transaction; a cursor opens neither several statements nor one that ends a transaction."""
 
 
 @app.command()
@@ -81,12 +88,12 @@ def print_rows(url: str, query: str, *, may_write: bool, as_json: bool) -> None:
     try:
         connection.set_session(readonly=not may_write)
         with connection, connection.cursor() as cursor:
-            cursor.execute(query)
+            cursor.execute(*((query,) if may_write else (ONE_QUERY, {"query": query})))
             names = None if cursor.description is None else [column.name for column in cursor.description]
             rows = cursor.fetchall() if names is not None else []
             changed = cursor.rowcount
     except psycopg2.Error as failure:
-        hint = "; --write allows it" if isinstance(failure, psycopg2.errors.ReadOnlySqlTransaction) else ""
+        hint = "; --write allows it" if isinstance(failure, _NOT_READ_ONLY) else ""
         raise UserError(f"The database refuses: {_first_line(failure)}{hint}.") from failure
     finally:
         connection.close()
@@ -96,6 +103,10 @@ def print_rows(url: str, query: str, *, may_write: bool, as_json: bool) -> None:
         print_json({"rows": [dict(zip(names, map(_plain, row), strict=True)) for row in rows]})
     else:
         _print_rows(names, rows)
+
+
+_NOT_READ_ONLY: Final = (psycopg2.errors.ReadOnlySqlTransaction, psycopg2.errors.InvalidCursorDefinition)
+"""What is raised for a statement that writes, and for several statements or one that returns no rows."""
 
 
 def _print_rows(names: list[str], rows: list[tuple[Any, ...]]) -> None:

@@ -62,6 +62,9 @@ def prepare_databases(url_of: Callable[[str], str], passwords: Mapping[str, str]
         for database in ("postgres", "template1", *DATABASES):
             cursor.execute(SQL("REVOKE CONNECT, TEMPORARY ON DATABASE {} FROM PUBLIC").format(Identifier(database)))
         cursor.execute("GRANT CONNECT ON DATABASE muster TO muster_jobs, muster_reader")
+    with _connected(url_of("muster")) as cursor:  # Any role may make large objects, which fill the disk.
+        makers = "lo_creat(integer), lo_create(oid), lo_from_bytea(oid, bytea)"
+        cursor.execute(f"REVOKE EXECUTE ON FUNCTION {makers} FROM PUBLIC")
 
 
 def _make_role(cursor: Cursor, role: str, password: str, group: str | None) -> None:

@@ -10,14 +10,14 @@ from litestar import get
 from litestar.params import FromQuery, QueryParameter
 from msgspec import Struct
 
-from api.http.cursors import Int32, Name, page_after, read_cursor
+from api.http.cursors import Int32, Name, page_of, read_cursor
 from api.http.fast_path import REQUEST
 from api.http.fields import GroupId, LongPageLimit
 from api.http.limits import LONG_PAGE_MAX
 from api.http.request_context import CurrentRequest
 from api.http.times import MIN_INSTANT, epoch_ms, instant, instant_or_none, parse_instant_ms
 from coordinator_core.protocol.errors import InvalidRequest
-from coordinator_core.protocol.log_ends import Lag, total_lag
+from coordinator_core.protocol.log_ends import Lag
 from coordinator_core.protocol.setting_rules import INT32_MAX
 from coordinator_core.queries.lag import PartitionLag, SampleTimes, read_lag, read_lag_history
 
@@ -84,16 +84,17 @@ async def describe_lag(
     found = await context.query(
         read_lag,
         group_id,
+        after,
+        limit,
         now_ms=coordinator.wall_ms(),
         lookback_ms=context.node.queries.limits.lag_lookback_ms,
         max_age_ms=coordinator.log_end_max_age_ms(),
         retention_ms=coordinator.settings_of(group_id).retention_ms,
     )
-    known = [each for each in found if each.lag is not None]
-    total = total_lag(each.lag for each in known if each.lag is not None)
+    total = found.total
     lag, lag_seconds = _lag(total)
-    page, next_cursor = page_after(
-        found, lambda each: (each.partition_offset.topic, each.partition_offset.partition), after, limit
+    page, next_cursor = page_of(
+        found.partitions, lambda each: (each.partition_offset.topic, each.partition_offset.partition), limit
     )
     return LagResponse(
         group_id,
@@ -101,7 +102,7 @@ async def describe_lag(
         lag_seconds=lag_seconds,
         is_lag_lower_bound=total is not None and total.is_lower_bound,
         is_log_end_stale=total is not None and total.is_stale,
-        log_end_at=instant_or_none(min((each.partition_offset.ends[-1].at_ms for each in known), default=None)),
+        log_end_at=instant_or_none(found.log_end_at_ms),
         partitions=[_partition(each) for each in page],
         next_cursor=next_cursor,
     )

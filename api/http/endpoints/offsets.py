@@ -39,6 +39,7 @@ from coordinator_core.admin import offsets as admin_offsets
 from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.protocol.requests import CommitOffsets, OffsetToCommit, StoredOffset
 from coordinator_core.protocol.responses import PartitionResult
+from coordinator_core.protocol.setting_rules import INT32_MAX
 from coordinator_core.state_store.rows import FetchedOffset
 
 TAGS: Final = ["Agents: offsets"]
@@ -175,10 +176,19 @@ async def fetch(
     """Fetch the committed offsets of the given topics, or of all that the token may read."""
     context.check_topics(topic or (), Operation.READ)
     after = read_cursor(cursor, tuple[Name, Int32])
-    fetched = await context.coordinator.fetch_offsets(group_id, topic or None, after, limit + 1)
-    page, next_cursor = page_of(fetched, lambda each: (each.topic, each.partition), limit)
-    denied = context.denied_topics({each.topic for each in page}, Operation.READ)
-    return OffsetsPageResponse([_to_response(each) for each in page if each.topic not in denied], next_cursor)
+    allowed: list[FetchedOffset] = []
+    wanted = limit + 1
+    while len(allowed) <= limit:  # A cursor that named a topic that the token may not read would reveal it.
+        fetched = await context.coordinator.fetch_offsets(group_id, topic or None, after, wanted)
+        denied = context.denied_topics({each.topic for each in fetched}, Operation.READ)
+        allowed += [each for each in fetched if each.topic not in denied]
+        if len(fetched) < wanted:
+            break
+        last = fetched[-1]
+        after = last.topic, INT32_MAX if last.topic in denied else last.partition
+        wanted = PAGE_MAX + 1
+    page, next_cursor = page_of(allowed, lambda each: (each.topic, each.partition), limit)
+    return OffsetsPageResponse([_to_response(each) for each in page], next_cursor)
 
 
 @post("/v1/groups/{group_id:str}/offsets/query", status_code=200, tags=TAGS, opt={REQUEST: "OffsetQuery"})

@@ -58,8 +58,13 @@ class Transaction:
 
     def __init__(self, connection: Connection, statement_timeout_ms: int) -> None:
         self._connection = connection
-        self._statement_timeout_ms = statement_timeout_ms
+        self.statement_timeout_ms = statement_timeout_ms
         self._has_begun = False
+
+    def extend_statement_timeout(self, timeout_ms: int) -> None:
+        """Give the further statements of this transaction, and its COMMIT, more time than those of its pool have."""
+        self.execute(f"SET LOCAL statement_timeout = {timeout_ms}")
+        self.statement_timeout_ms = timeout_ms
 
     def execute(self, statement: str | Executable, parameters: Mapping[str, Any] | None = None) -> Result:
         """Run a statement.
@@ -68,7 +73,7 @@ class Transaction:
             StoreError: it failed; nothing of the transaction is stored.
         """
         try:
-            with _no_hanging(self._connection, self._statement_timeout_ms):
+            with _no_hanging(self._connection, self.statement_timeout_ms):
                 if isinstance(statement, str):
                     result = self._connection.exec_driver_sql(statement, dict(parameters or {}))
                 else:
@@ -155,9 +160,10 @@ class ConnectionPool:
 
     def _commit(self, work: Callable[[Transaction], T]) -> T:
         with self._connected() as connection:
-            result = self._guarded(work, connection)
+            transaction = Transaction(connection, self._statement_timeout_ms)
+            result = _guarded(work, transaction)
             try:
-                with _no_hanging(connection, self._statement_timeout_ms):
+                with _no_hanging(connection, transaction.statement_timeout_ms):
                     connection.commit()
             except DBAPIError as failure:
                 connection.invalidate()
@@ -166,16 +172,7 @@ class ConnectionPool:
 
     def _read(self, work: Callable[[Transaction], T]) -> T:
         with self._connected() as connection:
-            return self._guarded(work, connection)
-
-    def _guarded(self, work: Callable[[Transaction], T], connection: Connection) -> T:
-        transaction = Transaction(connection, self._statement_timeout_ms)
-        try:
-            return work(transaction)
-        except ConnectionLost as failure:
-            if transaction.has_begun:
-                raise
-            raise StaleConnection(failure) from failure
+            return _guarded(work, Transaction(connection, self._statement_timeout_ms))
 
     @contextmanager
     def _connected(self) -> Iterator[Connection]:
@@ -219,6 +216,15 @@ def _cause(failure: DBAPIError) -> Error:
     """Return the driver's exception."""
     assert isinstance(failure.orig, Error)
     return failure.orig
+
+
+def _guarded(work: Callable[[Transaction], T], transaction: Transaction) -> T:
+    try:
+        return work(transaction)
+    except ConnectionLost as failure:
+        if transaction.has_begun:
+            raise
+        raise StaleConnection(failure) from failure
 
 
 def _no_hanging(connection: Connection, statement_timeout_ms: int) -> AbstractContextManager[None]:

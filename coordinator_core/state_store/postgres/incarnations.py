@@ -90,7 +90,7 @@ def _is_another(transaction: Transaction) -> bool:
 
 def _start(transaction: Transaction, actor: str, reason: str) -> Incarnation:
     """Start the next incarnation; its row is locked."""
-    transaction.execute(f"SET LOCAL statement_timeout = {START_TIMEOUT_MS}")
+    transaction.extend_statement_timeout(START_TIMEOUT_MS)
     transaction.execute(_LOCK_LEASES)
     raise_all_fences(transaction)
     before = read_incarnation(transaction)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psycopg2
 import pytest
+from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 from structlog.testing import capture_logs
 
 from agent import ConsumerAgent, RequestError
@@ -250,6 +251,45 @@ def test_sql_is_read_only_unless_write_is_given(muster: Muster, database_in_use:
     assert muster.ok("sql", change, "--write").out == "1 row changed.\n"
     assert muster.ok("sql", "SELECT partitions FROM topics WHERE topic = 'by-hand'").rows[0] == ["1"]
     assert "syntax error" in muster.refused(1, "sql", "SELEKT 1")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "BEGIN READ WRITE; DELETE FROM topics",
+        "SET TRANSACTION READ WRITE; DELETE FROM topics",
+        "SET SESSION CHARACTERISTICS AS TRANSACTION READ WRITE; COMMIT; DELETE FROM topics",
+        "COMMIT; BEGIN READ WRITE; DELETE FROM topics; COMMIT",
+        "SELECT 1; DELETE FROM topics",
+        "SELECT 1) TO STDOUT; DELETE FROM topics",
+        "DO $$ BEGIN DELETE FROM topics; END $$",
+        "COPY (SELECT 1) TO PROGRAM 'true'",
+        "WITH gone AS (DELETE FROM topics RETURNING topic) SELECT * FROM gone",
+        "DELETE FROM topics RETURNING topic",
+        "SELECT set_config('transaction_read_only', 'off', true)",
+        "SELECT lo_creat(-1)",
+        "SET ROLE postgres",
+    ],
+)
+def test_sql_without_write_changes_nothing_even_as_the_owner(
+    muster: Muster, database_in_use: str, rows: PsycopgConnection, query: str
+) -> None:
+    assert database_in_use
+    with rows.cursor() as cursor:
+        cursor.execute("INSERT INTO topics (topic, partitions) VALUES ('to-keep', 1) ON CONFLICT DO NOTHING")
+
+        muster.refused(1, "sql", query)
+
+        cursor.execute("SELECT FROM topics WHERE topic = 'to-keep'")
+        assert cursor.rowcount == 1
+
+
+@pytest.mark.parametrize(
+    "query", ["SHOW server_version_num", "EXPLAIN SELECT 1", "VALUES (1)", "TABLE versions;", "SELECT '%'"]
+)
+def test_sql_takes_every_statement_that_reads(muster: Muster, database_in_use: str, query: str) -> None:
+    assert database_in_use
+    assert muster.ok("sql", query, "--json").json["rows"]
 
 
 def test_unreachable_database_is_reported_without_password(

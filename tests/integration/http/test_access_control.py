@@ -9,6 +9,7 @@ from hashlib import sha256
 import psycopg2
 import pytest
 
+from api.http import base64url
 from muster.settings import psql_url
 from tests.support.databases import Databases
 from tests.support.http_client import Answer, Client, Json
@@ -142,6 +143,23 @@ def test_offsets_of_topics_that_are_not_allowed_are_not_read(node: Client) -> No
     ):
         assert (answer.status, answer.code) == (403, "TOPIC_AUTHORIZATION_FAILED")
         assert answer.json["detail"] == "the token does not allow READ on the topic views"
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 1_000])
+def test_cursors_name_no_topic_that_is_not_allowed(node: Client, limit: int) -> None:
+    path = "/v1/groups/billing/offsets"
+    assert send(node, "operator", "POST", path, commit("lost", "orders", "orders-2", "views", "wages")).status == 200
+    topics, cursor = [], ""
+    while True:
+        page = send(node, "committer", "GET", f"{path}?limit={limit}&cursor={cursor}").json
+        topics += [each["topic"] for each in page["offsets"]]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+        assert len(page["offsets"]) == limit
+        assert base64url.decode(cursor).startswith(b'["orders'), "the place of an offset that was shown"
+
+    assert [each for each in topics if each != "orders-secret"] == ["orders", "orders-2"]
 
 
 def test_a_reset_needs_its_topics(node: Client) -> None:

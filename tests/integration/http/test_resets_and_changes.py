@@ -1,5 +1,6 @@
 """Resets, the list of changes, undo, and deleted topics."""
 
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
@@ -7,7 +8,9 @@ import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
 from tests.integration.http.openapi import answer_fits
+from tests.support.databases import Databases
 from tests.support.http_client import AS_JSON, OPERATOR, Client, Group, Json, fresh_id, position
+from tests.support.nodes import running_node
 from tests.support.offset_log import wait_for_checkpoint
 
 SIMPLE_CONSUMER = {"generation": -1, "member_id": ""}
@@ -144,6 +147,30 @@ def test_invalid_reset_is_refused_with_the_reason(group: Group, body: Json, code
     assert answer.code == code
     assert named in answer.json["detail"]
     assert offsets_of(group) == {("orders", 0): 5}
+
+
+def test_reset_reads_no_more_offsets_than_it_may_have(databases: Databases) -> None:
+    url = databases.create()
+    with running_node(url, max_partitions_per_request=2) as node, closing(Client(node.url)) as client:
+        group = client.group(fresh_id())
+        for topic, partition in (("orders", 0), ("orders", 1), ("views", 0), ("views", 1), ("views", 2)):
+            commit(group, position(5, topic=topic, partition=partition))
+
+        def new_offsets(**named: Json) -> list[Json]:
+            found = client.ok("POST", f"{group.path}/offsets/reset", {"to": "shift", "shift_by": 1, **named})["offsets"]
+            return [(one["topic"], one["partition"], one["new_offset"]) for one in found]
+
+        def refused(**named: Json) -> str:
+            answer = group.post("offsets/reset", {"to": "earliest", **named})
+            assert (answer.status, answer.code) == (400, "INVALID_REQUEST")
+            return str(answer.json["detail"])
+
+        assert new_offsets(topics=[{"topic": "orders"}]) == [("orders", 0, 6), ("orders", 1, 6)]
+        assert new_offsets(topics=[{"topic": "views", "partitions": [2]}]) == [("views", 2, 6)]
+        for topics in ([], [{"topic": "views"}], [{"topic": "orders"}, {"topic": "views", "partitions": [0]}]):
+            assert "partitions" in refused(topics=topics)
+        assert refused() == "the reset has more than 2 partitions: name topics or partitions"
+    databases.drop(url)
 
 
 def test_reset_needs_an_actor(group: Group) -> None:

@@ -30,6 +30,7 @@ SPIFFE = {"certificate": "URI:spiffe://example.org/ops", "actor": "ops", "role":
 PATIENT = QUICK | {"handshake_timeout_ms": 600_000}
 MAX_CONNECTIONS = 40
 SOON_DAYS = 3
+SOON_S = 6
 
 
 @pytest.fixture(scope="module")
@@ -340,6 +341,20 @@ def test_entry_that_is_removed_ends_the_rights_of_open_connections(
         assert status() == 200
         tokens.write(ADA)
         poll_until(lambda: status() == 401)
+
+
+def test_certificate_that_expires_ends_the_rights_of_its_open_connections(guarded: Node, authority: Authority) -> None:
+    expiring = authority.trusted(authority.issue("billing", days=SOON_S / 86_400, file="expiring.pem"))
+    with closing(Client(guarded.url, expiring).connect()) as connection:
+
+        def answer() -> tuple[int, bytes]:
+            connection.request("GET", "/v1/groups/billing-1/offsets")
+            response = connection.getresponse()
+            return response.status, response.read()
+
+        assert answer()[0] == 200
+        poll_until(lambda: answer()[0] == 401)
+        assert b"the certificate has expired" in answer()[1]
 
 
 @pytest.mark.parametrize("kind", ["another authority", "expired"])

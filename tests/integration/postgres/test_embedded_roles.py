@@ -53,7 +53,17 @@ def test_each_role_connects_to_its_own_database_alone(postgres: EmbeddedPostgres
                 run_sql(f"{url.rpartition('/')[0]}/{name}", "SELECT 1")
 
 
-@pytest.mark.parametrize("make", ["CREATE TABLE mine ()", "CREATE TEMPORARY TABLE mine ()", "CREATE SCHEMA mine"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        "CREATE TABLE mine ()",
+        "CREATE TEMPORARY TABLE mine ()",
+        "CREATE SCHEMA mine",
+        "SELECT lo_creat(-1)",
+        "SELECT lo_create(0)",
+        "SELECT lo_from_bytea(0, 'mine')",
+    ],
+)
 def test_jobs_and_readers_create_nothing(postgres: EmbeddedPostgres, make: str) -> None:
     for url in (postgres.jobs_url(), postgres.reader_url()):
         with pytest.raises(psycopg2.errors.InsufficientPrivilege):

@@ -4,6 +4,7 @@ A batch of nothing but commits is one statement, any other a transaction of seve
 """
 
 from collections.abc import Callable
+from contextlib import closing
 from socket import socket
 
 import pytest
@@ -11,7 +12,9 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 
 from coordinator_core.state_store.interface import OutcomeUnknown, StoreError, StoreUnavailable
 from coordinator_core.state_store.postgres import PostgresStore, autocommit
-from coordinator_core.state_store.postgres.connections import Transaction
+from coordinator_core.state_store.postgres.connections import ConnectionPool, Limits, Transaction
+from coordinator_core.state_store.postgres.identity import read_incarnation
+from coordinator_core.state_store.postgres.incarnations import start
 from coordinator_core.state_store.rows import GroupWrite, WriteResult
 from tests.support.silent_proxy import SilentProxy
 from tests.support.store_rows import change_row, committed, transition_row, write
@@ -282,3 +285,20 @@ def test_failed_commit_with_a_server_error_has_an_unknown_outcome(owner: Owner, 
     fail(sql, raising("53100"), at_commit=True)
     with pytest.raises(OutcomeUnknown):
         owner.append(COMMIT_AND_MORE)
+
+
+def test_start_of_an_incarnation_may_take_longer_than_other_statements(sql: Sql, database_url: str) -> None:
+    sql(
+        """
+        CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(1); RETURN NULL; END';
+        CREATE TRIGGER slow BEFORE UPDATE ON groups FOR EACH STATEMENT EXECUTE FUNCTION wait();
+        """
+    )
+    limits = Limits(
+        statement_timeout_ms=150, lock_timeout_ms=100, idle_in_transaction_timeout_ms=5_000, connect_timeout_s=10
+    )
+    with closing(ConnectionPool(database_url, "test", 1, limits)) as pool:
+        known = pool.read(read_incarnation)
+        started = pool.transact(lambda transaction: start(transaction, known.number, "ada", "a test"))
+
+    assert started.number == known.number + 1

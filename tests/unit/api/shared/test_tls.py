@@ -12,10 +12,11 @@ from structlog.testing import capture_logs
 from api.shared.tls import (
     EXPIRY_WARNING_INTERVAL_S,
     EXPIRY_WARNING_S,
+    NO_CERTIFICATE,
     NodeTls,
     TlsFiles,
     TlsFilesError,
-    certificate_names,
+    client_certificate,
 )
 from tests.support.certificates import Authority
 from tests.support.tokens_file import Clock
@@ -128,10 +129,8 @@ def test_names_of_a_certificate_are_its_cn_and_alternative_names() -> None:
         "subjectAltName": (("DNS", "CN=ops"), ("URI", "spiffe://example.org/billing"), ("email", "b@example.org")),
     }
 
-    assert certificate_names(certificate) == (
-        "CN=billing",
-        "DNS:CN=ops",
-        "URI:spiffe://example.org/billing",
-        "email:b@example.org",
+    assert client_certificate(certificate | {"notAfter": "Jan  2 00:00:00 1970 GMT"}) == (
+        ("CN=billing", "DNS:CN=ops", "URI:spiffe://example.org/billing", "email:b@example.org"),
+        86_400,
     )
-    assert certificate_names(None) == certificate_names({}) == ()
+    assert client_certificate(None) == client_certificate({}) == NO_CERTIFICATE

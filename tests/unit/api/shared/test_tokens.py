@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 from hashlib import sha256
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from structlog.testing import capture_logs
 
 from api.shared.access_control import AccessControlEntry, Operation, PatternType, PermissionType, ResourceType
 from api.shared.identity import Identity, Role, identity_bytes, read_identity
+from api.shared.tls import ClientCertificate
 from api.shared.tokens import Tokens, TokensFileError, token_entry
 from tests.support.http_client import Json
 from tests.support.tokens_file import ADA, BOB, Clock, TokensFile
@@ -72,14 +74,25 @@ def test_first_name_of_a_certificate_that_the_file_has_counts(file: TokensFile) 
     )
     tokens = file.read()
 
-    found = tokens.find_certificate(("CN=unknown", "DNS:billing.svc", "CN=ops"))
+    found = tokens.find_certificate(ClientCertificate(("CN=unknown", "DNS:billing.svc", "CN=ops"), inf))
     assert found is not None
     assert found.actor == "billing"
     assert found.token_id == sha256(b"DNS:billing.svc").hexdigest()[:16]
-    assert tokens.find_certificate(("CN=unknown",)) is None
-    assert tokens.find_certificate(("CN=ops",)) is None  # it has expired
-    assert tokens.find_certificate((ADA["sha256"],)) is None
+    assert tokens.find_certificate(ClientCertificate(("CN=unknown",), inf)) is None
+    assert tokens.find_certificate(ClientCertificate(("CN=ops",), inf)) is None  # it has expired
+    assert tokens.find_certificate(ClientCertificate((ADA["sha256"],), inf)) is None
     assert tokens.find(b"DNS:billing.svc") is None
+
+
+def test_certificate_that_has_expired_on_an_open_connection_names_no_client(file: TokensFile, tmp_path: Path) -> None:
+    file.write({"certificate": "CN=billing", "actor": "billing", "role": "agent"})
+    wall_s = [999.0]
+    tokens = Tokens(tmp_path / "tokens.json", wall_s=lambda: wall_s[0])
+    certificate = ClientCertificate(("CN=billing",), 1_000.0)
+
+    assert tokens.find_certificate(certificate) is not None
+    wall_s[0] = 1_000.0
+    assert tokens.find_certificate(certificate) is None
 
 
 def test_digest_is_not_accepted_as_a_token(file: TokensFile) -> None:
