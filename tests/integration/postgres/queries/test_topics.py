@@ -49,9 +49,7 @@ def test_groups_are_listed_with_their_lag_in_the_topic(read_by_three: None, quer
     assert (use.partition_count, use.log_start_offset) == (None, None)
 
 
-def test_rebalances_of_the_last_hour_are_counted(
-    owner: Owner, read_by_three: None, query: Query, world: World
-) -> None:
+def test_rebalances_of_the_last_hour_are_counted(owner: Owner, read_by_three: None, query: Query, world: World) -> None:
     ended = [world.today_ms(), world.today_ms() - 1, world.today_ms() - 2 * HOUR_MS]
     rows = tuple(rebalance_row(f"r-{number}", "behind", completed_at_ms=at) for number, at in enumerate(ended))
     owner.write(write("behind", rebalances=rows))
