@@ -11,6 +11,7 @@ from muster.cli.command_tree import COMMANDS, Listed
 from muster.cli.help_pages import FILE, stored_page
 from scripts.reference_pages import DOCS, commands, help_file, help_pages
 from tests.support.muster_command import Muster
+from tests.support.ports import free_port
 
 HEAVY = (
     "agent",
@@ -105,13 +106,26 @@ def test_help_imports_no_heavy_modules(command: str) -> None:
     assert _loaded_by_help(command, "muster.cli.main", *HEAVY) == []
 
 
+@pytest.mark.parametrize("command", ["version", "groups list --state Empty", "config get", "changes undo x"])
+def test_command_without_numbers_imports_no_pydantic(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_URL", f"http://127.0.0.1:{free_port()}")
+
+    assert _loaded(command, "muster.cli.main", "pydantic", "rich", "sqlalchemy", "litestar") == []
+
+
 def _loaded_by_help(command: str, entry: str, *names: str) -> list[str]:
     """Return which of these modules are imported when the `main` of a module prints the help of a command."""
-    words = ["muster", *command.split(), "--help"]
+    return _loaded(f"{command} --help", entry, *names)
+
+
+def _loaded(command: str, entry: str, *names: str) -> list[str]:
+    """Return which of these modules are imported when the `main` of a module runs a command."""
+    words = ["muster", *command.split()]
     code = f"import sys; sys.argv = {words!r}; import {entry}\n"
     code += f"try: {entry}.main()\nexcept SystemExit: pass\n"
     code += f"print(*[name for name in {names!r} if name in sys.modules], file=sys.stderr)"
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr.split()
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return (ran.stderr.splitlines() or [""])[-1].split()
 
 
 @pytest.mark.parametrize(
