@@ -172,7 +172,9 @@ def command_section(name: str) -> Iterator[str]:
 
 def _parameter_name(parameter: TyperArgument | TyperOption) -> str:
     if isinstance(parameter, TyperArgument):
-        return f"`{parameter.metavar or (parameter.name or '').upper()}`"
+        name = parameter.metavar or (parameter.name or "").upper()
+        several = "..." if parameter.nargs == -1 and not name.endswith("...") else ""
+        return f"`{name}`" if parameter.required else f"`[{name}]{several}`"
     flags = "`, `".join([*parameter.opts, *parameter.secondary_opts])
     variable = f", or the variable `{parameter.envvar}`" if parameter.envvar else ""
     return f"`{flags}`{variable}"

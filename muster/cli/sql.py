@@ -27,7 +27,7 @@ CONNECT_TIMEOUT_S: Final = 10
 @app.command()
 def sql(
     query: Annotated[
-        str | None, typer.Argument(metavar="[SQL]", help="One read-only statement.", show_default=False)
+        str | None, typer.Argument(metavar="SQL", help="One read-only statement.", show_default=False)
     ] = None,
     write: Annotated[
         bool, typer.Option("--write", help="Log in as the owner of the database and allow writes.")

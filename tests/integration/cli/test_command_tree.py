@@ -75,6 +75,10 @@ def test_help_is_printed_without_the_command_line(name: str) -> None:
     assert loaded == []
 
 
+def test_usage_has_each_argument_in_one_pair_of_brackets() -> None:
+    assert [page for page in help_pages().values() if "[[" in page] == []
+
+
 def test_help_fits_a_narrow_terminal() -> None:
     asked = [sys.executable, "-m", "muster", "groups", "list", "--help"]
     ran = subprocess.run(asked, env={**os.environ, "COLUMNS": "60"}, capture_output=True, text=True, check=True)
