@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, expect
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from tests.integration.console.sample_groups import SIMPLE_CONSUMER, SampleGroups
 from tests.support.databases import Databases
@@ -77,19 +77,6 @@ def test_flapping_group_is_found_by_keyboard(shows: Callable[[str], Page], healt
     page.keyboard.press("g")
     page.keyboard.press("g")
     expect(page.get_by_label(re.compile("Filter"))).to_be_visible()
-
-
-def test_flapping_group_is_marked_as_soon_as_its_rebalances_are_read(page: Page, node: Node, flapping: Group) -> None:
-    held: list[Route] = []
-    page.route(f"**{flapping.path}/rebalances?*", lambda route: held.append(route))  # noqa: PLW0108 - playwright takes no built-in
-    page.goto(f"{node.url}/#/groups/{flapping.group_id}")
-    badge = page.locator(".head .badge")
-    expect(badge).to_have_text("● Stable")
-
-    page.route(re.compile(rf"{flapping.path}(\?|$)"), lambda _: None)  # nothing more is answered about the group itself
-    held[0].continue_()
-
-    expect(badge).to_have_text("▲ Stable, flapping")
 
 
 def test_waiting_groups_are_listed_first_with_awaited_members(

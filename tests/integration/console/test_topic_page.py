@@ -61,13 +61,6 @@ def test_topic_is_linked_wherever_it_is_named(
     expect(page.locator(".facts")).to_contain_text("Partitions16")
 
 
-def test_flapping_group_is_marked_on_the_page_of_its_topic(page: Page, node: Node, samples: SampleGroups) -> None:
-    flapping = samples.flapping()
-    page.goto(f"{node.url}/#/topics/orders")
-    groups = table(page, "Groups").locator("tbody tr")
-    expect(groups.filter(has_text=flapping.group_id)).to_contain_text("▲ Stable, flapping")
-
-
 def test_unknown_topic_is_reported(page: Page, node: Node) -> None:
     page.goto(f"{node.url}/#/topics/no-such")
     expect(page.get_by_role("alert")).to_contain_text("no group reads it")
