@@ -1,6 +1,24 @@
-"""Entry point of `python -m muster`."""
+"""Entry point of `muster` and `python -m muster`: prints a stored help page, or else runs the command line."""
 
-from muster.cli.main import main
+import sys
+
+from muster.cli.help_pages import stored_page
+
+
+def main() -> None:
+    """Run the command line; the help of a command is printed without loading it."""
+    page = stored_page(sys.argv[1:])
+    if page is not None:
+        try:
+            print(page, flush=True)
+        except OSError:
+            pass  # The command line prints the page, too, and reports what prevents it.
+        else:
+            sys.exit()
+    from muster.cli.main import main as run_command_line  # noqa: PLC0415 - it takes most of the time of a help page
+
+    run_command_line()
+
 
 if __name__ == "__main__":
     main()

@@ -20,6 +20,15 @@ REBALANCING: Final = (PREPARING, "CompletingRebalance")
 MEMBER_ID_TAIL: Final = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
 
+FLAPPING_REBALANCES: Final = 10
+"""So many rebalances within an hour make a Stable group a flapping one, in the console too."""
+
+
+def state_now(state: str, rebalances_last_hour: int) -> str:
+    """Return a group's state; one that is Stable for the moment only is flapping."""
+    return "Stable, flapping" if state == "Stable" and rebalances_last_hour >= FLAPPING_REBALANCES else state
+
+
 def duration(seconds: float) -> str:
     """Say how long something took, or how long ago it was, in one unit, of which it is rounded to a whole number."""
     if round(seconds) < MINUTE_S:

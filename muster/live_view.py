@@ -25,7 +25,7 @@ RUNS_MAX: Final = 2
 
 COLUMNS: Final[Mapping[str, Callable[[WatchedGroup], Text]]] = {
     "Group": lambda group: Text(display.printable(group.group_id)),
-    "State": lambda group: Text(group.state, style=output.STYLES.get(group.state, ""), no_wrap=True),
+    "State": lambda group: Text(group.state_now, style=output.STYLES.get(group.state_now, ""), no_wrap=True),
     "For": lambda group: Text(display.since(group.summary["state_since"]) or "–"),
     "Gen": lambda group: Text(display.count(group.generation)),
     "Lag": lambda group: Text(_lag(group)),
@@ -201,7 +201,7 @@ def group_line(group: WatchedGroup) -> str:
     last = f"{' '.join(reason)}, {when}" if reason else when
     members = ", ".join(map(_member, group.members)) or _member_count(group)
     return (
-        f"{display.printable(group.group_id)}: {group.state}, generation {group.generation}, members {members}, "
+        f"{display.printable(group.group_id)}: {group.state_now}, generation {group.generation}, members {members}, "
         f"lag {_lag(group)}, last rebalance {last}"
     )
 

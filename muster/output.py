@@ -17,6 +17,7 @@ Cell = str | int | None
 
 STYLES: Final = {
     "Stable": "green",
+    "Stable, flapping": "yellow",
     "Empty": "dim",
     "Dead": "dim",
     "PreparingRebalance": "yellow",

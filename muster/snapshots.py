@@ -45,6 +45,11 @@ class WatchedGroup(NamedTuple):
         return str((self.described or self.summary)["state"])
 
     @property
+    def state_now(self) -> str:
+        """The state to show: a flapping group is not just Stable."""
+        return display.state_now(self.state, self.summary["rebalances_last_hour"])
+
+    @property
     def generation(self) -> int:
         """The generation, likewise."""
         return int((self.described or self.summary)["generation"])

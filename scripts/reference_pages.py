@@ -1,4 +1,4 @@
-"""Reference pages: writes the generated parts of pages in docs/.
+"""Reference pages: writes the generated parts of pages in docs/, and the stored help of the commands.
 
     make docs
 
@@ -19,13 +19,19 @@ from typing import Any, Final
 
 import psycopg2
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
+from typer import Context
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+from typer.main import get_command
 
 from coordinator_core.jobs import JOBS, JobSpec
 from coordinator_core.protocol.setting_rules import CLUSTER_RULES, RULES, ChoiceRule
 from coordinator_core.protocol.settings import ClusterSettings
 from muster import settings
 from muster.cli.command_tree import COMMANDS
+from muster.cli.help_pages import FILE as HELP_FILE
+from muster.cli.help_pages import WIDTH as HELP_WIDTH
+from muster.cli.help_pages import heading
+from muster.cli.main import app
 from muster.local.embedded_postgres import EmbeddedPostgres
 from muster.node.schema import upgrade
 from muster.settings import ENVIRONMENT_PREFIX, Settings, psql_url
@@ -134,6 +140,22 @@ def commands() -> dict[str, TyperCommand]:
     return found
 
 
+def help_pages() -> dict[str, str]:
+    """Return what `--help` prints at a terminal of 80 columns, by the full name of the command."""
+    contexts = [Context(get_command(app), info_name="muster", terminal_width=HELP_WIDTH - 2)]
+    for context in contexts:  # It grows by what it finds.
+        group = context.command
+        if isinstance(group, TyperGroup):
+            commands = [(name, group.get_command(context, name)) for name in group.list_commands(context)]
+            contexts += [Context(command, info_name=name, parent=context) for name, command in commands if command]
+    return {context.command_path.removeprefix("muster").strip(): context.get_help() for context in contexts}
+
+
+def help_file() -> str:
+    """Return the file of `muster.cli.help_pages`."""
+    return "".join(heading(name) + page for name, page in help_pages().items()) + "\n"
+
+
 def command_section(name: str) -> Iterator[str]:
     """Yield the reference of all commands; its only name is `all`."""
     assert name == "all"
@@ -150,7 +172,9 @@ def command_section(name: str) -> Iterator[str]:
 
 def _parameter_name(parameter: TyperArgument | TyperOption) -> str:
     if isinstance(parameter, TyperArgument):
-        return f"`{parameter.metavar or (parameter.name or '').upper()}`"
+        name = parameter.metavar or (parameter.name or "").upper()
+        several = "..." if parameter.nargs == -1 and not name.endswith("...") else ""
+        return f"`{name}`" if parameter.required else f"`[{name}]{several}`"
     flags = "`, `".join([*parameter.opts, *parameter.secondary_opts])
     variable = f", or the variable `{parameter.envvar}`" if parameter.envvar else ""
     return f"`{flags}`{variable}"
@@ -255,6 +279,7 @@ JOB_PARTS: Final = {"list": job_table, "options": option_table, "dags": dag_tabl
 
 def main() -> None:
     """Write all pages, with the tables of an embedded Postgres that lives as long as this takes."""
+    Path(HELP_FILE).write_text(help_file())
     with tempfile.TemporaryDirectory() as directory, EmbeddedPostgres(Path(directory)) as postgres:
         upgrade(postgres.database_url())
         connection = psycopg2.connect(psql_url(postgres.database_url()))

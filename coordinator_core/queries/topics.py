@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from coordinator_core.protocol.log_ends import LAG_MAX_RECORDS
 from coordinator_core.queries.group_patterns import COVERED_GROUPS, GroupPatterns, pattern_parameters
-from coordinator_core.queries.overview import LAG_COLUMNS, LAG_UNKNOWN_KEY
+from coordinator_core.queries.overview import LAG_COLUMNS, LAG_UNKNOWN_KEY, RECENT_MS
 from coordinator_core.state_store.postgres.connections import Transaction
 
 # -- the list ------------------------------------------------------------------------------------------------
@@ -131,6 +131,7 @@ class TopicGroup(NamedTuple):
     is_lag_lower_bound: bool
     log_end_at_ms: int | None
     """The oldest of the times at which the log ends were last reported."""
+    rebalances_last_hour: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +175,10 @@ WITH committed AS (
 )
 SELECT group_id, living.state, coalesce(living.member_count, 0), coalesce(living.is_subscribed, false),
     coalesce(committed.partitions, 0), committed.committed_at_ms,
-    committed.lag, coalesce(committed.is_lag_lower_bound, false), committed.log_end_at_ms
+    committed.lag, coalesce(committed.is_lag_lower_bound, false), committed.log_end_at_ms,
+    (SELECT count(*) FROM rebalances
+        WHERE group_id = coalesce(living.group_id, committed.group_id)
+            AND completed_at > now() - %(recent_ms)s * interval '1 ms')
 FROM committed FULL JOIN living USING (group_id)
 WHERE living.is_subscribed OR committed.partitions > 0
 ORDER BY committed.lag DESC NULLS LAST, group_id LIMIT {TOPIC_GROUPS_MAX}
@@ -196,6 +200,7 @@ def read_topic_use(
         "topic": topic,
         **pattern_parameters(patterns),
         "fresh_since_ms": fresh_since_ms,
+        "recent_ms": RECENT_MS,
     }
     partition_count, log_start_offset = transaction.execute(_METADATA, wanted).first() or (None, None)
     partitions = [TopicPartition(*row) for row in transaction.execute(_PARTITIONS, wanted)]

@@ -17,7 +17,7 @@ app = command_group("Run Airflow's command line.")
 def airflow(
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ARGUMENT]", help="What Airflow gets, unchanged; none: its help.", show_default=False),
+        typer.Argument(metavar="ARGUMENT", help="What Airflow gets, unchanged; none: its help.", show_default=False),
     ] = None,
 ) -> NoReturn:
     """Run Airflow's command line on that of muster up.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
@@ -10,6 +11,7 @@ from typing import Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
+from typer.models import CommandFunctionType
 
 from muster.errors import USAGE_EXIT_CODE
 
@@ -63,14 +65,43 @@ COMMANDS: Final = (
 BY_NAME: Final = {each.name: each for each in COMMANDS}
 
 
-class Group(TyperGroup):
-    """A group of commands, whose own options are flags: --help, and those of completion."""
+class Command(TyperCommand):
+    """A command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - typer's own context, which is private
-        """Parse the arguments; typer imports pydantic for a flag that is None, and takes False as it is."""
-        for flag in self.get_params(ctx):
-            flag.default = False
+        """Parse the arguments."""
+        _import_pydantic_late(self.get_params(ctx))
         return super().parse_args(ctx, args)
+
+
+class Group(TyperGroup):
+    """A group of commands."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - typer's own context, which is private
+        """Parse the arguments."""
+        _import_pydantic_late(self.get_params(ctx))
+        return super().parse_args(ctx, args)
+
+
+def _import_pydantic_late(params: list[Any]) -> None:
+    for each in params:
+        each._runtime_param = LazyConversion()  # noqa: SLF001 - typer has no public place for it
+
+
+class LazyConversion:
+    """Converts a parameter's value; typer imports pydantic for each, which takes longer than all that a list needs."""
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:  # noqa: ANN401 - whatever type the parameter has
+        """Return text, and what was not given, as it is; anything else as typer converts it."""
+        if value is None:
+            return () if param.multiple or param.nargs == -1 else None
+        annotation = param.type_descriptor.annotation
+        if annotation is str and isinstance(value, str):
+            return value
+        if annotation == list[str] and isinstance(value, tuple | list):
+            return list(value)
+        param._runtime_param = None  # noqa: SLF001 - likewise; typer makes its own
+        return param.get_runtime_param().coerce(value, param=param, ctx=ctx)
 
 
 class Commands(Group):
@@ -92,9 +123,17 @@ class Commands(Group):
                 formatter.write_dl([(each.name, each.line) for each in members])
 
 
+class App(typer.Typer):
+    """A group for commands to be added to."""
+
+    def command(self, name: str | None = None, **options: Any) -> Callable[[CommandFunctionType], CommandFunctionType]:  # noqa: ANN401 - typer's
+        """Add a command."""
+        return super().command(name, cls=Command, **options)
+
+
 def command_group(about: str) -> typer.Typer:
     """Return a group for commands to be added to; its help is plain text, which costs no time to load."""
-    group = typer.Typer(cls=Group, help=about, add_completion=False, rich_markup_mode=None)
+    group = App(cls=Group, help=about, add_completion=False, rich_markup_mode=None)
     group.callback(invoke_without_command=True)(show_help)
     return group
 

@@ -207,7 +207,8 @@ def _overview_row(group: Json) -> tuple[Cell, ...]:
     lag = display.lag(group["lag"], group["log_end_at"], is_lower_bound=group["is_lag_lower_bound"])
     counts = (group["member_count"], lag, group["rebalances_last_hour"])
     since = display.since(group["state_since"])
-    return (group["group_id"], group["state"], since, *counts, trigger, display.since(ended))
+    state = display.state_now(group["state"], group["rebalances_last_hour"])
+    return (group["group_id"], state, since, *counts, trigger, display.since(ended))
 
 
 def print_descriptions(

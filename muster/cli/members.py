@@ -87,7 +87,7 @@ def remove_member(
     member_id: Annotated[
         str | None,
         typer.Argument(
-            metavar="[MEMBER]", help="Member id, or a client id that only one member has.", show_default=False
+            metavar="MEMBER", help="Member id, or a client id that only one member has.", show_default=False
         ),
     ] = None,
     group: GroupOption = None,

@@ -34,10 +34,10 @@ DataDirOption = Annotated[
     typer.Option("--data-dir", help="Directory of the database, secrets and logs.", show_default="./.muster"),
 ]
 
-GroupArgument = Annotated[str | None, typer.Argument(metavar="[GROUP]", help="The group.", show_default=False)]
+GroupArgument = Annotated[str | None, typer.Argument(metavar="GROUP", help="The group.", show_default=False)]
 GroupOption = Annotated[str | None, typer.Option("--group", help="Same as the argument GROUP.", metavar="GROUP")]
 GroupsArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="[GROUP]...", help="One or more groups.", show_default=False)
+    list[str] | None, typer.Argument(metavar="GROUP", help="One or more groups.", show_default=False)
 ]
 GroupsOption = Annotated[
     list[str] | None, typer.Option("--group", help="Same as the argument GROUP; repeatable.", metavar="GROUP")

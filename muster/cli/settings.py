@@ -93,7 +93,7 @@ def set_settings(
 @app.command("undo")
 def undo_settings(
     change_id: Annotated[
-        str | None, typer.Argument(metavar="[CHANGE]", help="The change.", show_default="the newest")
+        str | None, typer.Argument(metavar="CHANGE", help="The change.", show_default="the newest")
     ] = None,
     group: GroupOption = None,
     reason: ReasonOption = REASON,

@@ -34,7 +34,7 @@ transaction; a cursor opens neither several statements nor one that ends a trans
 @app.command()
 def sql(
     query: Annotated[
-        str | None, typer.Argument(metavar="[SQL]", help="One read-only statement.", show_default=False)
+        str | None, typer.Argument(metavar="SQL", help="One read-only statement.", show_default=False)
     ] = None,
     write: Annotated[
         bool, typer.Option("--write", help="Log in as the owner of the database and allow writes.")

@@ -4,7 +4,7 @@ import { read } from "./api.js";
 import { h, redrawOnChange, replaceContent } from "./dom.js";
 import { ago, clock, count, lag, NONE, plural } from "./format.js";
 import { pageKeys, rowKeys } from "./keys.js";
-import { badge, groupAddress, groupLink } from "./labels.js";
+import { badge, groupAddress, groupLink, stateNow } from "./labels.js";
 import { poll } from "./poll.js";
 
 const EVERY_MS = 5_000;
@@ -68,7 +68,7 @@ function groupsTable(groups) {
   return h("div", { class: "scroll" }, h("table", { class: "list", "aria-label": "Groups" }, head(GROUP_TITLES), h("tbody", {}, groups.map((group) =>
     h("tr", { tabindex: "-1", "data-row": groupAddress(group.group_id), "data-key": group.group_id, onclick: (event) => event.target.closest("a") || (location.hash = groupAddress(group.group_id)) },
       h("td", { class: "id" }, groupLink(group.group_id)),
-      h("td", {}, group.state === null ? h("span", { class: "muted" }, "no members") : badge(group.state)),
+      h("td", {}, group.state === null ? h("span", { class: "muted" }, "no members") : badge(stateNow(group.state, group.rebalances_last_hour))),
       h("td", { class: "number" }, count(group.member_count)),
       h("td", {}, group.is_subscribed ? "subscriber" : h("span", { class: "muted", title: "has committed offsets; no member subscribes to the topic" }, "not subscribed")),
       h("td", { class: "number", title: "partitions with a committed offset" }, count(group.partition_count)),

@@ -90,6 +90,7 @@ class TopicGroupResponse(Struct):
     is_lag_lower_bound: bool
     log_end_at: datetime | None
     """The oldest of the times at which the log ends were last reported."""
+    rebalances_last_hour: int
 
 
 class TopicUseResponse(Struct):

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from muster.cli.command_tree import COMMANDS, Listed
-from scripts.reference_pages import DOCS, commands
+from muster.cli.help_pages import FILE, stored_page
+from scripts.reference_pages import DOCS, commands, help_file, help_pages
 from tests.support.muster_command import Muster
+from tests.support.ports import free_port
 
 HEAVY = (
     "agent",
@@ -59,6 +61,31 @@ def test_command_lines_are_not_truncated_in_group_help(bare_muster: Muster) -> N
         assert "..." not in bare_muster.ok(group, "--help").out.partition("Commands:")[2]
 
 
+def test_stored_help_is_what_the_command_line_prints(bare_muster: Muster) -> None:
+    assert Path(FILE).read_text() == help_file(), "run make docs"
+    assert {name: stored_page([*name.split(), "--help"]) for name in help_pages()} == help_pages()
+    printed = bare_muster.ok("groups", "list", "--help").out.strip()
+    assert printed.partition("\n")[2] == help_pages()["groups list"].partition("\n")[2]
+
+
+@pytest.mark.parametrize("name", help_pages())
+def test_help_is_printed_without_the_command_line(name: str) -> None:
+    loaded = _loaded_by_help(name, "muster.__main__", "typer", "muster.cli.main", "pathlib", "re")
+
+    assert loaded == []
+
+
+def test_usage_has_each_argument_in_one_pair_of_brackets() -> None:
+    assert [page for page in help_pages().values() if "[[" in page] == []
+
+
+def test_help_fits_a_narrow_terminal() -> None:
+    asked = [sys.executable, "-m", "muster", "groups", "list", "--help"]
+    ran = subprocess.run(asked, env={**os.environ, "COLUMNS": "60"}, capture_output=True, text=True, check=True)
+
+    assert max(map(len, ran.stdout.splitlines())) <= 60
+
+
 @pytest.mark.parametrize(
     "command",
     [
@@ -80,12 +107,29 @@ def test_command_lines_are_not_truncated_in_group_help(bare_muster: Muster) -> N
     ],
 )
 def test_help_imports_no_heavy_modules(command: str) -> None:
-    words = ["muster", *command.split(), "--help"]
-    code = f"import sys; sys.argv = {words!r}; import muster.cli.main, contextlib\n"
-    code += "with contextlib.suppress(SystemExit): muster.cli.main.main()\n"
-    code += f"print(*[name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
+    assert _loaded_by_help(command, "muster.cli.main", *HEAVY) == []
 
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr.strip() == ""
+
+@pytest.mark.parametrize("command", ["version", "groups list --state Empty", "config get", "changes undo x"])
+def test_command_without_numbers_imports_no_pydantic(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_URL", f"http://127.0.0.1:{free_port()}")
+
+    assert _loaded(command, "muster.cli.main", "pydantic", "rich", "sqlalchemy", "litestar") == []
+
+
+def _loaded_by_help(command: str, entry: str, *names: str) -> list[str]:
+    """Return which of these modules are imported when the `main` of a module prints the help of a command."""
+    return _loaded(f"{command} --help", entry, *names)
+
+
+def _loaded(command: str, entry: str, *names: str) -> list[str]:
+    """Return which of these modules are imported when the `main` of a module runs a command."""
+    words = ["muster", *command.split()]
+    code = f"import sys; sys.argv = {words!r}; import {entry}\n"
+    code += f"try: {entry}.main()\nexcept SystemExit: pass\n"
+    code += f"print(*[name for name in {names!r} if name in sys.modules], file=sys.stderr)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return (ran.stderr.splitlines() or [""])[-1].split()
 
 
 @pytest.mark.parametrize(

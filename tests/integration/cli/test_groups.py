@@ -239,6 +239,18 @@ def test_group_without_rebalances_is_reported(muster: Muster, group: Group) -> N
     assert "has not rebalanced" in muster.ok("groups", "rebalances", group.group_id).out
 
 
+def test_overview_marks_a_flapping_group(muster: Muster, client: Client) -> None:
+    group = client.group(fresh_id("flaps"))
+    for _ in range(5):
+        member = group.stable()
+        group.post("leave", {"members": [{"member_id": member.member_id}]})
+    group.stable()
+
+    (row,) = muster.ok("groups", "overview", "--search", group.group_id).rows
+
+    assert row[1:3] == ["Stable,", "flapping"]
+
+
 # -- owners, overview ---------------------------------------------------------------------------------------
 
 

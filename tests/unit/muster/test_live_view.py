@@ -72,6 +72,15 @@ def test_line_of_a_group_shows_all_fields() -> None:
     )
 
 
+def test_group_that_rebalances_again_and_again_is_flapping() -> None:
+    flapping = billing(rebalances_last_hour=10)
+
+    assert "billing: Stable, flapping, generation" in group_line(flapping)
+    assert "Stable, flapping" in drawn(Snapshot("12:00:00", (flapping,)), width=140)
+    assert "flapping" not in group_line(billing(rebalances_last_hour=9))
+    assert "flapping" not in group_line(billing(rebalances_last_hour=10, state="Empty"))
+
+
 def test_lag_is_a_lower_bound_where_a_log_end_is_stale() -> None:
     assert "lag ≥ 5," in group_line(billing(is_lag_lower_bound=True))
 

@@ -14,8 +14,10 @@ from coordinator_core.queries.topics import (
     read_topic_use,
 )
 from coordinator_core.state_store.log_ends import LogEndReport
-from tests.support.store_rows import NOW_MS, committed, group_row, write
-from tests.support.store_worlds import Owner, Query
+from tests.support.store_rows import NOW_MS, committed, group_row, rebalance_row, write
+from tests.support.store_worlds import Owner, Query, World
+
+HOUR_MS = 3_600_000
 
 
 def look(query: Query, topic: str, *, patterns: GroupPatterns | None = None, fresh_since_ms: int = 0) -> TopicUse:
@@ -39,12 +41,19 @@ def read_by_three(owner: Owner) -> None:
 def test_groups_are_listed_with_their_lag_in_the_topic(read_by_three: None, query: Query) -> None:
     use = look(query, "clicks")
     assert use.groups == [
-        TopicGroup("behind", "Stable", 2, True, 2, NOW_MS, 15, False, NOW_MS),
-        TopicGroup("idle", "Stable", 1, True, 0, None, None, False, None),
-        TopicGroup("simple", None, 0, False, 1, NOW_MS, None, False, None),
+        TopicGroup("behind", "Stable", 2, True, 2, NOW_MS, 15, False, NOW_MS, 0),
+        TopicGroup("idle", "Stable", 1, True, 0, None, None, False, None, 0),
+        TopicGroup("simple", None, 0, False, 1, NOW_MS, None, False, None, 0),
     ]
     assert use.partitions == [TopicPartition(0, 20, NOW_MS, 2), TopicPartition(1, None, None, 1)]
     assert (use.partition_count, use.log_start_offset) == (None, None)
+
+
+def test_rebalances_of_the_last_hour_are_counted(owner: Owner, read_by_three: None, query: Query, world: World) -> None:
+    ended = [world.today_ms(), world.today_ms() - 1, world.today_ms() - 2 * HOUR_MS]
+    rows = tuple(rebalance_row(f"r-{number}", "behind", completed_at_ms=at) for number, at in enumerate(ended))
+    owner.write(write("behind", rebalances=rows))
+    assert [group.rebalances_last_hour for group in look(query, "clicks").groups] == [2, 0, 0]
 
 
 def test_a_trusted_report_counts_for_every_group(owner: Owner, read_by_three: None, query: Query) -> None:

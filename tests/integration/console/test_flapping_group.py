@@ -1,0 +1,34 @@
+"""A group that rebalances again and again is not just Stable, on its own page and on its topic's."""
+
+import re
+
+import pytest
+from playwright.sync_api import Page, Route, expect
+
+from tests.integration.console.sample_groups import SampleGroups
+from tests.support.http_client import Group
+from tests.support.nodes import Node
+
+
+@pytest.fixture(scope="module")
+def flapping(samples: SampleGroups) -> Group:
+    return samples.flapping()
+
+
+def test_flapping_group_is_marked_as_soon_as_its_rebalances_are_read(page: Page, node: Node, flapping: Group) -> None:
+    held: list[Route] = []
+    page.route(f"**{flapping.path}/rebalances?*", lambda route: held.append(route))  # noqa: PLW0108 - playwright takes no built-in
+    page.goto(f"{node.url}/#/groups/{flapping.group_id}")
+    badge = page.locator(".head .badge")
+    expect(badge).to_have_text("● Stable")
+
+    page.route(re.compile(rf"{flapping.path}(\?|$)"), lambda _: None)  # nothing more is answered about the group itself
+    held[0].continue_()
+
+    expect(badge).to_have_text("▲ Stable, flapping")
+
+
+def test_flapping_group_is_marked_on_the_page_of_its_topic(page: Page, node: Node, flapping: Group) -> None:
+    page.goto(f"{node.url}/#/topics/orders")
+    row = page.get_by_role("table", name="Groups").get_by_role("row", name=flapping.group_id)
+    expect(row).to_contain_text("▲ Stable, flapping")
