@@ -26,7 +26,7 @@ from coordinator_core.protocol.loading import respond_while_loading
 from coordinator_core.protocol.requests import Heartbeat, MemberRequest, StoredOffset, Token
 from coordinator_core.protocol.responses import Answer
 from coordinator_core.protocol.setting_rules import SettingValue, check_settings
-from coordinator_core.protocol.settings import GroupSettings, Now, TopicMetadata
+from coordinator_core.protocol.settings import GroupSettings, Now
 from coordinator_core.runtime.admission import Admission
 from coordinator_core.runtime.archive_files import ArchiveFiles
 from coordinator_core.runtime.background_tasks import log_errors, restart_on_error
@@ -51,7 +51,7 @@ from coordinator_core.runtime.shard_ownership import ShardOwnership
 from coordinator_core.runtime.shard_scan import scan_awaited_members, scan_sessions
 from coordinator_core.runtime.stuck_groups import rebalancing_groups
 from coordinator_core.runtime.timer_loop import TimerLoop
-from coordinator_core.runtime.views import EffectiveSetting, GroupView, Readiness, ShardOwner
+from coordinator_core.runtime.views import GroupView, Readiness, ShardOwner
 from coordinator_core.runtime.writer import Writer
 from coordinator_core.state_store.interface import OutcomeUnknown, Store, StoreError, StoreUnavailable
 from coordinator_core.state_store.rows import FetchedOffset, StoredSettings, TopicRow, Versions
@@ -458,11 +458,6 @@ class Coordinator:
 
     # -- topic metadata and settings -------------------------------------------------------------------------
 
-    @property
-    def topic_metadata(self) -> Mapping[str, TopicMetadata]:
-        """The topics with metadata, by name."""
-        return self.metadata_cache.topic_metadata
-
     def settings_of(self, group_id: str) -> GroupSettings:
         """Return the effective settings of a group."""
         return self.metadata_cache.context(group_id).settings
@@ -471,10 +466,6 @@ class Coordinator:
         """Raise InvalidRequest if settings of a group could not be changed to these values."""
         check_settings(values)
         self.metadata_cache.check_change(group_id, {key: str(value) for key, value in values.items()})
-
-    def effective_settings(self, group_id: str | None) -> dict[str, EffectiveSetting]:
-        """Return every effective setting of a group (None: of the cluster), and its source."""
-        return self.metadata_cache.effective_settings(group_id)
 
     # -- the node --------------------------------------------------------------------------------------------
 
@@ -491,10 +482,6 @@ class Coordinator:
     def wall_ms(self) -> int:
         """Return the wall time."""
         return self._clock.now().wall_ms
-
-    def log_end_max_age_ms(self) -> int:
-        """Return the age after which a log end is stale."""
-        return self.metadata_cache.log_end_max_age_ms()
 
     def serving_shards(self) -> list[Shard]:
         """Return the loaded shards whose leases are valid."""
