@@ -58,6 +58,9 @@ def scan_sessions(shards: Callable[[], Iterable[Shard]], is_behind: Callable[[],
 def scan_awaited_members(
     shards: Callable[[], Iterable[Shard]], is_behind: Callable[[], bool], after_ms: int
 ) -> ShardScan[Shard]:
-    """Return the loop that stores the members that a rebalance awaits which has lasted for `after_ms`."""
+    """Return the loop that stores the awaited members of long rebalances, where they changed since the last write.
+
+    A rebalance must have lasted for `after_ms`: most end sooner, and cost no write.
+    """
     store = partial(Shard.store_awaited_members, after_ms=after_ms)
     return ShardScan(shards, is_behind, store, AWAITED_SCAN_INTERVAL_S, MAX_AWAITED_GROUPS)
