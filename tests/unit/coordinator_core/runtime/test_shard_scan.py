@@ -14,8 +14,10 @@ class FakeShard:
 
     def __init__(self, due: int) -> None:
         self.due = due
+        self.limits: list[int] = []
 
     def store(self, limit: int) -> int:
+        self.limits.append(limit)
         written = min(limit, self.due)
         self.due -= written
         return written
@@ -30,6 +32,7 @@ async def test_scan_queues_limited_rows() -> None:
     scan = scan_of(shards)
     await scan.scan()
     assert [shard.due for shard in shards] == [0, 20, 5]
+    assert [shard.limits for shard in shards] == [[LIMIT], [10], []]
     await scan.scan()
     assert [shard.due for shard in shards] == [0, 0, 0]
 
