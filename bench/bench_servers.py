@@ -8,17 +8,18 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urljoin
 
 import psycopg2
 import urllib3
 
 from bench.cpu_time import Pids, postmaster_pid
+from bench.figures import Figure
 from muster.local.embedded_postgres import EmbeddedPostgres
 from muster.local.processes import Child, ChildSpec, stop_children
 from muster.node.schema import upgrade
@@ -32,6 +33,8 @@ STOP_S: Final = 10.0
 SHARED_S: Final = 60.0
 OWNED_SHARDS: Final = 'muster_num_shards{state="active"}'
 POLL_S: Final = 0.02
+
+SizeT = TypeVar("SizeT")
 
 _http = urllib3.PoolManager(maxsize=64, retries=False, timeout=60)
 
@@ -71,6 +74,16 @@ def durable_place() -> Iterator[Place]:
         with EmbeddedPostgres(directory, options=DURABLE) as postgres:
             upgrade(postgres.database_url())
             yield Place(postgres.database_url(), directory)
+
+
+def in_durable_place(measure: Callable[[Place, SizeT], list[Figure]], size: SizeT) -> Callable[[], list[Figure]]:
+    """Return the benchmark that measures in a durable place of its own."""
+
+    def measure_there() -> list[Figure]:
+        with durable_place() as place:
+            return measure(place, size)
+
+    return measure_there
 
 
 @contextmanager

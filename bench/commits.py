@@ -9,7 +9,7 @@ Run: python -m bench.commits [FILE]
 
 from dataclasses import dataclass
 
-from bench.bench_servers import Place, Server, ask, bare_commits, durable_place, node, sums
+from bench.bench_servers import Place, Server, ask, bare_commits, in_durable_place, node, sums
 from bench.closed_loop import Load
 from bench.figures import Figure, run_benchmark
 from bench.group_members import Member, join_groups
@@ -111,10 +111,5 @@ def _ratio(each: Round) -> float:
     return each.muster.per_s / each.bare.per_s
 
 
-def main() -> list[Figure]:
-    with durable_place() as place:
-        return measure(place, Size())
-
-
 if __name__ == "__main__":
-    run_benchmark("commits", "Count durable commits a second over HTTP.", main)
+    run_benchmark("commits", "Count durable commits a second over HTTP.", in_durable_place(measure, Size()))

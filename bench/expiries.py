@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
 
-from bench.bench_servers import Place, durable_place, node
+from bench.bench_servers import Place, in_durable_place, node
 from bench.closed_loop import Load, median_load
 from bench.cpu_time import Pids
 from bench.figures import Figure, middle, run_benchmark
@@ -101,10 +101,7 @@ def _figures(size: Size, alone: Sequence[Load], beside: Sequence[Load], took_s: 
     ]
 
 
-def main() -> list[Figure]:
-    with durable_place() as place:
-        return measure(place, Size(int(os.environ.get("MUSTER_BENCH_EXPIRIES") or Size().offsets)))
-
-
 if __name__ == "__main__":
+    offsets = int(os.environ.get("MUSTER_BENCH_EXPIRIES") or Size().offsets)
+    main = in_durable_place(measure, Size(offsets))
     run_benchmark("expiries", "Measure heartbeats while a million offsets expire.", main)

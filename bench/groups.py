@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psycopg2
 
-from bench.bench_servers import Place, Server, ask, bare_server, durable_place, node, sums
+from bench.bench_servers import Place, Server, ask, bare_server, in_durable_place, node, sums
 from bench.closed_loop import Load
 from bench.cpu_time import Pids
 from bench.figures import Figure, run_benchmark
@@ -83,10 +83,5 @@ def _read_all_s(place: Place) -> float:
         return time.perf_counter() - began_s
 
 
-def main() -> list[Figure]:
-    with durable_place() as place:
-        return measure(place, Size())
-
-
 if __name__ == "__main__":
-    run_benchmark("groups", "Measure listing, describing and loading many groups.", main)
+    run_benchmark("groups", "Measure listing, describing and loading many groups.", in_durable_place(measure, Size()))

@@ -8,7 +8,7 @@ Run: python -m bench.heartbeats [FILE]
 
 from dataclasses import dataclass
 
-from bench.bench_servers import Place, bare_server, durable_place, node
+from bench.bench_servers import Place, bare_server, in_durable_place, node
 from bench.closed_loop import Load
 from bench.figures import Figure, run_benchmark
 from bench.group_members import join_groups
@@ -63,10 +63,5 @@ def _figures(rounds: list[dict[str, Load]]) -> list[Figure]:
     ]
 
 
-def main() -> list[Figure]:
-    with durable_place() as place:
-        return measure(place, Size())
-
-
 if __name__ == "__main__":
-    run_benchmark("heartbeats", "Count heartbeats a second over HTTP.", main)
+    run_benchmark("heartbeats", "Count heartbeats a second over HTTP.", in_durable_place(measure, Size()))

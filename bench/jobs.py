@@ -19,8 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from bench.bench_servers import Place, durable_place
+from bench.bench_servers import Place, in_durable_place
 from bench.figures import Figure, run_benchmark
+from bench.job_rounds import JobRounds
 from bench.synthetic_history import HistorySize, fill_history, fill_offsets
 from muster.local.java import find_java, spark_environment
 from spark_jobs.database import parse_url
@@ -43,25 +44,10 @@ class Size:
     jobs: tuple[str, ...] = tuple(JOBS)
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """The output of `bench.job_rounds`."""
-
-    job_s: float
-    read_s: float
-    rows: int
-    table_s: float
-    heap_mb: float
-    resident_mb: float
-    executor_heap_mb: float
-    spark_cpu_us: float
-    postgres_cpu_us: float
-
-
 def measure(place: Place, size: Size) -> list[Figure]:
     """Return the benchmark's figures."""
     figures: list[Figure] = []
-    by_size: dict[str, list[Measured]] = {}
+    by_size: dict[str, list[JobRounds]] = {}
     filled = 0
     for step, offsets in enumerate(size.offsets):
         _say(f"generating {offsets - filled:,} offsets")
@@ -85,7 +71,7 @@ def _of_history(place: Place, size: Size) -> list[Figure]:
     return [figure for job in jobs for figure in _figures(f"{job}, {what}", _rounds(place, size, job), None)]
 
 
-def _rounds(place: Place, size: Size, job: str) -> Measured:
+def _rounds(place: Place, size: Size, job: str) -> JobRounds:
     """Run a job in its own process."""
     _say(f"{job}: running, once to warm up and {size.rounds} times for measurement")
     environment = {**os.environ, **spark_environment(find_java(place.directory), os.environ)}
@@ -93,7 +79,7 @@ def _rounds(place: Place, size: Size, job: str) -> Measured:
     command = [sys.executable, "-m", "bench.job_rounds", place.database_url, archive, str(size.rounds), job]
     ran = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, f"{job}: {ran.stderr[-4000:]}"
-    measured = Measured(**json.loads(ran.stdout.splitlines()[-1]))
+    measured = JobRounds(**json.loads(ran.stdout.splitlines()[-1]))
     _say(f"{job}: {measured.job_s:,.1f} s, a bare read of its {measured.rows:,} rows {measured.read_s:,.1f} s")
     return measured
 
@@ -102,7 +88,7 @@ def _say(what: str) -> None:
     print(what, file=sys.stderr, flush=True)
 
 
-def _figures(what: str, measured: Measured, wanted: float | None) -> list[Figure]:
+def _figures(what: str, measured: JobRounds, wanted: float | None) -> list[Figure]:
     details = {
         "rows_read": measured.rows,
         "rows_a_second": measured.rows / measured.job_s,
@@ -124,7 +110,7 @@ def _heap(what: str, heap_mb: float) -> Figure:
     return Figure(what, heap_mb, "MiB", "its limit", HEAP_MB, wanted=1.0, better="less")
 
 
-def _growth(job: str, size: Size, measured: list[Measured]) -> Figure:
+def _growth(job: str, size: Size, measured: list[JobRounds]) -> Figure:
     first, last = measured[0].job_s / size.offsets[0], measured[-1].job_s / size.offsets[-1]
     what = f"{job}, a million of {size.offsets[-1]:,} offsets"
     beside = f"a million of {size.offsets[0]:,}"
@@ -143,10 +129,6 @@ def _size() -> Size:
 _NUMBERS: Final = {"OFFSETS_A_GROUP": 50, "HISTORY_GROUPS": 5_000, "HISTORY_DAYS": 30, "ROUNDS": 3}
 
 
-def main() -> list[Figure]:
-    with durable_place() as place:
-        return measure(place, _size())
-
-
 if __name__ == "__main__":
+    main = in_durable_place(measure, _size())
     run_benchmark("jobs", "Time each Spark job against a bare read of the same rows.", main)

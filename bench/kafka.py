@@ -17,7 +17,7 @@ from uuid import uuid4
 import uvloop
 
 from bench import kafka_wire
-from bench.bench_servers import HOST, Place, Server, durable_place, free_port, node, owner_of, until_shared
+from bench.bench_servers import HOST, Place, Server, free_port, in_durable_place, node, owner_of, until_shared
 from bench.closed_loop import Load, Sender, send_load
 from bench.cpu_time import Pids
 from bench.figures import Figure, run_benchmark
@@ -262,10 +262,5 @@ def _median_round(rounds: Sequence[tuple[T, T]], value: Callable[[T], float]) ->
     return ranked[len(ranked) // 2], {"lowest_ratio": ratio(ranked[0]), "highest_ratio": ratio(ranked[-1])}
 
 
-def main() -> list[Figure]:
-    with durable_place() as place:
-        return measure(place, Size())
-
-
 if __name__ == "__main__":
-    run_benchmark("kafka", "Compare a node with a Kafka broker.", main, NOTES)
+    run_benchmark("kafka", "Compare a node with a Kafka broker.", in_durable_place(measure, Size()), NOTES)

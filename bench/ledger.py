@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Final, NamedTuple
 
-from bench.bench_servers import Place, durable_place
+from bench.bench_servers import Place, in_durable_place
 from bench.cpu_time import CpuMeter
 from bench.figures import Figure, middle, run_benchmark
 from bench.stable_groups import NODE, OFFER
@@ -261,10 +261,5 @@ def _figure(what: str, unit: str, pairs: list[tuple[Took, Took]], wanted: float 
     return Figure(what, kept, unit, "without history", plain, wanted=wanted, better="less", details=details)
 
 
-def _all() -> list[Figure]:
-    with durable_place() as place:
-        return measure(place, Size())
-
-
 if __name__ == "__main__":
-    run_benchmark("ledger", "Measure what history costs.", _all)
+    run_benchmark("ledger", "Measure what history costs.", in_durable_place(measure, Size()))

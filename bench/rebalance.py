@@ -18,7 +18,7 @@ from uuid import uuid4
 import msgspec
 import uvloop
 
-from bench.bench_servers import Place, bare_server, durable_place, node, sums
+from bench.bench_servers import Place, bare_server, in_durable_place, node, sums
 from bench.channel import Channel
 from bench.cpu_time import Pids
 from bench.figures import Figure, Json, middle, run_benchmark
@@ -199,10 +199,5 @@ class HttpMember:
         self._channel.close()
 
 
-def main() -> list[Figure]:
-    with durable_place() as place:
-        return measure(place, Size())
-
-
 if __name__ == "__main__":
-    run_benchmark("rebalance", "Time rebalances of small and large groups.", main)
+    run_benchmark("rebalance", "Time rebalances of small and large groups.", in_durable_place(measure, Size()))

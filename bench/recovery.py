@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import psycopg2
 
-from bench.bench_servers import Place, ask, durable_place, node, start_node, sums
+from bench.bench_servers import Place, ask, in_durable_place, node, start_node, until_shared
 from bench.cpu_time import CpuMeter
 from bench.figures import Figure, run_benchmark
 from bench.group_members import Member, join_groups
@@ -23,7 +23,6 @@ from muster.settings import psql_url
 
 WAIT_TIMEOUT_S = 60.0
 POLL_S = 0.02
-HALF = 'muster_num_shards{state="active"}'
 FILL = """
 INSERT INTO offsets (group_id, shard_id, topic, partition, committed_offset, committed_at)
 SELECT 'filled-' || number / 100, number / 100 %% 50, 'orders', number %% 100, number, now()
@@ -64,7 +63,7 @@ def _lose_a_node(place: Place, size: Size) -> tuple[float, dict[str, float]]:
     with node(place, lease_ttl_ms=size.lease_ttl_ms) as survivor:
         victim = start_node(place, lease_ttl_ms=size.lease_ttl_ms)
         try:
-            _wait_until_shared(survivor.url, victim.url)
+            until_shared(survivor.url, victim.url)
             members = join_groups([survivor.url], size.groups)
             meter = CpuMeter(place.pids(survivor))
             os.kill(victim.child.pid, signal.SIGKILL)
@@ -76,13 +75,6 @@ def _lose_a_node(place: Place, size: Size) -> tuple[float, dict[str, float]]:
             stop_children([victim.child], 0)
 
 
-def _wait_until_shared(*urls: str) -> None:
-    deadline_s = time.monotonic() + WAIT_TIMEOUT_S
-    while not all(sums(url)[HALF] for url in urls):
-        assert time.monotonic() < deadline_s, "the shards were not shared"
-        time.sleep(POLL_S)  # Only the metrics show how shards are distributed.
-
-
 def _wait_until_answered(member: Member) -> None:
     deadline_s = time.monotonic() + WAIT_TIMEOUT_S
     body = {"generation": member.generation, "member_id": member.member_id}
@@ -91,10 +83,5 @@ def _wait_until_answered(member: Member) -> None:
         time.sleep(POLL_S)  # Requests are refused until the lease expires.
 
 
-def main() -> list[Figure]:
-    with durable_place() as place:
-        return measure(place, Size())
-
-
 if __name__ == "__main__":
-    run_benchmark("recovery", "Measure the failover after a killed node.", main)
+    run_benchmark("recovery", "Measure the failover after a killed node.", in_durable_place(measure, Size()))

@@ -8,7 +8,7 @@ Run: python -m bench.scale [FILE]
 
 from dataclasses import dataclass
 
-from bench.bench_servers import Place, durable_place, node, owner_of, until_shared
+from bench.bench_servers import Place, in_durable_place, node, owner_of, until_shared
 from bench.closed_loop import Load, median_load
 from bench.cpu_time import Pids
 from bench.figures import Figure, run_benchmark
@@ -43,10 +43,5 @@ def _median_load(size: Size, members: list[Member], pids: Pids) -> Load:
     return median_load(put_load(asked, size.round_s, pids) for _ in range(size.rounds))
 
 
-def main() -> list[Figure]:
-    with durable_place() as place:
-        return measure(place, Size())
-
-
 if __name__ == "__main__":
-    run_benchmark("scale", "Compare two nodes with one.", main)
+    run_benchmark("scale", "Compare two nodes with one.", in_durable_place(measure, Size()))

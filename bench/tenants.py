@@ -22,7 +22,7 @@ import msgspec
 
 from api.shared.identity import Role
 from api.shared.tokens import TokensFileBody, token_entry
-from bench.bench_servers import Place, durable_place, node
+from bench.bench_servers import Place, in_durable_place, node
 from bench.closed_loop import Sender, send_load
 from bench.commits import offsets_body
 from bench.figures import Figure, middle, run_benchmark
@@ -178,10 +178,6 @@ def _send(attack: Sequence[Sender], is_started: Event) -> None:
     send_load(attack, ATTACK_S, {})
 
 
-def main() -> list[Figure]:
-    with durable_place() as place:
-        return measure(place, Size())
-
-
 if __name__ == "__main__":
-    run_benchmark("tenants", "Measure one tenant's requests beside another that sends as much as it can.", main)
+    what = "Measure one tenant's requests beside another that sends as much as it can."
+    run_benchmark("tenants", what, in_durable_place(measure, Size()))

@@ -92,31 +92,38 @@ _THROTTLE: Final = ("throttle_time_ms", Int32)
 _ERROR: Final = ("error_code", Int16)
 
 
-class _ListResponse4(Response):  # type: ignore[misc]  # aiokafka has no types
-    API_KEY, API_VERSION = 16, 4
-    SCHEMA = Schema(_THROTTLE, _ERROR, ("groups", CompactArray(*_LISTED, TAGS)), TAGS)
+def _version(api_key: int, version: int, request: Schema, response: Schema) -> Any:  # noqa: ANN401 - no types
+    """Return the class of one version of a request, which has that of its response."""
+    key = {"API_KEY": api_key, "API_VERSION": version}
+    answer = type("_Response", (Response,), {**key, "SCHEMA": response})
+    return type(
+        "_Request", (RequestStruct,), {**key, "FLEXIBLE_VERSION": True, "RESPONSE_TYPE": answer, "SCHEMA": request}
+    )
 
 
-class _ListResponse5(Response):  # type: ignore[misc]  # aiokafka has no types
-    API_KEY, API_VERSION = 16, 5
-    SCHEMA = Schema(_THROTTLE, _ERROR, ("groups", CompactArray(*_LISTED, ("group_type", TEXT), TAGS)), TAGS)
+_LIST_4: Final = _version(
+    *(16, 4),
+    Schema(("states", TEXTS), TAGS),
+    Schema(_THROTTLE, _ERROR, ("groups", CompactArray(*_LISTED, TAGS)), TAGS),
+)
+_LIST_5: Final = _version(
+    *(16, 5),
+    Schema(("states", TEXTS), ("types", TEXTS), TAGS),
+    Schema(_THROTTLE, _ERROR, ("groups", CompactArray(*_LISTED, ("group_type", TEXT), TAGS)), TAGS),
+)
+_GROUP_IDS: Final = Schema(("group_ids", TEXTS), ("include_authorized_operations", Boolean), TAGS)
+_DESCRIBE: Final = _version(15, 5, _GROUP_IDS, Schema(_THROTTLE, ("groups", CompactArray(*_DESCRIBED)), TAGS))
+_DESCRIBE_CONSUMER: Final = _version(
+    69, 0, _GROUP_IDS, Schema(_THROTTLE, ("groups", CompactArray(*_CONSUMER_GROUP)), TAGS)
+)
+_FETCH: Final = _version(
+    *(9, 8),
+    Schema(("groups", CompactArray(("group_id", TEXT), ("topics", TEXTS), TAGS)), ("require_stable", Boolean), TAGS),
+    Schema(_THROTTLE, ("groups", CompactArray(*_OFFSETS)), TAGS),
+)
 
 
-class _ListRequest4(RequestStruct):  # type: ignore[misc]  # aiokafka has no types
-    FLEXIBLE_VERSION = True
-    API_KEY, API_VERSION = 16, 4
-    RESPONSE_TYPE = _ListResponse4
-    SCHEMA = Schema(("states", TEXTS), TAGS)
-
-
-class _ListRequest5(RequestStruct):  # type: ignore[misc]  # aiokafka has no types
-    FLEXIBLE_VERSION = True
-    API_KEY, API_VERSION = 16, 5
-    RESPONSE_TYPE = _ListResponse5
-    SCHEMA = Schema(("states", TEXTS), ("types", TEXTS), TAGS)
-
-
-class ListGroups(Request[_ListRequest4 | _ListRequest5]):  # type: ignore[misc]  # aiokafka has no types
+class ListGroups(Request[_LIST_4 | _LIST_5]):  # type: ignore[misc]  # aiokafka has no types
     """List the groups of a broker in some states; without states in all."""
 
     API_KEY = 16
@@ -126,35 +133,11 @@ class ListGroups(Request[_ListRequest4 | _ListRequest5]):  # type: ignore[misc] 
 
     def build(self, request_struct_class: Any) -> RequestStruct:  # noqa: ANN401 - one of two classes
         """Build a version."""
-        no_types: tuple[list[str], ...] = ([],) if request_struct_class is _ListRequest5 else ()
+        no_types: tuple[list[str], ...] = ([],) if request_struct_class is _LIST_5 else ()
         return request_struct_class(self._states, *no_types, {})
 
 
-class _DescribeResponse(Response):  # type: ignore[misc]  # aiokafka has no types
-    API_KEY, API_VERSION = 15, 5
-    SCHEMA = Schema(_THROTTLE, ("groups", CompactArray(*_DESCRIBED)), TAGS)
-
-
-class _DescribeRequest(RequestStruct):  # type: ignore[misc]  # aiokafka has no types
-    FLEXIBLE_VERSION = True
-    API_KEY, API_VERSION = 15, 5
-    RESPONSE_TYPE = _DescribeResponse
-    SCHEMA = Schema(("group_ids", TEXTS), ("include_authorized_operations", Boolean), TAGS)
-
-
-class _ConsumerResponse(Response):  # type: ignore[misc]  # aiokafka has no types
-    API_KEY, API_VERSION = 69, 0
-    SCHEMA = Schema(_THROTTLE, ("groups", CompactArray(*_CONSUMER_GROUP)), TAGS)
-
-
-class _ConsumerRequest(RequestStruct):  # type: ignore[misc]  # aiokafka has no types
-    FLEXIBLE_VERSION = True
-    API_KEY, API_VERSION = 69, 0
-    RESPONSE_TYPE = _ConsumerResponse
-    SCHEMA = Schema(("group_ids", TEXTS), ("include_authorized_operations", Boolean), TAGS)
-
-
-class DescribeGroups(Request[_DescribeRequest]):  # type: ignore[misc]  # aiokafka has no types
+class DescribeGroups(Request[_DESCRIBE]):  # type: ignore[misc]  # aiokafka has no types
     """Describe groups of the classic protocol."""
 
     API_KEY = 15
@@ -162,12 +145,12 @@ class DescribeGroups(Request[_DescribeRequest]):  # type: ignore[misc]  # aiokaf
     def __init__(self, group_ids: Sequence[str]) -> None:
         self._group_ids = list(group_ids)
 
-    def build(self, request_struct_class: type[_DescribeRequest]) -> _DescribeRequest:
+    def build(self, request_struct_class: Any) -> RequestStruct:  # noqa: ANN401 - no types
         """Build the version."""
         return request_struct_class(self._group_ids, False, {})
 
 
-class DescribeConsumerGroups(Request[_ConsumerRequest]):  # type: ignore[misc]  # aiokafka has no types
+class DescribeConsumerGroups(Request[_DESCRIBE_CONSUMER]):  # type: ignore[misc]  # aiokafka has no types
     """Describe groups of the consumer protocol."""
 
     API_KEY = 69
@@ -175,28 +158,12 @@ class DescribeConsumerGroups(Request[_ConsumerRequest]):  # type: ignore[misc]  
     def __init__(self, group_ids: Sequence[str]) -> None:
         self._group_ids = list(group_ids)
 
-    def build(self, request_struct_class: type[_ConsumerRequest]) -> _ConsumerRequest:
+    def build(self, request_struct_class: Any) -> RequestStruct:  # noqa: ANN401 - no types
         """Build the version."""
         return request_struct_class(self._group_ids, False, {})
 
 
-class _OffsetsResponse(Response):  # type: ignore[misc]  # aiokafka has no types
-    API_KEY, API_VERSION = 9, 8
-    SCHEMA = Schema(_THROTTLE, ("groups", CompactArray(*_OFFSETS)), TAGS)
-
-
-class _OffsetsRequest(RequestStruct):  # type: ignore[misc]  # aiokafka has no types
-    FLEXIBLE_VERSION = True
-    API_KEY, API_VERSION = 9, 8
-    RESPONSE_TYPE = _OffsetsResponse
-    SCHEMA = Schema(
-        ("groups", CompactArray(("group_id", TEXT), ("topics", CompactArray(CompactString())), TAGS)),
-        ("require_stable", Boolean),
-        TAGS,
-    )
-
-
-class FetchOffsets(Request[_OffsetsRequest]):  # type: ignore[misc]  # aiokafka has no types
+class FetchOffsets(Request[_FETCH]):  # type: ignore[misc]  # aiokafka has no types
     """Fetch all committed offsets of groups."""
 
     API_KEY = 9
@@ -204,6 +171,6 @@ class FetchOffsets(Request[_OffsetsRequest]):  # type: ignore[misc]  # aiokafka 
     def __init__(self, group_ids: Sequence[str]) -> None:
         self._groups: list[tuple[str, None, dict[int, bytes]]] = [(group_id, None, {}) for group_id in group_ids]
 
-    def build(self, request_struct_class: type[_OffsetsRequest]) -> _OffsetsRequest:
+    def build(self, request_struct_class: Any) -> RequestStruct:  # noqa: ANN401 - no types
         """Build the version."""
         return request_struct_class(self._groups, False, {})

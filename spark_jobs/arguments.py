@@ -54,34 +54,27 @@ def read_arguments(job: str, command_line: Sequence[str] | None = None) -> JobAr
     parser = argparse.ArgumentParser(prog=job, allow_abbrev=False)
     add_common_arguments(parser)
     parser.add_argument(
-        "--retention-ms", default=-1, type=_retention_ms, help="retention where neither cluster nor group sets one"
+        "--retention-ms",
+        default=-1,
+        type=_whole_number(-1, RETENTION_MAX_MS),
+        help="retention where neither cluster nor group sets one",
     )
     parser.add_argument(
         "--share-from",
         default=DEFAULT_SHARE_FROM,
-        type=_share_from,
+        type=_whole_number(0, SHARE_FROM_MAX),
         help="candidates from which a group's share is computed",
     )
     parser.add_argument(
-        "--report-days", default=DEFAULT_REPORT_DAYS, type=_report_days, help="days for which reports are kept"
+        "--report-days",
+        default=DEFAULT_REPORT_DAYS,
+        type=_whole_number(1, REPORT_MAX_DAYS),
+        help="days for which reports are kept",
     )
     add_options(parser, [KEEP_DAYS])
     parser.add_argument("--archive", default="", help="the archive's directory, reachable by every worker")
     found = parser.parse_args(command_line)
-    return JobArguments(
-        found.run_id,
-        found.as_of,
-        found.interval_start,
-        found.interval_end,
-        found.retention_ms,
-        found.dry_run,
-        found.read_partitions,
-        found.share_from,
-        found.report_days,
-        found.keep_days,
-        found.archive,
-        found.cluster,
-    )
+    return JobArguments(**vars(found))
 
 
 def add_common_arguments(parser: argparse.ArgumentParser) -> None:
@@ -90,15 +83,18 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--as-of", required=True, type=_instant, help="the instant to evaluate (RFC 3339)")
     parser.add_argument("--interval-start", type=_instant_or_none, help="start of the data interval, empty for none")
     parser.add_argument("--interval-end", type=_instant_or_none, help="end of the data interval, empty for none")
-    parser.add_argument("--dry-run", default=False, type=_boolean, help="true: do not apply or keep the result")
+    kept = "true: do not apply or keep the result"
+    parser.add_argument("--dry-run", dest="is_dry_run", metavar="DRY_RUN", default=False, type=_boolean, help=kept)
     parser.add_argument("--cluster", default=OWN_CLUSTER, help="the cluster whose database a variable names")
-    parser.add_argument("--read-partitions", default=DEFAULT_READ_PARTITIONS, type=_partitions, help="parallel reads")
+    partitions = _whole_number(1, READ_PARTITIONS_MAX)
+    parser.add_argument("--read-partitions", default=DEFAULT_READ_PARTITIONS, type=partitions, help="parallel reads")
 
 
 def add_options(parser: argparse.ArgumentParser, options: Sequence[Option]) -> None:
     """Add a job's options."""
     for option in options:
-        parser.add_argument(option.flag, default=option.default, type=_within(option), help=option.meaning)
+        number = _whole_number(option.least, option.most)
+        parser.add_argument(option.flag, default=option.default, type=number, help=option.meaning)
 
 
 def _uuid(text: str) -> str:
@@ -122,38 +118,22 @@ def _instant_or_none(text: str) -> datetime | None:
     return _instant(text) if text else None
 
 
-def _retention_ms(text: str) -> int:
-    return _whole_number(text, -1, RETENTION_MAX_MS)
-
-
-def _partitions(text: str) -> int:
-    return _whole_number(text, 1, READ_PARTITIONS_MAX)
-
-
-def _share_from(text: str) -> int:
-    return _whole_number(text, 0, SHARE_FROM_MAX)
-
-
-def _report_days(text: str) -> int:
-    return _whole_number(text, 1, REPORT_MAX_DAYS)
-
-
 def _boolean(text: str) -> bool:
     if text.lower() not in {"true", "false"}:
         raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
     return text.lower() == "true"
 
 
-def _within(option: Option) -> Callable[[str], int]:
-    return lambda text: _whole_number(text, option.least, option.most)
+def _whole_number(least: int, most: int) -> Callable[[str], int]:
+    """Return what parses a whole number within bounds."""
 
+    def parse(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = least - 1
+        if not least <= number <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} to {most}")
+        return number
 
-def _whole_number(text: str, least: int, most: int) -> int:
-    """Parse a whole number within bounds; raises ArgumentTypeError."""
-    try:
-        number = int(text)
-    except ValueError:
-        number = least - 1
-    if not least <= number <= most:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} to {most}")
-    return number
+    return parse

@@ -184,7 +184,7 @@ def read_report_arguments(job: ReportingJob, command_line: Sequence[str] | None 
         found.as_of,
         start,
         end,
-        found.dry_run,
+        found.is_dry_run,
         found.read_partitions,
         given,
         found.archive,

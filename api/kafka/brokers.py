@@ -111,7 +111,7 @@ def topic_id_of(topic: str) -> UUID:
 
 
 def _topics(request: KafkaRequest, brokers: list[Broker]) -> list[Fields]:
-    known = request.coordinator.topic_metadata
+    known = request.coordinator.metadata_cache.topic_metadata
     requested = request.message.topics
     if requested is None or (request.version == 0 and not requested):
         denied = request.denied_topics(known, Operation.READ)

@@ -43,7 +43,7 @@ async def list_offsets(request: KafkaRequest) -> bytes:
     move others past their records. For a time the answer is the last end that was reported by then: a consumer that
     begins there misses nothing that was written since.
     """
-    known = request.coordinator.topic_metadata
+    known = request.coordinator.metadata_cache.topic_metadata
     names = [each.name for each in request.message.topics if each.name in known]
     instants_ms = {
         (each.name, one.partition_index): min(one.timestamp, END_OF_TIME_MS)
@@ -102,7 +102,7 @@ async def fetch(request: KafkaRequest) -> bytes:
     """Wait, and return no records: the log ends where the client reads."""
     message = request.message
     await asyncio.sleep(min(milliseconds(message.max_wait), FETCH_WAIT_MAX_MS) / 1000)
-    counts = request.coordinator.topic_metadata
+    counts = request.coordinator.metadata_cache.topic_metadata
     if request.version < TOPIC_IDS_FROM:
         key, unknown = "topic", UNKNOWN_TOPIC_OR_PARTITION
         names = {each.topic: each.topic for each in message.topics}

@@ -87,10 +87,6 @@ class Identity(Struct, array_like=True, frozen=True, dict=True):
             return self.permissions.allows_on_all(operation, ResourceType.GROUP)
         return self.permissions.allows(operation, ResourceType.GROUP, group_id)
 
-    def can_access_topic(self, topic: str, operation: Operation) -> bool:
-        """Return whether an operation on a topic is allowed."""
-        return self.permissions.allows(operation, ResourceType.TOPIC, topic)
-
     @cached_property
     def described_groups(self) -> GroupPatterns | None:
         """Return the groups that it may describe; None: all."""

@@ -139,7 +139,7 @@ def _request(
         stored=tuple(stored),
         change_id="" if change is None else change.change_id,
         is_dry_run=change is None,
-        log_end_max_age_ms=coordinator.log_end_max_age_ms(),
+        log_end_max_age_ms=coordinator.metadata_cache.log_end_max_age_ms(),
     )
 
 

@@ -4,7 +4,7 @@ The log reaches every committed offset, so a log end is never returned as lower 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final, NamedTuple
 
 from coordinator_core.protocol.log_ends import LogEnd, monotonic_log_ends
@@ -285,11 +285,7 @@ def read_past_offsets(transaction: Transaction, time_range: TimeRange, limit: in
 def time_range_parameters(time_range: TimeRange, limit: int) -> dict[str, str | int]:
     """Return the parameters of a statement over a time range."""
     return {
-        "group_id": time_range.group_id,
-        "from_ms": time_range.from_ms,
-        "until_ms": time_range.until_ms,
-        "step_ms": time_range.step_ms,
-        "coarse_until_ms": time_range.coarse_until_ms,
+        **asdict(time_range),
         "coarse_end_ms": max(time_range.from_ms, min(time_range.coarse_until_ms, time_range.until_ms)),
         "coarse_step_ms": time_range.step_ms * COARSE_FACTOR,
         "limit": limit,

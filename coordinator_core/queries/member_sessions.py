@@ -5,7 +5,7 @@ If it joined again while the old member was silent, before the eviction, the old
 *successor*, and there is no reconnect.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from coordinator_core.analytics.eviction_cause import EvictionCause, eviction_cause
@@ -140,9 +140,7 @@ def read_member_sessions(
         GroupIdNotFound: there never was such a group.
     """
     parameters = {
-        "group_id": which.group_id,
-        "from_ms": which.from_ms,
-        "to_ms": which.to_ms,
+        **asdict(which),
         "end_reasons": list(which.end_reasons),
         "limit": limit,
         "silences": list(EVICTION_REASONS),

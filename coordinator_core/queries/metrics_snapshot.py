@@ -37,7 +37,7 @@ class MetricsSnapshot:
 
     async def offset_totals(self, *, by_partition: bool) -> tuple[OffsetTotal, ...] | None:
         """Return committed offsets by topic or by partition."""
-        fresh_since_ms = self._coordinator.wall_ms() - self._coordinator.log_end_max_age_ms()
+        fresh_since_ms = self._coordinator.wall_ms() - self._coordinator.metadata_cache.log_end_max_age_ms()
         key = "offsets by partition" if by_partition else "offsets by topic"
         read = partial(read_offset_totals, fresh_since_ms=fresh_since_ms, by_partition=by_partition)
         found = await self._cached(key, read)

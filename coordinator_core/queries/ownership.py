@@ -1,6 +1,6 @@
 """Partition ownership and committed offsets as of a time."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Text, cast, column, func, literal, or_, select, table
@@ -141,10 +141,4 @@ ORDER BY topic, partition
 
 def read_offsets_at(transaction: Transaction, moment: Moment) -> list[OffsetAtTime]:
     """Return committed offsets, by topic and partition."""
-    parameters = {
-        "group_id": moment.group_id,
-        "at_ms": moment.at_ms,
-        "topic": moment.topic,
-        "partition": moment.partition,
-    }
-    return [OffsetAtTime(*row) for row in transaction.execute(_OFFSETS_AT, parameters)]
+    return [OffsetAtTime(*row) for row in transaction.execute(_OFFSETS_AT, asdict(moment))]

@@ -1,6 +1,6 @@
 """Rebalances of a group: pages of them, their members, and how long they waited for members."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
@@ -162,10 +162,4 @@ LIMIT %(limit)s
 
 def read_waits(transaction: Transaction, query: WaitQuery, limit: int) -> list[RebalanceWait]:
     """Return the waits of rebalances for members, the longest first."""
-    parameters = {
-        "group_id": query.group_id,
-        "from_ms": query.from_ms,
-        "at_least_ms": query.at_least_ms,
-        "limit": limit,
-    }
-    return [RebalanceWait(*row) for row in transaction.execute(_WAITS, parameters)]
+    return [RebalanceWait(*row) for row in transaction.execute(_WAITS, {**asdict(query), "limit": limit})]

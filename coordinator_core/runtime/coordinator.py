@@ -26,10 +26,9 @@ from coordinator_core.protocol.loading import respond_while_loading
 from coordinator_core.protocol.requests import Heartbeat, MemberRequest, StoredOffset, Token
 from coordinator_core.protocol.responses import Answer
 from coordinator_core.protocol.setting_rules import SettingValue, check_settings
-from coordinator_core.protocol.settings import GroupSettings, Now, TopicMetadata
+from coordinator_core.protocol.settings import GroupSettings, Now
 from coordinator_core.runtime.admission import Admission
 from coordinator_core.runtime.archive_files import ArchiveFiles
-from coordinator_core.runtime.awaited_members import AwaitedMembersLoop
 from coordinator_core.runtime.background_tasks import log_errors, restart_on_error
 from coordinator_core.runtime.clock import Clock, SystemClock, SystemThreads, Threads
 from coordinator_core.runtime.config import NodeConfig
@@ -41,7 +40,6 @@ from coordinator_core.runtime.groups_of_clients import GroupsOfClients
 from coordinator_core.runtime.history_archiver import HistoryArchiver
 from coordinator_core.runtime.log_ends import LogEndReports
 from coordinator_core.runtime.maintenance import Maintenance
-from coordinator_core.runtime.member_sessions import SessionIntervalsLoop
 from coordinator_core.runtime.metadata_cache import MetadataCache
 from coordinator_core.runtime.offset_checkpoints import OffsetCheckpoints
 from coordinator_core.runtime.offset_counts import OffsetCounts
@@ -50,9 +48,10 @@ from coordinator_core.runtime.readiness import ReadinessCheck, quarantine_notice
 from coordinator_core.runtime.rebalance_rate import RebalanceRate
 from coordinator_core.runtime.shard import Shard, completed_future
 from coordinator_core.runtime.shard_ownership import ShardOwnership
+from coordinator_core.runtime.shard_scan import scan_awaited_members, scan_sessions
 from coordinator_core.runtime.stuck_groups import rebalancing_groups
 from coordinator_core.runtime.timer_loop import TimerLoop
-from coordinator_core.runtime.views import EffectiveSetting, GroupView, Readiness, ShardOwner
+from coordinator_core.runtime.views import GroupView, Readiness, ShardOwner
 from coordinator_core.runtime.writer import Writer
 from coordinator_core.state_store.interface import OutcomeUnknown, Store, StoreError, StoreUnavailable
 from coordinator_core.state_store.rows import FetchedOffset, StoredSettings, TopicRow, Versions
@@ -194,11 +193,9 @@ class Coordinator:
         self._start_loop("history", partial(self._history_loop, has_partitions))
         self._start_loop("log_ends", self._log_ends.run)
         self._start_loop("offset_counts", self._offset_counts.run)
-        self._start_loop("session_intervals", SessionIntervalsLoop(self._owned_shards, self._is_writer_behind).run)
-        after_ms = self._config.awaited_members_after_ms
-        self._start_loop(
-            "awaited_members", AwaitedMembersLoop(self._owned_shards, self._is_writer_behind, after_ms).run
-        )
+        shards, is_behind, after_ms = self._owned_shards, self._is_writer_behind, self._config.awaited_members_after_ms
+        self._start_loop("session_intervals", scan_sessions(shards, is_behind).run)
+        self._start_loop("awaited_members", scan_awaited_members(shards, is_behind, after_ms).run)
 
     async def stop(self) -> None:
         """Release every shard, refuse waiting requests so that clients ask another node, and end."""
@@ -461,11 +458,6 @@ class Coordinator:
 
     # -- topic metadata and settings -------------------------------------------------------------------------
 
-    @property
-    def topic_metadata(self) -> Mapping[str, TopicMetadata]:
-        """The topics with metadata, by name."""
-        return self.metadata_cache.topic_metadata
-
     def settings_of(self, group_id: str) -> GroupSettings:
         """Return the effective settings of a group."""
         return self.metadata_cache.context(group_id).settings
@@ -474,10 +466,6 @@ class Coordinator:
         """Raise InvalidRequest if settings of a group could not be changed to these values."""
         check_settings(values)
         self.metadata_cache.check_change(group_id, {key: str(value) for key, value in values.items()})
-
-    def effective_settings(self, group_id: str | None) -> dict[str, EffectiveSetting]:
-        """Return every effective setting of a group (None: of the cluster), and its source."""
-        return self.metadata_cache.effective_settings(group_id)
 
     # -- the node --------------------------------------------------------------------------------------------
 
@@ -494,10 +482,6 @@ class Coordinator:
     def wall_ms(self) -> int:
         """Return the wall time."""
         return self._clock.now().wall_ms
-
-    def log_end_max_age_ms(self) -> int:
-        """Return the age after which a log end is stale."""
-        return self.metadata_cache.log_end_max_age_ms()
 
     def serving_shards(self) -> list[Shard]:
         """Return the loaded shards whose leases are valid."""

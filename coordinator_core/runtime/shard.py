@@ -503,12 +503,12 @@ class Shard:
 
     # -- awaited members ---------------------------------------------------------------------------------
 
-    def store_awaited_members(self, after_ms: int, limit: int) -> int:
+    def store_awaited_members(self, limit: int, after_ms: int) -> int:
         """Queue a write of each group whose awaited members changed, at most `limit`; return how many (0 in a mirror).
 
         Args:
-            after_ms: how long a rebalance must have lasted.
             limit: how many groups are written at most.
+            after_ms: how long a rebalance must have lasted.
         """
         now = self._clock.now()
         if self._is_mirror or self.valid_until_ms <= now.node_ms:

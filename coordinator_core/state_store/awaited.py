@@ -1,7 +1,7 @@
 """Awaited members: those that the current phase of a rebalance waits for, as stored in `groups.awaited_members`.
 
 A node stores them once a rebalance has lasted for a while, and again when they change
-(`runtime/awaited_members.py`). The write that ends a phase clears them. Source: tables.md, `groups`.
+(`runtime/shard_scan.py`). The write that ends a phase clears them. Source: tables.md, `groups`.
 """
 
 from dataclasses import asdict, dataclass

@@ -77,15 +77,6 @@ class DirtyOffsets:
         """Return every offset, those for history first."""
         return [*self.superseded, *self.commits.values()]
 
-    def by_group(self) -> dict[str, "DirtyOffsets"]:
-        """Return the offsets of each group."""
-        groups: dict[str, DirtyOffsets] = {}
-        for commit, offset in self.superseded:
-            groups.setdefault(commit.group_id, DirtyOffsets()).superseded.append((commit, offset))
-        for key, (commit, offset) in self.commits.items():
-            groups.setdefault(commit.group_id, DirtyOffsets()).commits[key] = (commit, offset)
-        return groups
-
     def halves(self) -> tuple["DirtyOffsets", "DirtyOffsets"]:
         """Return the offsets in two parts."""
         first, second = DirtyOffsets(), DirtyOffsets()
@@ -150,14 +141,6 @@ class DirtyOffsets:
             if minute_ms(before.record.at_ms) < commit.first_minute_ms:
                 self.superseded.append(earlier)
             yield key, (commit._replace(first_minute_ms=before.first_minute_ms), offset)
-
-
-def dirty_offsets(logged: Iterable[tuple[int, LoggedCommits]]) -> DirtyOffsets:
-    """Return the dirty offsets of commits with their positions in the log, the oldest first."""
-    dirty = DirtyOffsets()
-    for commit_version, commits in logged:
-        dirty.add(commits, commit_version)
-    return dirty
 
 
 def logged_of_topic(logged: Iterable[tuple[int, LoggedCommits]], topic: str) -> dict[tuple[str, int], tuple[int, int]]:

@@ -91,7 +91,7 @@ class OpenOwnership(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class RebalanceInProgress:
+class OpenRebalance:
     """A rebalance in progress."""
 
     rebalance_id: UuidText
@@ -108,7 +108,7 @@ class RebalanceInProgress:
 class RebalanceSnapshotJson(Struct):
     """The column `groups.rebalance`, without the rebalance members."""
 
-    in_progress: RebalanceInProgress | None
+    in_progress: OpenRebalance | None
     last_owners: list[tuple[str, int, str]]
 
 
@@ -158,7 +158,7 @@ class Ledger:
         """Whether assignments can be decoded; those of other protocol types are opaque."""
         self.member_count = 0
         """Members of the last generation that was assigned."""
-        self.in_progress: RebalanceInProgress | None = None
+        self.in_progress: OpenRebalance | None = None
         self.ownership: dict[str, tuple[OpenOwnership, ...]] = {}
         self.last_owners: dict[tuple[str, int], str] = {}
         """(topic, partition) → its last owner, if that member has left and the partition has no new owner yet."""
@@ -273,7 +273,7 @@ class Ledger:
         if self.in_progress is not None:
             self.in_progress = replace(self.in_progress, restarts=self.in_progress.restarts + 1)
             return
-        self.in_progress = RebalanceInProgress(
+        self.in_progress = OpenRebalance(
             rebalance_id=self._rebalance_id(record.at_ms),
             trigger=record.trigger,
             trigger_member_id=record.member_id,

@@ -75,10 +75,7 @@ def project(
             ledger.shard_id,
             committed=committed,
             removed=removed,
-            outcomes=extra_rows.outcomes,
-            changes=extra_rows.changes,
-            undone=extra_rows.undone,
-            mirror_position=extra_rows.mirror_position,
+            **extra_rows._asdict(),
         )
     return _whole(group, records, ledger, stored, committed, removed, extra_rows)
 

@@ -71,6 +71,16 @@ class MemberRow:
     joined_at_ms: int
     join_order: int
 
+    @property
+    def protocol_names(self) -> list[str]:
+        """Return the names of the protocols that it supports."""
+        return [protocol.name for protocol in self.protocols]
+
+    @property
+    def protocol_metadata(self) -> list[bytes]:
+        """Return the metadata of the protocols, in the same order."""
+        return [protocol.metadata for protocol in self.protocols]
+
 
 @dataclass(frozen=True, slots=True)
 class StoredGroup:

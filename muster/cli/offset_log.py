@@ -47,25 +47,16 @@ def dump(
     from muster.settings import load_settings, psql_url
 
     url = psql_url(urls_in_use(load_settings(data_dir=data_dir)).reader)
-    print_log(url, group, shard, is_quarantined=quarantined)
-
-
-def print_log(url: str, group_id: str | None, shard_id: int | None, *, is_quarantined: bool) -> None:
-    """Print each committed offset in the log, or each quarantined one, as a line of JSON.
-
-    Raises:
-        UserError: the database does not answer, or refuses.
-    """
     try:
         connection = psycopg2.connect(url, connect_timeout=CONNECT_TIMEOUT_S, application_name="muster-offset-log")
     except psycopg2.OperationalError as failure:
         raise UserError(f"The database does not answer; {DATABASE_ADVICE}.", UNREACHABLE_EXIT_CODE) from failure
     with closing(connection), connection, connection.cursor("offset_log") as cursor:
         try:
-            cursor.execute(_QUARANTINED if is_quarantined else _LOG)
+            cursor.execute(_QUARANTINED if quarantined else _LOG)
             for seq, written_at, reason, data in cursor:
                 row = {"seq": seq, "written_at": written_at.isoformat(), **({"reason": reason} if reason else {})}
-                for line in _lines(bytes(data), group_id, shard_id):
+                for line in _lines(bytes(data), group, shard):
                     print(json.dumps({**row, **line}, ensure_ascii=False))
         except psycopg2.Error as failure:
             raise UserError(f"The database refuses: {str(failure).splitlines()[0]}.") from failure

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Annotated, Final
 
 import typer
@@ -231,7 +231,7 @@ def print_plans(plans: list[Plan], *, as_csv: bool, as_json: bool, is_dry_run: b
         UserError: a group was refused; the sentence says which and why.
     """
     if as_json:
-        print_json({"dry_run": is_dry_run, "groups": [_json(plan) for plan in plans]})
+        print_json({"dry_run": is_dry_run, "groups": list(map(asdict, plans))})
     elif as_csv:
         sys.stdout.write(_csv(plans))
     else:
@@ -260,15 +260,6 @@ def _print_table(plans: list[Plan], *, is_dry_run: bool) -> None:
     else:
         print(f"{summary} moved.")
         display.print_undo(change_id for plan in plans if plan.offsets for change_id in plan.change_ids)
-
-
-def _json(plan: Plan) -> Json:
-    return {
-        "group_id": plan.group_id,
-        "offsets": plan.offsets,
-        "change_ids": plan.change_ids,
-        "refusal": plan.refusal,
-    }
 
 
 def _csv(plans: list[Plan]) -> str:

@@ -64,8 +64,8 @@ class Shown(StrEnum):
     JSON = "json"
 
 
-class WriteResult(StrEnum):
-    """How offsets are written into a file."""
+class ExportFormat(StrEnum):
+    """The format of an export."""
 
     CSV = "csv"
     JSON = "json"
@@ -111,8 +111,8 @@ def export(
         Path | None, typer.Option("--to", help="The file to write.", show_default="standard output", metavar="FILE")
     ] = None,
     form: Annotated[
-        WriteResult, typer.Option("--format", help="json includes metadata and log end offsets.")
-    ] = WriteResult.CSV,
+        ExportFormat, typer.Option("--format", help="json includes metadata and log end offsets.")
+    ] = ExportFormat.CSV,
     url: UrlOption = None,
 ) -> None:
     """Export committed offsets to a file.

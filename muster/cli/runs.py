@@ -83,7 +83,25 @@ def candidates(
     as_json: JsonOption = False,
 ) -> None:
     """Show the candidates of a run and their outcomes."""
-    print_candidates(NodeClient(url), run_id, limit, is_wide=wide, as_json=as_json)
+    node = NodeClient(url)
+    found = node.pages(_path(run_id, "/candidates"), "candidates", limit)
+    # A run names days or something else, and all of its days at once.
+    days = [] if found else node.get(_path(run_id, "/candidates"), limit=1)["days"][:limit]
+    if as_json:
+        print_json({"run_id": run_id, "candidates": found, "days": days})
+        return
+    if days:
+        _print_days(days)
+        return
+    if not found:
+        print("No candidates of the run are stored.")
+        return
+    headings = ("GROUP", "TOPIC", "PARTITION", "COMMITTED", "EMPTY SINCE", "REASON", "OUTCOME")
+    table = Table(*headings, wide_only={"EMPTY SINCE"})
+    for each in found:
+        seen = (moment(each["committed_at"]), moment(each["state_since"]), each["reason"])
+        table.add(each["group_id"], each["topic"], each["partition"], *seen, each["outcome"] or UNDECIDED)
+    table.print(is_wide=wide)
 
 
 @app.command()
@@ -143,28 +161,6 @@ def print_run(run: Json, *, as_json: bool) -> None:
 def _describe_decision(decision: Json) -> str:
     reason = f": {decision['reason']}" if decision["reason"] else ""
     return f"{decision['actor']} at {moment(decision['at'])} UTC{reason}"
-
-
-def print_candidates(node: NodeClient, run_id: str, limit: int, *, is_wide: bool, as_json: bool) -> None:
-    """Print the offsets, groups or days of history that a run names, and what came of each."""
-    found = node.pages(_path(run_id, "/candidates"), "candidates", limit)
-    # A run names days or something else, and all of its days at once.
-    days = [] if found else node.get(_path(run_id, "/candidates"), limit=1)["days"][:limit]
-    if as_json:
-        print_json({"run_id": run_id, "candidates": found, "days": days})
-        return
-    if days:
-        _print_days(days)
-        return
-    if not found:
-        print("No candidates of the run are stored.")
-        return
-    headings = ("GROUP", "TOPIC", "PARTITION", "COMMITTED", "EMPTY SINCE", "REASON", "OUTCOME")
-    table = Table(*headings, wide_only={"EMPTY SINCE"})
-    for each in found:
-        seen = (moment(each["committed_at"]), moment(each["state_since"]), each["reason"])
-        table.add(each["group_id"], each["topic"], each["partition"], *seen, each["outcome"] or UNDECIDED)
-    table.print(is_wide=is_wide)
 
 
 def _print_days(days: list[Json]) -> None:

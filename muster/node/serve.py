@@ -193,17 +193,7 @@ def open_queries(settings: Settings) -> Queries:
     assert settings.database_url is not None
     return Queries(
         settings.database_url.get_secret_value(),
-        QueryLimits(
-            max_queries=settings.max_queries,
-            query_timeout_ms=settings.query_timeout_ms,
-            lag_lookback_ms=settings.lag_lookback_ms,
-            max_lag_points=settings.max_lag_points,
-            max_lag_positions=settings.max_lag_positions,
-            tuning_window_days=settings.tuning_window_days,
-            tuning_max_rows=settings.tuning_max_rows,
-            tuning_max_evictions=settings.tuning_max_evictions,
-            tuning_advice_max_age_hours=settings.tuning_advice_max_age_hours,
-        ),
+        from_settings(QueryLimits, settings),
     )
 
 

@@ -2,7 +2,7 @@
 
 Instants are milliseconds (`long`) here.
 
-Source: coordinator_core/analytics/frequency.py, to which a property test compares this module.
+Source: coordinator_core/analytics/frequency.py; a property test compares this module with plain functions.
 """
 
 from dataclasses import dataclass

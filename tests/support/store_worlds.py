@@ -8,7 +8,6 @@ import psycopg2
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
 from coordinator_core.queries.runner import Queries
-from coordinator_core.state_store.dirty_offsets import dirty_offsets
 from coordinator_core.state_store.interface import Store
 from coordinator_core.state_store.postgres import PostgresStore
 from coordinator_core.state_store.postgres.connections import Transaction
@@ -31,7 +30,7 @@ from coordinator_core.state_store.rows import (
 )
 from coordinator_core.state_store.runs import CandidateRow, RunRow
 from tests.support.memory_store import MemoryStore
-from tests.support.memory_store.groups import History, OffsetHistoryRow
+from tests.support.memory_store.groups import History, OffsetHistoryRow, dirty_offsets
 from tests.support.store_rows import NOW_MS, ForecastRow
 
 P = ParamSpec("P")

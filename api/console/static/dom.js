@@ -33,6 +33,13 @@ function flat(children) {
     .map((child) => (child instanceof Node ? child : String(child).replace(HIDDEN, "�")));
 }
 
+/** Return the head of a table, with a title and a class for each column. */
+export const tableHead = (titles) => h("thead", {}, h("tr", {}, titles.map(([title, kind]) => h("th", { scope: "col", class: kind }, title))));
+
+/** Return a row of a table that opens an address. */
+export const linkRow = (to, attributes, ...cells) =>
+  h("tr", { tabindex: "-1", "data-row": to, ...attributes, onclick: (event) => event.target.closest("a") || (location.hash = to) }, cells);
+
 /** Replace an element's content; the focus returns to the element with the same data-key. */
 export function replaceContent(element, ...nodes) {
   const key = element.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;

@@ -1,7 +1,7 @@
 // The list of groups; the node filters, sorts and paginates it.
 
 import { groupPath, read } from "./api.js";
-import { h, redrawOnChange, replaceContent } from "./dom.js";
+import { h, linkRow, redrawOnChange, replaceContent } from "./dom.js";
 import { ago, clock, count, lag, left, NONE, plural, span } from "./format.js";
 import { pageKeys, rowKeys } from "./keys.js";
 import { paging, pagingKeys } from "./paging.js";
@@ -48,7 +48,7 @@ export function groupsPage(main, _, query) {
   const poller = poll(load, EVERY_MS);
   pageKeys([
     ["/", "focus the filter", () => { field.focus(); field.select(); }],
-    ...rowKeys(() => [...table.querySelectorAll("[data-row]")], (row) => (location.hash = row.dataset.row)),
+    ...rowKeys(table),
     ...pagingKeys(foot),
     ["s", "next sort order", () => sort(nextOrder(view.sort))],
     ["x", "clear the filter", () => { field.value = ""; view.states = []; typed(); }],
@@ -182,7 +182,7 @@ function list(groups, waits, order, sort) {
 
 function row(group, wait) {
   const to = groupAddress(group.group_id);
-  return h("tr", { tabindex: "-1", "data-row": to, "data-key": group.group_id, class: wait ? "rebalancing" : "", onclick: (event) => event.target.closest("a") || (location.hash = to) },
+  return linkRow(to, { "data-key": group.group_id, class: wait ? "rebalancing" : "" },
     h("td", {}, badge(stateNow(group.state, group.rebalances_last_hour))),
     h("td", { class: "id" }, groupLink(group.group_id)),
     h("td", { class: "number" }, count(group.member_count)),

@@ -36,8 +36,9 @@ export function help() {
     rows([["Tab", "next button or field"], ["Esc", "leave the field or close the dialog"]]))));
 }
 
-/** Return bindings that move the focus through rows and open one; `rows` returns the rows, `open` receives the row. */
-export function rowKeys(rows, open) {
+/** Return bindings that move the focus through the rows within an element, and open one. */
+export function rowKeys(element) {
+  const rows = () => [...element.querySelectorAll("[data-row]")];
   const at = () => rows().indexOf(document.activeElement.closest?.("[data-row]"));
   const move = (step) => {
     const all = rows();
@@ -49,7 +50,7 @@ export function rowKeys(rows, open) {
   return [
     ["j", "next row", () => move(1)],
     ["k", "previous row", () => move(-1)],
-    ["Enter", "open the row", () => at() >= 0 && open(rows()[at()])],
+    ["Enter", "open the row", () => at() >= 0 && (location.hash = rows()[at()].dataset.row)],
   ];
 }
 

@@ -1,6 +1,6 @@
 // Ended member sessions as a table: time since the last heartbeat, heartbeat gaps, and when the client rejoined.
 
-import { h } from "./dom.js";
+import { h, tableHead } from "./dom.js";
 import { clock, count, NONE, plural, span } from "./format.js";
 import { end, member } from "./labels.js";
 import { timeRange } from "./timeline.js";
@@ -19,7 +19,7 @@ export function memberSessionsTable(sessions, range) {
   const body = h("tbody", {}, shown.map(row));
   const more = sessions.length > shown.length && h("button", { type: "button", class: "quiet", onclick: (event) => { isExpanded = true; body.replaceChildren(...sessions.map(row)); event.target.remove(); } }, `Show the last ${plural(sessions.length, "member session")}`);
   return [range && h("p", { class: "muted" }, `Ended in the selected time, ${timeRange(range)}:`), h("div", { class: "scroll" }, h("table", { class: "list", "aria-label": "Ended member sessions" },
-    h("thead", {}, h("tr", {}, TITLES.map(([title, kind]) => h("th", { scope: "col", class: kind }, title)))), body)), more];
+    tableHead(TITLES), body)), more];
 }
 
 function row(each) {

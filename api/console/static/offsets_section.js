@@ -1,6 +1,6 @@
 // Offsets as a table: committed offset, log end offset, lag in records and in time, and expiry of each partition.
 
-import { h } from "./dom.js";
+import { h, tableHead } from "./dom.js";
 import { ago, clock, count, lag, left, NONE, plural, span } from "./format.js";
 import { member, topicLink } from "./labels.js";
 
@@ -17,7 +17,7 @@ export function offsetsTable(partitions) {
   const body = h("tbody", {}, shown.map(row));
   const more = sorted.length > shown.length && h("button", { type: "button", class: "quiet", onclick: (event) => { isExpanded = true; body.replaceChildren(...sorted.map(row)); event.target.remove(); } }, `Show all ${plural(sorted.length, "partition")}`);
   return [h("div", { class: "scroll" }, h("table", { class: "list", "aria-label": "Offsets" },
-    h("thead", {}, h("tr", {}, TITLES.map(([title, kind]) => h("th", { scope: "col", class: kind }, title)))), body)), more];
+    tableHead(TITLES), body)), more];
 }
 
 function row(each) {

@@ -1,7 +1,7 @@
 // The newest reports of the daily jobs, with the trend of each group: groups that rebalance most, unbalanced assignments, and advised timeouts; the worst come first.
 
 import { read } from "./api.js";
-import { h, redrawOnChange, replaceContent } from "./dom.js";
+import { h, linkRow, redrawOnChange, replaceContent, tableHead } from "./dom.js";
 import { clock, count, NONE, span } from "./format.js";
 import { pageKeys, rowKeys } from "./keys.js";
 import { groupAddress, groupLink, plain } from "./labels.js";
@@ -77,7 +77,7 @@ export function reportsPage(main) {
       draw[index](page, report.trend ? await readTrends(report, page.reports) : null);
     }));
   }, EVERY_MS);
-  pageKeys(rowKeys(() => [...main.querySelectorAll("[data-row]")], (row) => (location.hash = row.dataset.row)));
+  pageKeys(rowKeys(main));
   return { stop: poller.stop };
 }
 
@@ -111,13 +111,13 @@ function table({ title, columns, trend }, reports, trends) {
   const [first, ...rest] = columns;
   const shown = trend ? [first, [`${TREND_DAYS} days`, "", (report) => trendOf(trend, trends, report.group_id)], ...rest] : columns;
   return h("div", { class: "scroll" }, h("table", { class: "list", "aria-label": title },
-    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Group"), shown.map(([name, kind]) => h("th", { scope: "col", class: kind }, name)))),
+    tableHead([["Group"], ...shown]),
     h("tbody", {}, reports.map((each) => row(title, each, shown)))));
 }
 
 function row(title, report, columns) {
   const to = groupAddress(report.group_id);
-  return h("tr", { tabindex: "-1", "data-row": to, "data-key": `${title} ${report.group_id}`, onclick: (event) => event.target.closest("a") || (location.hash = to) },
+  return linkRow(to, { "data-key": `${title} ${report.group_id}` },
     h("td", { class: "id" }, groupLink(report.group_id)), columns.map(([, kind, cell]) => h("td", { class: kind }, cell(report))));
 }
 

@@ -3,7 +3,7 @@
 import { change, groupPath } from "./api.js";
 import { undoOf } from "./changes_list.js";
 import { form } from "./dialog.js";
-import { h } from "./dom.js";
+import { h, tableHead } from "./dom.js";
 import { count, NONE, plural } from "./format.js";
 import { askReason } from "./identity.js";
 import { toast } from "./toast.js";
@@ -68,7 +68,7 @@ function moment(text) {
 
 function table(offsets) {
   return h("div", { class: "scroll max-height", tabindex: "0", role: "region", "aria-label": "Preview" }, h("table", { class: "list" },
-    h("thead", {}, h("tr", {}, [["Topic", ""], ["Partition", "number"], ["Current offset", "number"], ["New offset", "number"], ["Change", "number"]].map(([title, kind]) => h("th", { scope: "col", class: kind }, title)))),
+    tableHead([["Topic", ""], ["Partition", "number"], ["Current offset", "number"], ["New offset", "number"], ["Change", "number"]]),
     h("tbody", {}, offsets.map((each) => h("tr", {}, h("td", { class: "id" }, each.topic), h("td", { class: "number" }, each.partition),
       h("td", { class: "number" }, count(each.old_offset)), h("td", { class: "number" }, h("strong", {}, count(each.new_offset))),
       h("td", { class: "number", title: each.note ?? "" }, each.old_offset === null ? NONE : signed(each.new_offset - each.old_offset), each.note && " *"))))));

@@ -1,6 +1,6 @@
 // Counts of a maintenance run in words: its size, and its candidates by reason and by outcome.
 
-import { h } from "./dom.js";
+import { h, tableHead } from "./dom.js";
 import { count } from "./format.js";
 import { plain } from "./labels.js";
 
@@ -68,7 +68,7 @@ export function countsTable(counts) {
   };
   const part = (title, keys) => keys.length > 0 && h("tbody", {}, title && h("tr", {}, h("th", { scope: "rowgroup", colspan: 3 }, title)), keys.map(row));
   return h("div", { class: "scroll" }, h("table", { class: "counts", "aria-label": "Counts" },
-    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Count"), h("th", { scope: "col", class: "number" }, "Number"), h("th", { scope: "col" }, "Meaning"))),
+    tableHead([["Count"], ["Number", "number"], ["Meaning"]]),
     part(null, named(SIZE)), part("Candidates by reason", named(REASONS)), part("Candidates by outcome", named(OUTCOMES)), part("Other counts", others)));
 }
 

@@ -1,7 +1,7 @@
 // One maintenance run: its candidates page by page, and the buttons to apply or reject it.
 
 import { change, read } from "./api.js";
-import { h, redrawOnChange, replaceContent } from "./dom.js";
+import { h, redrawOnChange, replaceContent, tableHead } from "./dom.js";
 import { clock, count, plural } from "./format.js";
 import { askReason } from "./identity.js";
 import { pageKeys, rowKeys } from "./keys.js";
@@ -31,7 +31,7 @@ export function runPage(main, [runId]) {
     ["a", "apply the run", () => head.querySelector("[data-key=apply]")?.click()],
     ["r", "reject the run", () => head.querySelector("[data-key=reject]")?.click()],
     ["u", "back to the runs", () => (location.hash = "#/maintenance")],
-    ...rowKeys(() => [...table.querySelectorAll("[data-row]")], (row) => (location.hash = row.dataset.row)),
+    ...rowKeys(table),
     ...pagingKeys(foot),
   ]);
 
@@ -92,9 +92,8 @@ const decided = ({ actor, at, reason }) => `${actor} at ${clock(at)}${reason ? `
 const fact = (term, what) => h("div", {}, h("dt", {}, term), h("dd", {}, what));
 
 function days(found) {
-  const titles = ["Table", "Day", "Rows", "Path", "Outcome"];
   return h("table", { class: "list", "aria-label": "Days of history" },
-    h("thead", {}, h("tr", {}, titles.map((title) => h("th", { scope: "col", class: title === "Rows" ? "number" : "" }, title)))),
+    tableHead([["Table"], ["Day"], ["Rows", "number"], ["Path"], ["Outcome"]]),
     h("tbody", {}, found.map((each) => h("tr", {},
       h("td", {}, each.table), h("td", {}, each.day), h("td", { class: "number" }, count(each.row_count)),
       h("td", { class: "id" }, h("span", { title: each.path }, each.path)), outcome(each)))));
@@ -105,9 +104,9 @@ const outcome = (each) => h("td", { title: meaning(each.outcome ?? "undecided") 
 function list(candidates) {
   if (!candidates.length) return h("p", { class: "empty-state" }, "No candidates of this run are stored.");
   const isOffsets = candidates.some((each) => each.topic !== null);
-  const titles = ["Group", ...(isOffsets ? ["Topic", "Partition", "Committed"] : ["Generation", "Empty since"]), "Reason", "Outcome"];
+  const titles = isOffsets ? [["Topic"], ["Partition", "number"], ["Committed"]] : [["Generation", "number"], ["Empty since"]];
   return h("table", { class: "list", "aria-label": "Candidates" },
-    h("thead", {}, h("tr", {}, titles.map((title) => h("th", { scope: "col", class: ["Partition", "Generation"].includes(title) ? "number" : "" }, title)))),
+    tableHead([["Group"], ...titles, ["Reason"], ["Outcome"]]),
     h("tbody", {}, candidates.map((each) => row(each, isOffsets))));
 }
 

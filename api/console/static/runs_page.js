@@ -1,7 +1,7 @@
 // Maintenance runs with their status; runs that wait for a decision come first.
 
 import { read } from "./api.js";
-import { h, redrawOnChange, replaceContent } from "./dom.js";
+import { h, linkRow, redrawOnChange, replaceContent, tableHead } from "./dom.js";
 import { clock, count, NONE, plural } from "./format.js";
 import { pageKeys, rowKeys } from "./keys.js";
 import { poll } from "./poll.js";
@@ -25,7 +25,7 @@ export function runsPage(main, _, query) {
     h("div", { class: "row filters" }, h("div", { class: "field inline" }, empty, h("label", { for: empty.id }, "Runs that found nothing"))), table);
   const draw = redrawOnChange(table, list);
   const poller = poll(async () => draw((await read("/v1/maintenance/runs")).runs, empty.checked), EVERY_MS);
-  pageKeys(rowKeys(() => [...table.querySelectorAll("[data-row]")], (row) => (location.hash = row.dataset.row)));
+  pageKeys(rowKeys(table));
 
   function filter() {
     history.replaceState(null, "", `#/maintenance${empty.checked ? "?empty_runs=true" : ""}`);
@@ -49,13 +49,13 @@ function list(all, isWithEmpty) {
   if (!runs.length) return h("div", { class: "empty-state" }, h("p", {}, "No runs yet."), h("p", {}, "The Airflow DAGs offset_retention, group_cleanup and history_archive propose runs."));
   const waiting = runs.filter((run) => run.status === "proposed");
   return h("table", { class: "list", "aria-label": "Maintenance runs" },
-    h("thead", {}, h("tr", {}, [["Status"], ["Kind"], ["As of"], ["Candidates", "number"], ["Examined", "number"], ["By reason and outcome"], ["Run"]].map(([title, kind]) => h("th", { scope: "col", class: kind }, title)))),
+    tableHead([["Status"], ["Kind"], ["As of"], ["Candidates", "number"], ["Examined", "number"], ["By reason and outcome"], ["Run"]]),
     h("tbody", {}, [...waiting, ...runs.filter((run) => run.status !== "proposed")].map(row)));
 }
 
 function row(run) {
   const to = `#/maintenance/${run.run_id}`;
-  return h("tr", { tabindex: "-1", "data-row": to, "data-key": run.run_id, onclick: (event) => event.target.closest("a") || (location.hash = to) },
+  return linkRow(to, { "data-key": run.run_id },
     h("td", {}, statusBadge(run.status), run.dry_run && h("span", { class: "tag" }, "dry run")),
     h("td", {}, plain(run.kind)), h("td", { title: run.as_of }, clock(run.as_of)),
     h("td", { class: "number" }, count(run.counts.candidates)), h("td", { class: "number" }, count(run.counts.of)),

@@ -1,7 +1,7 @@
 // One topic: the groups that read it with their lag, and its partitions with their log ends.
 
 import { read } from "./api.js";
-import { h, redrawOnChange, replaceContent } from "./dom.js";
+import { h, linkRow, redrawOnChange, replaceContent, tableHead } from "./dom.js";
 import { ago, clock, count, lag, NONE, plural } from "./format.js";
 import { pageKeys, rowKeys } from "./keys.js";
 import { badge, groupAddress, groupLink, stateNow } from "./labels.js";
@@ -28,7 +28,7 @@ export function topicPage(main, [topic]) {
   const poller = poll(load, EVERY_MS);
   pageKeys([
     ["u", "back to topics", () => (location.hash = "#/topics")],
-    ...rowKeys(() => [...groups.querySelectorAll("[data-row]")], (row) => (location.hash = row.dataset.row)),
+    ...rowKeys(groups),
   ]);
 
   async function load() {
@@ -61,12 +61,11 @@ function heading(topic, problem) {
 }
 
 const fact = (term, what) => h("div", {}, h("dt", {}, term), h("dd", {}, what));
-const head = (titles) => h("thead", {}, h("tr", {}, titles.map(([title, kind]) => h("th", { scope: "col", class: kind }, title))));
 
 function groupsTable(groups) {
   if (!groups.length) return h("p", { class: "empty-state" }, "No group reads this topic.");
-  return h("div", { class: "scroll" }, h("table", { class: "list", "aria-label": "Groups" }, head(GROUP_TITLES), h("tbody", {}, groups.map((group) =>
-    h("tr", { tabindex: "-1", "data-row": groupAddress(group.group_id), "data-key": group.group_id, onclick: (event) => event.target.closest("a") || (location.hash = groupAddress(group.group_id)) },
+  return h("div", { class: "scroll" }, h("table", { class: "list", "aria-label": "Groups" }, tableHead(GROUP_TITLES), h("tbody", {}, groups.map((group) =>
+    linkRow(groupAddress(group.group_id), { "data-key": group.group_id },
       h("td", { class: "id" }, groupLink(group.group_id)),
       h("td", {}, group.state === null ? h("span", { class: "muted" }, "no members") : badge(stateNow(group.state, group.rebalances_last_hour))),
       h("td", { class: "number" }, count(group.member_count)),
@@ -80,7 +79,7 @@ function partitionsTable(partitions, isWhole, expand) {
   if (!partitions.length) return h("p", { class: "empty-state" }, "No log end and no committed offset is known.");
   const shown = isWhole ? partitions : partitions.slice(0, INITIAL_ROWS);
   return [
-    h("div", { class: "scroll" }, h("table", { class: "counts", "aria-label": "Partitions" }, head(PARTITION_TITLES), h("tbody", {}, shown.map((each) =>
+    h("div", { class: "scroll" }, h("table", { class: "counts", "aria-label": "Partitions" }, tableHead(PARTITION_TITLES), h("tbody", {}, shown.map((each) =>
       h("tr", {}, h("td", { class: "number" }, each.partition), h("td", { class: "number" }, count(each.log_end_offset)),
         h("td", { title: each.log_end_at }, each.log_end_at ? `${clock(each.log_end_at)}, ${ago(each.log_end_at)}` : NONE), h("td", { class: "number" }, count(each.group_count))))))),
     shown.length < partitions.length && h("button", { type: "button", class: "quiet", onclick: expand }, `Show all ${plural(partitions.length, "partition")}`),

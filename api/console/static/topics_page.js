@@ -1,7 +1,7 @@
 // The list of topics, the highest lag first; the node filters, sorts and paginates it.
 
 import { read } from "./api.js";
-import { h, redrawOnChange, replaceContent } from "./dom.js";
+import { h, linkRow, redrawOnChange, replaceContent, tableHead } from "./dom.js";
 import { clock, count, lag, NONE } from "./format.js";
 import { pageKeys, rowKeys } from "./keys.js";
 import { topicAddress, topicLink } from "./labels.js";
@@ -28,7 +28,7 @@ export function topicsPage(main, _, query) {
   const poller = poll(load, EVERY_MS);
   pageKeys([
     ["/", "focus the filter", () => { field.focus(); field.select(); }],
-    ...rowKeys(() => [...table.querySelectorAll("[data-row]")], (row) => (location.hash = row.dataset.row)),
+    ...rowKeys(table),
     ...pagingKeys(foot),
     ["x", "clear the filter", () => { field.value = ""; filter(); }],
   ]);
@@ -75,13 +75,13 @@ function nothing(text) {
 
 function list(topics) {
   return h("table", { class: "list", "aria-label": "Topics" },
-    h("thead", {}, h("tr", {}, TITLES.map(([title, kind]) => h("th", { scope: "col", class: kind }, title)))),
+    tableHead(TITLES),
     h("tbody", {}, topics.map(row)));
 }
 
 function row(each) {
   const to = topicAddress(each.topic);
-  return h("tr", { tabindex: "-1", "data-row": to, "data-key": each.topic, onclick: (event) => event.target.closest("a") || (location.hash = to) },
+  return linkRow(to, { "data-key": each.topic },
     h("td", { class: "id" }, topicLink(each.topic)),
     h("td", { class: "number", title: each.partition_count === null ? "no topic metadata" : null }, count(each.partition_count)),
     h("td", { class: "number" }, each.group_count || h("span", { class: "muted" }, "0")),

@@ -43,7 +43,9 @@ class DiagnosisResponse(Struct):
 async def describe_diagnosis(context: CurrentRequest, group_id: GroupId) -> DiagnosisResponse:
     """List the clients that caused rebalances of the group within the last hour, with causes and remedies."""
     coordinator = context.coordinator
-    found = await context.query(diagnose, group_id, coordinator.effective_settings(group_id), coordinator.wall_ms())
+    found = await context.query(
+        diagnose, group_id, coordinator.metadata_cache.effective_settings(group_id), coordinator.wall_ms()
+    )
     return DiagnosisResponse(group_id, [_finding(each) for each in found])
 
 

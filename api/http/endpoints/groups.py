@@ -206,7 +206,7 @@ def _describe(
 def _dead(context: RequestContext, group_id: str) -> DescribedGroupResponse:
     """Return the description of a group without a state: its id, shard, coordinator and settings."""
     owner = context.coordinator.find_coordinator(group_id)
-    effective = context.coordinator.effective_settings(group_id)
+    effective = context.coordinator.metadata_cache.effective_settings(group_id)
     return DescribedGroupResponse(
         group_id=group_id,
         shard_id=owner.shard_id,

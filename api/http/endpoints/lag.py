@@ -88,7 +88,7 @@ async def describe_lag(
         limit,
         now_ms=coordinator.wall_ms(),
         lookback_ms=context.node.queries.limits.lag_lookback_ms,
-        max_age_ms=coordinator.log_end_max_age_ms(),
+        max_age_ms=coordinator.metadata_cache.log_end_max_age_ms(),
         retention_ms=coordinator.settings_of(group_id).retention_ms,
     )
     total = found.total
@@ -178,7 +178,7 @@ async def list_lag(
         group_id,
         points,
         max_offsets=context.node.queries.limits.max_lag_positions,
-        max_age_ms=context.coordinator.log_end_max_age_ms(),
+        max_age_ms=context.coordinator.metadata_cache.log_end_max_age_ms(),
     )
     responses = [LagPointResponse(instant(at), *_lag(lag), lag is not None and lag.is_stale) for at, lag in found]
     return LagHistoryResponse(group_id, points.step_ms, responses)

@@ -86,7 +86,7 @@ async def list_group_overview(
         order=_order(sort),
         after=after and OverviewCursor(*after),
         limit=limit + 1,
-        fresh_since_ms=context.coordinator.wall_ms() - context.coordinator.log_end_max_age_ms(),
+        fresh_since_ms=context.coordinator.wall_ms() - context.coordinator.metadata_cache.log_end_max_age_ms(),
     )
     found = await context.query(read_overview, overview_filter)
     page, next_cursor = page_of(found.groups, lambda each: (each.key, each.group_id), limit)
@@ -128,7 +128,7 @@ async def list_topic_overview(
         patterns=context.covered_groups,
         after=read_cursor(cursor, tuple[Int64, Name]),
         limit=limit + 1,
-        fresh_since_ms=context.coordinator.wall_ms() - context.coordinator.log_end_max_age_ms(),
+        fresh_since_ms=context.coordinator.wall_ms() - context.coordinator.metadata_cache.log_end_max_age_ms(),
     )
     found = await context.query(read_topic_overview, overview_filter)
     page, next_cursor = page_of(found.topics, lambda each: (each.key, each.topic), limit)

@@ -82,5 +82,5 @@ async def put_group_settings(
 
 
 def _effective(context: RequestContext, group_id: str | None) -> dict[str, SettingResponse]:
-    effective = context.coordinator.effective_settings(group_id)
+    effective = context.coordinator.metadata_cache.effective_settings(group_id)
     return {key: response_of(SettingResponse, setting) for key, setting in effective.items()}

@@ -107,7 +107,7 @@ class TopicUseResponse(Struct):
 async def describe_topic(context: CurrentRequest, topic: FromPath[str]) -> TopicUseResponse:
     """Describe a topic: its log ends, and the groups that read it; a token for some groups gets those of its groups."""
     coordinator = context.coordinator
-    fresh_since_ms = coordinator.wall_ms() - coordinator.log_end_max_age_ms()
+    fresh_since_ms = coordinator.wall_ms() - coordinator.metadata_cache.log_end_max_age_ms()
     use = await context.query(read_topic_use, topic, patterns=context.covered_groups, fresh_since_ms=fresh_since_ms)
     if use.partition_count is None and not use.partitions and not use.groups:
         raise UnknownTopicOrPartition(f"there is no metadata and no offset of the topic {topic}, and no group reads it")

@@ -19,21 +19,7 @@ from coordinator_core.state_store.tables import archived_offsets as archive
 _CHANGE = tuple(field.name for field in fields(ChangeRow))
 CHANGES = select(*columns_of(changes, (*_CHANGE, "undone_at_ms", "undone_by_change_id")))
 """Selects every change; `recorded` reads its rows."""
-_ARCHIVED = (
-    "change_id",
-    "group_id",
-    "shard_id",
-    "topic",
-    "partition",
-    "committed_offset",
-    "leader_epoch",
-    "metadata",
-    "log_end_offset",
-    "committed_at_ms",
-    "archived_at_ms",
-    "cause",
-    "log_end_at_ms",
-)
+_ARCHIVED = ["committed_offset" if name == "offset" else name for name in ArchivedOffset._fields]
 
 
 def record_change(transaction: Transaction, change: ChangeRow) -> ChangeRow:

@@ -9,7 +9,6 @@ Rules:
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from coordinator_core.protocol.records import OffsetRemoved
 from coordinator_core.state_store.dirty_offsets import DirtyOffsets, OffsetKey
@@ -29,13 +28,6 @@ from coordinator_core.state_store.rows import (
 from coordinator_core.state_store.runs import OutcomeRow
 
 
-class RemovalReason(NamedTuple):
-    """A stored offset that moves to the archive."""
-
-    group_id: str
-    record: OffsetRemoved
-
-
 @dataclass(slots=True)
 class FoldedGroup:
     """The result of a batch for one group: its row, and members that changed (None: deleted)."""
@@ -52,7 +44,7 @@ class Folded:
     groups: dict[str, FoldedGroup] = field(default_factory=dict)
     commits: DirtyOffsets = field(default_factory=DirtyOffsets)
     """Commits that are stored without the offset log."""
-    removals: dict[tuple[OffsetKey, int], RemovalReason] = field(default_factory=dict)
+    removals: dict[tuple[OffsetKey, int], OffsetRemoved] = field(default_factory=dict)
     """By key and commit version; the first of equal ones counts."""
     outcomes: dict[tuple[str, OffsetKey], OutcomeRow] = field(default_factory=dict)
     transitions: list[TransitionRow] = field(default_factory=list)
@@ -77,12 +69,13 @@ def fold(writes: Iterable[GroupWrite], commit_version: int = 0) -> Folded:
     for write in writes:
         _fold_group(folded, write)
         for removed in write.removed:
-            _fold_removal(folded, write, removed)
+            key = (write.group_id, removed.offset.topic, removed.offset.partition)
+            folded.removals.setdefault((key, removed.offset.commit_version), removed)
         if write.committed and not write.is_logged:
             folded.commits.add(write.logged_commits, commit_version)
         for outcome in write.outcomes:
-            key = (outcome.run_id, (outcome.group_id, outcome.topic, outcome.partition))
-            folded.outcomes.setdefault(key, outcome)
+            candidate = (outcome.run_id, (outcome.group_id, outcome.topic, outcome.partition))
+            folded.outcomes.setdefault(candidate, outcome)
         folded.transitions += write.transitions
         folded.rebalances += write.rebalances
         folded.ownerships += write.ownerships
@@ -106,9 +99,3 @@ def _fold_group(folded: Folded, write: GroupWrite) -> None:
     if write.group is not None:
         group.row = write.group
     group.members.update(write.members)
-
-
-def _fold_removal(folded: Folded, write: GroupWrite, removed: OffsetRemoved) -> None:
-    key = (write.group_id, removed.offset.topic, removed.offset.partition)
-    removal = RemovalReason(write.group_id, removed)
-    folded.removals.setdefault((key, removed.offset.commit_version), removal)

@@ -4,7 +4,7 @@ The status of a run changes from proposed to applying to applied, or from propos
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 from uuid import UUID
 
@@ -21,7 +21,7 @@ from coordinator_core.state_store.postgres.changes import change_exists, record_
 from coordinator_core.state_store.postgres.connections import Transaction
 from coordinator_core.state_store.postgres.offset_log import read_offset_log
 from coordinator_core.state_store.postgres.rejections import delete_repeated_candidates
-from coordinator_core.state_store.postgres.timestamps import as_ms, from_ms
+from coordinator_core.state_store.postgres.timestamps import columns_of, from_ms
 from coordinator_core.state_store.rows import ChangeRow
 from coordinator_core.state_store.runs import (
     TOPIC_DELETION,
@@ -36,19 +36,10 @@ from coordinator_core.state_store.runs import (
 )
 from coordinator_core.state_store.tables import cleanup_candidates, expiry_candidates, maintenance_runs
 
-RUNS = select(
-    maintenance_runs.c.run_id,
-    maintenance_runs.c.kind,
-    as_ms(maintenance_runs.c.as_of),
-    as_ms(maintenance_runs.c.interval_start),
-    as_ms(maintenance_runs.c.interval_end),
-    maintenance_runs.c.status,
-    maintenance_runs.c.dry_run,
-    maintenance_runs.c.counts,
-    changes.c.actor,
-    as_ms(changes.c.at),
-    changes.c.reason,
-).join_from(maintenance_runs, changes, changes.c.change_id == maintenance_runs.c.change_id, isouter=True)
+_RUN = [each.name for each in fields(RunRow) if each.name != "decision"]
+RUNS = select(*columns_of(maintenance_runs, _RUN), *columns_of(changes, ("actor", "at_ms", "reason"))).join_from(
+    maintenance_runs, changes, changes.c.change_id == maintenance_runs.c.change_id, isouter=True
+)
 """Selects every run with its decision; `runs_of` reads its rows."""
 
 

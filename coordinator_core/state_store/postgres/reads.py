@@ -1,4 +1,4 @@
-"""Reads of committed offsets, and lists of groups, including dead ones from history."""
+"""Reads of committed offsets."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -58,14 +58,11 @@ def named_partitions(partitions: Sequence[tuple[str, int]]) -> Select[Any]:
 
 def has_offsets(transaction: Transaction, group_id: str) -> bool:
     """Return whether the group has an offset."""
-    return _exists(transaction, select(literal(1)).where(offsets.c.group_id == group_id))
+    rows = select(literal(1)).where(offsets.c.group_id == group_id).limit(1)
+    return transaction.execute(rows).first() is not None
 
 
 def count_offsets(transaction: Transaction, group_ids: Sequence[str]) -> dict[str, int]:
     """Return the number of offsets of each group that has any."""
     of_groups = select(offsets.c.group_id, func.count()).where(offsets.c.group_id.in_(group_ids))
     return {row.group_id: row[1] for row in transaction.execute(of_groups.group_by(offsets.c.group_id))}
-
-
-def _exists(transaction: Transaction, rows: Select[Any]) -> bool:
-    return transaction.execute(rows.limit(1)).first() is not None

@@ -5,7 +5,6 @@ Deletions come before insertions, so that one batch can delete a key and insert 
 
 from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any
 
 from sqlalchemy import BigInteger, Column, Table
 
@@ -16,7 +15,7 @@ from coordinator_core.state_store.postgres.commits import store_commits
 from coordinator_core.state_store.postgres.connections import Transaction
 from coordinator_core.state_store.postgres.folding import Folded, FoldedGroup, fold
 from coordinator_core.state_store.postgres.upserts import Rows, insert, run, upsert
-from coordinator_core.state_store.rows import ChangeRow, GroupWrite, MemberRow, UndoneChange
+from coordinator_core.state_store.rows import ChangeRow, GroupWrite, UndoneChange
 
 
 def store(transaction: Transaction, writes: Sequence[GroupWrite]) -> None:
@@ -67,7 +66,8 @@ def _store_groups(transaction: Transaction, groups: Mapping[str, FoldedGroup]) -
     run(transaction, _delete("members", _MEMBER_KEY), _MEMBER_KEY, _deleted_members(groups))
     rows = [_GROUPS.values_of(group.row) for group in groups.values() if group.row is not None]
     run(transaction, upsert(tables.groups, _GROUPS), _GROUPS, rows)
-    run(transaction, upsert(tables.members, _MEMBERS), _MEMBERS, _present_members(groups))
+    members = (member for group in groups.values() for member in group.members.values() if member is not None)
+    run(transaction, upsert(tables.members, _MEMBERS), _MEMBERS, map(_MEMBER_VALUES, members))
 
 
 def _deleted_members(groups: Mapping[str, FoldedGroup]) -> Rows:
@@ -79,14 +79,8 @@ def _deleted_members(groups: Mapping[str, FoldedGroup]) -> Rows:
     ]
 
 
-def _present_members(groups: Mapping[str, FoldedGroup]) -> Rows:
-    return [
-        _member_values(member) for group in groups.values() for member in group.members.values() if member is not None
-    ]
-
-
 def _store_removals(transaction: Transaction, folded: Folded) -> None:
-    rows = [(group_id, *_REMOVAL_VALUES(record)) for group_id, record in folded.removals.values()]
+    rows = [(key[0], *_REMOVAL_VALUES(record)) for (key, _), record in folded.removals.items()]
     run(transaction, _ARCHIVE, _REMOVALS, rows)
 
 
@@ -122,30 +116,12 @@ _OUTCOMES = Arrays(
     *(tables.expiry_candidates.c[name] for name in ("run_id", "group_id", "topic", "partition", "outcome"))
 )
 
+_MEMBER_VALUES = attrgetter(
+    *("group_id", "shard_id", "member_id", "group_instance_id", "client_id", "client_host", "session_timeout_ms"),
+    *("rebalance_timeout_ms", "subscription_json", "assignment_json", "assigned_since_ms", "ownership", "joined_at_ms"),
+    *("protocol_names", "protocol_metadata", "assignment", "join_order"),
+)
 _REMOVAL_VALUES = attrgetter("offset.topic", "offset.partition", "offset.commit_version", "change_id", "at_ms", "cause")
-
-
-def _member_values(member: MemberRow) -> tuple[Any, ...]:
-    """Return the values of the columns of `members`, in order."""
-    return (
-        member.group_id,
-        member.shard_id,
-        member.member_id,
-        member.group_instance_id,
-        member.client_id,
-        member.client_host,
-        member.session_timeout_ms,
-        member.rebalance_timeout_ms,
-        member.subscription_json,
-        member.assignment_json,
-        member.assigned_since_ms,
-        member.ownership,
-        member.joined_at_ms,
-        [protocol.name for protocol in member.protocols],
-        [protocol.metadata for protocol in member.protocols],
-        member.assignment,
-        member.join_order,
-    )
 
 
 # -- statements ------------------------------------------------------------------------------------------------

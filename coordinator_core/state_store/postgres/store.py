@@ -61,25 +61,15 @@ def _reading(
 
 
 def _changing(
-    function: Callable[Concatenate[Transaction, Parameters], Result],
+    function: Callable[Concatenate[Transaction, Parameters], Result], *, is_of_leases: bool = False
 ) -> Callable[Concatenate[PostgresStore, Parameters], Result]:
-    """Return a method that calls a function in a transaction of an administrative change."""
+    """Return a method that calls a function in a transaction of an administrative change, or of leases."""
 
     def change(self: PostgresStore, /, *args: Parameters.args, **named: Parameters.kwargs) -> Result:
-        return self._changes.transact(lambda transaction: function(transaction, *args, **named))
+        pool = self._leases if is_of_leases else self._changes
+        return pool.transact(lambda transaction: function(transaction, *args, **named))
 
     return change
-
-
-def _leasing(
-    function: Callable[Concatenate[Transaction, Parameters], Result],
-) -> Callable[Concatenate[PostgresStore, Parameters], Result]:
-    """Return a method that calls a function in a transaction of the connection for leases."""
-
-    def lease(self: PostgresStore, /, *args: Parameters.args, **named: Parameters.kwargs) -> Result:
-        return self._leases.transact(lambda transaction: function(transaction, *args, **named))
-
-    return lease
 
 
 class PostgresStore:
@@ -175,10 +165,10 @@ class PostgresStore:
         self._fence.forget(epochs)
         self._leases.transact(partial(leases.release, node_id=node_id, epochs=epochs))
 
-    delete_node = _leasing(leases.delete_node)
-    delete_lost_nodes = _leasing(leases.delete_lost_nodes)
+    delete_node = _changing(leases.delete_node, is_of_leases=True)
+    delete_lost_nodes = _changing(leases.delete_lost_nodes, is_of_leases=True)
     shard_count = _reading(leases.read_shard_count)
-    start_incarnation = _leasing(incarnations.start)
+    start_incarnation = _changing(incarnations.start, is_of_leases=True)
     incarnation = _reading(read_incarnation)
 
     # -- groups and offsets -------------------------------------------------------------------------------
@@ -234,7 +224,7 @@ class PostgresStore:
 
     # -- mirrored clusters --------------------------------------------------------------------------------
 
-    mirror_of = _leasing(mirrors.mirror_of)
+    mirror_of = _changing(mirrors.mirror_of, is_of_leases=True)
     mirror_source = _reading(mirrors.read_source)
     mirrored_cluster = _reading(mirrors.read_mirrored_cluster)
     observe_topics = _changing(mirrors.observe_topics)

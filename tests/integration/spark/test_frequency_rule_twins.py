@@ -7,12 +7,14 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession, Window
 from pyspark.sql import functions as sf
 
-from coordinator_core.analytics.frequency import (
-    HIGH,
-    MEDIAN,
+from coordinator_core.analytics.frequency import HIGH, MEDIAN, Thresholds
+from coordinator_core.analytics.waiting import Wait, rank_waits
+from spark_jobs.rules import frequency as rules
+from spark_jobs.rules.frequency import ConsumerColumns
+from spark_jobs.transforms.rebalance_frequency import WAIT_COLUMNS, longest_waits
+from tests.support.frequency_rules import (
     Consumer,
     Life,
-    Thresholds,
     churn_periods,
     existed_ms,
     is_back_within_grace,
@@ -22,10 +24,6 @@ from coordinator_core.analytics.frequency import (
     percentile,
     rebalancing_share,
 )
-from coordinator_core.analytics.waiting import Wait, rank_waits
-from spark_jobs.rules import frequency as rules
-from spark_jobs.rules.frequency import ConsumerColumns
-from spark_jobs.transforms.rebalance_frequency import WAIT_COLUMNS, longest_waits
 
 THRESHOLDS = Thresholds(grace_ms=10, churn_min_rebalances=3, churn_window_ms=100, stuck_ms=1_000, stuck_restarts=10)
 

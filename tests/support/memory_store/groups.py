@@ -18,7 +18,7 @@ from coordinator_core.state_store.dirty_offsets import (
     Commit,
     CommitOrigin,
     DirtyOffsets,
-    dirty_offsets,
+    LoggedCommits,
     minute_ms,
 )
 from coordinator_core.state_store.incarnations import GENERATION_MAX, Jump
@@ -165,7 +165,7 @@ class Groups:
     def checkpoint(self, dirty: DirtyOffsets) -> History:
         """Store dirty offsets; return their history rows."""
         news = History()
-        for group_id, of_group in dirty.by_group().items():
+        for group_id, of_group in _by_group(dirty).items():
             _store_dirty(self._groups.setdefault(group_id, Group()), news, of_group)
         self.history.extend(news)
         return news
@@ -404,3 +404,20 @@ def _archived(group_id: str, stored_offset: StoredOffsetRow, removed: OffsetRemo
         cause=removed.cause,
         log_end_at_ms=record.log_end_at_ms,
     )
+
+
+def _by_group(dirty: DirtyOffsets) -> dict[str, DirtyOffsets]:
+    groups: dict[str, DirtyOffsets] = {}
+    for commit, offset in dirty.superseded:
+        groups.setdefault(commit.group_id, DirtyOffsets()).superseded.append((commit, offset))
+    for key, (commit, offset) in dirty.commits.items():
+        groups.setdefault(commit.group_id, DirtyOffsets()).commits[key] = (commit, offset)
+    return groups
+
+
+def dirty_offsets(logged: Iterable[tuple[int, LoggedCommits]]) -> DirtyOffsets:
+    """Return the dirty offsets of commits with their positions in the log, the oldest first."""
+    dirty = DirtyOffsets()
+    for commit_version, commits in logged:
+        dirty.add(commits, commit_version)
+    return dirty

@@ -47,7 +47,7 @@ async def missed_rebalance(node: Coordinator, clock: JumpingClock, *, heartbeats
 
 
 def diagnosed(query: Query, node: Coordinator) -> list[Finding]:
-    return query(diagnose, "g", node.effective_settings("g"), node.wall_ms())
+    return query(diagnose, "g", node.metadata_cache.effective_settings("g"), node.wall_ms())
 
 
 async def test_a_live_member_that_misses_a_rebalance_is_not_called_dead(

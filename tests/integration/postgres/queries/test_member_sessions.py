@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coordinator_core.analytics.frequency import EVICTION_REASONS, is_successor
+from coordinator_core.analytics.frequency import EVICTION_REASONS
 from coordinator_core.queries.member_sessions import (
     RECONNECT_WINDOW_MS,
     ListedMemberSession,
@@ -20,6 +20,7 @@ from coordinator_core.queries.member_sessions import (
 from coordinator_core.state_store.ledger import ONGOING
 from coordinator_core.state_store.postgres import PostgresStore
 from coordinator_core.state_store.rows import MemberSessionRow
+from tests.support.frequency_rules import is_successor
 from tests.support.store_rows import NOW_MS, group_row, member_row, session_row, write
 from tests.support.store_worlds import Owner, Query
 

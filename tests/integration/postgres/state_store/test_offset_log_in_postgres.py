@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
-from coordinator_core.state_store.dirty_offsets import LoggedCommits, dirty_offsets
+from coordinator_core.state_store.dirty_offsets import LoggedCommits
 from coordinator_core.state_store.offset_log import decode
 from coordinator_core.state_store.postgres import PostgresStore
 from coordinator_core.state_store.postgres.leases import read_leases
 from coordinator_core.state_store.postgres.offset_log import LATE_ROWS
 from coordinator_core.state_store.rows import CheckpointResult, QuarantinedOffset, ShardCheckpoint, WriteResult
 from tests.integration.postgres.state_store.commit_gate import Gate
+from tests.support.memory_store.groups import dirty_offsets
 from tests.support.store_rows import MINUTE_MS, NOW_MS, SHARD, change_row, committed, removed, write
 from tests.support.store_worlds import NODE, TTL_MS, Owner, Query, checkpoint_of
 from tests.support.waiting import in_background

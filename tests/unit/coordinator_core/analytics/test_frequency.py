@@ -6,12 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator_core.analytics.frequency import (
-    HIGH,
-    MEDIAN,
+from coordinator_core.analytics.frequency import HIGH, MEDIAN, Thresholds
+from tests.support.frequency_rules import (
     Consumer,
     Life,
-    Thresholds,
     churn_periods,
     existed_ms,
     is_back_within_grace,

@@ -36,9 +36,9 @@ async def test_changed_setting_is_effective_at_once_with_its_source() -> None:
     async with running(MemoryStore()) as node:
         await put_settings(node, "g", {"session_timeout_ms": 7_000, "group_max_size": 3}, a_change())
         await put_settings(node, None, {"group_max_size": 5}, a_change())
-        of_group = node.effective_settings("g")
+        of_group = node.metadata_cache.effective_settings("g")
         assert (of_group["group_max_size"].value, of_group["group_max_size"].source) == (3, "group")
-        assert (node.effective_settings("h")["group_max_size"].value) == 5
+        assert (node.metadata_cache.effective_settings("h")["group_max_size"].value) == 5
         assert (await Member(node, "g").join()).session_timeout_ms == 7_000
 
 
@@ -46,7 +46,7 @@ async def test_another_node_learns_of_a_setting_within_one_renewal() -> None:
     store = MemoryStore()
     async with running(store) as first, running(store, config("b")) as second:
         await put_settings(first, "g", {"group_max_size": 3}, a_change())
-        await until(lambda: second.effective_settings("g")["group_max_size"].value == 3, "it is known")
+        await until(lambda: second.metadata_cache.effective_settings("g")["group_max_size"].value == 3, "it is known")
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ async def test_cluster_setting_that_conflicts_with_a_group_is_refused() -> None:
         said = r"group tight: group_min_session_timeout_ms \(30000\) is above group_max_session_timeout_ms \(20000\)"
         with pytest.raises(InvalidRequest, match=said):
             await put_settings(node, None, {"group_min_session_timeout_ms": 30_000}, a_change())
-        assert node.effective_settings(None)["group_min_session_timeout_ms"].value == 1
+        assert node.metadata_cache.effective_settings(None)["group_min_session_timeout_ms"].value == 1
         await put_settings(node, None, {"group_min_session_timeout_ms": 20_000}, a_change())
 
 
@@ -84,7 +84,7 @@ async def test_taking_back_a_setting_of_the_cluster_that_a_group_needs_is_refuse
         await put_settings(node, "slow", {"group_min_session_timeout_ms": 2_000_000}, a_change())
         with pytest.raises(InvalidRequest, match="group slow: "):
             await undo_change(node, wide.change_id, a_change())
-        assert node.effective_settings(None)["group_max_session_timeout_ms"].value == 9_000_000
+        assert node.metadata_cache.effective_settings(None)["group_max_session_timeout_ms"].value == 9_000_000
 
 
 async def test_existing_settings_conflict_does_not_block_a_group() -> None:
@@ -93,7 +93,7 @@ async def test_existing_settings_conflict_does_not_block_a_group() -> None:
     store.put_settings("odd", {"group_min_session_timeout_ms": "2000000"}, unchecked)
     async with running(store) as node:
         await put_settings(node, None, {"group_max_size": 5}, a_change())
-        assert node.effective_settings("odd")["group_max_size"].value == 5
+        assert node.metadata_cache.effective_settings("odd")["group_max_size"].value == 5
 
 
 async def test_a_raised_partition_count_rebalances_the_groups_that_read_the_topic() -> None:
@@ -112,7 +112,7 @@ async def test_a_stored_rebalance_timeout_in_which_no_group_would_settle_counts_
     unchecked = ChangeRow(str(uuid4()), 0, "sql", "put_settings", "g", None, None, None)
     store.put_settings("g", {"rebalance_timeout_ms": "0"}, unchecked)
     async with running(store) as node:
-        assert node.effective_settings("g")["rebalance_timeout_ms"].value == 1_000
+        assert node.metadata_cache.effective_settings("g")["rebalance_timeout_ms"].value == 1_000
         member = Member(node, "g")
         assert (await member.join()).rebalance_timeout_ms == 1_000
         await member.sync((member.member_id, b""))

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from coordinator_core.runtime.awaited_members import MAX_GROUPS_PER_SCAN, AwaitedMembersLoop
 from coordinator_core.runtime.coordinator import Coordinator
 from tests.support.memory_store import MemoryStore
 from tests.support.store_rows import loaded
@@ -132,24 +131,3 @@ async def test_forgotten_join_phase_awaits_no_member_after_a_failover() -> None:
     async with running(store, replace(STANDING, node_id="b"), clock) as node:
         await until(lambda: state_of(node, "g") == "Stable", "the group is what it was")
         await until(lambda: stored(store) is None, "it waits for no member")
-
-
-class CountingShard:
-    """A shard with so many groups to write."""
-
-    def __init__(self, due: int) -> None:
-        self.due = due
-        self.limits: list[int] = []
-
-    def store_awaited_members(self, after_ms: int, limit: int) -> int:
-        assert after_ms == AFTER_MS
-        self.limits.append(limit)
-        return min(self.due, limit)
-
-
-async def test_scan_limits_its_writes_and_waits_for_a_busy_writer() -> None:
-    shards = [CountingShard(MAX_GROUPS_PER_SCAN - 1), CountingShard(5), CountingShard(1)]
-    await AwaitedMembersLoop(lambda: shards, lambda: False, AFTER_MS).scan()
-    assert [shard.limits for shard in shards] == [[MAX_GROUPS_PER_SCAN], [1], []]
-    await AwaitedMembersLoop(lambda: shards, lambda: True, AFTER_MS).scan()
-    assert [len(shard.limits) for shard in shards] == [1, 1, 0]

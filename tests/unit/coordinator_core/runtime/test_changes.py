@@ -236,7 +236,7 @@ async def test_a_key_under_which_other_settings_were_put_is_refused(second: dict
         with pytest.raises(IdempotencyKeyConflict):
             await put_settings(node, "g", second, taken)
         await put_settings(node, "g", {"group_max_size": 3}, taken)
-        assert node.effective_settings("g")["group_max_size"].value == 3
+        assert node.metadata_cache.effective_settings("g")["group_max_size"].value == 3
 
 
 async def test_repeat_refreshes_settings_of_another_node() -> None:
@@ -245,7 +245,7 @@ async def test_repeat_refreshes_settings_of_another_node() -> None:
         put = a_change()
         await put_settings(first, None, {"group_max_size": 3}, put)
         await put_settings(second, None, {"group_max_size": 3}, put)
-        assert second.effective_settings("g")["group_max_size"].value == 3
+        assert second.metadata_cache.effective_settings("g")["group_max_size"].value == 3
 
 
 @pytest.mark.parametrize("second", [(9, None), (3, 5)])
@@ -417,7 +417,7 @@ async def test_setting_is_undone_at_once() -> None:
         await put_settings(node, "g", {"group_max_size": 3}, change)
         done = await undo_change(node, change.change_id, a_change())
         assert done.after["settings"] == [{"key": "group_max_size", "outcome": "restored", "value": None}]
-        assert node.effective_settings("g")["group_max_size"].source == "default"
+        assert node.metadata_cache.effective_settings("g")["group_max_size"].source == "default"
 
 
 # -- the undo of a run is a run -----------------------------------------------------------------------------

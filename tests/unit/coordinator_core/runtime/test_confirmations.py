@@ -30,7 +30,7 @@ OVERTAKING_S = 0.2
 
 
 def size_at(node: Coordinator, group_id: str | None = None) -> int | str | None:
-    return node.effective_settings(group_id)[SIZE].value
+    return node.metadata_cache.effective_settings(group_id)[SIZE].value
 
 
 def add_hanging_node(store: MemoryStore) -> str:

@@ -158,6 +158,6 @@ async def test_unreadable_setting_is_ignored_and_logged(log: list[MutableMapping
     store.put_settings("g", {"session_timeout_ms": "soon", "group_max_size": "1"}, change)
     async with running(store) as node:
         await until(lambda: node.counts().shards_active == 50, "all shards are served")
-        settings = node.effective_settings("g")
+        settings = node.metadata_cache.effective_settings("g")
     assert (settings["session_timeout_ms"].source, settings["group_max_size"].value) == ("default", 1)
     assert [event["key"] for event in log if event["event"] == "invalid_setting_ignored"][:1] == ["session_timeout_ms"]

@@ -7,9 +7,8 @@ import pytest
 
 from coordinator_core.analytics.advice.evidence import GAP_BOUNDS_MS
 from coordinator_core.protocol.errors import RebalanceInProgress
-from coordinator_core.runtime import member_sessions
+from coordinator_core.runtime import shard_scan
 from coordinator_core.runtime.coordinator import Coordinator
-from coordinator_core.runtime.member_sessions import MAX_ROWS_PER_SCAN, SessionIntervalsLoop
 from coordinator_core.state_store.member_sessions import INTERVAL_MS
 from coordinator_core.state_store.rows import MemberSessionRow
 from tests.support.memory_store import MemoryStore
@@ -208,7 +207,7 @@ async def test_failover_starts_a_row_without_a_heartbeat_gap() -> None:
 
 
 async def test_long_session_is_written_in_hourly_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(member_sessions, "SCAN_INTERVAL_S", 0.01)
+    monkeypatch.setattr(shard_scan, "SESSIONS_SCAN_INTERVAL_S", 0.01)
     store, clock = MemoryStore(), JumpingClock()
     async with running(store, PAUSES, clock) as node:
         member = Member(node, "g")
@@ -228,30 +227,3 @@ async def pass_an_hour(node: Coordinator, clock: JumpingClock, store: MemoryStor
     """Let the node sleep for an hour, so that no member is evicted for it."""
     clock.jumped_ms += INTERVAL_MS
     await until(lambda: len(store.history.sessions) == written, "the interval is written")
-
-
-class ManySessions:
-    """A shard with rows to write."""
-
-    def __init__(self, due: int) -> None:
-        self.due = due
-
-    def store_session_intervals(self, limit: int) -> int:
-        written = min(limit, self.due)
-        self.due -= written
-        return written
-
-
-async def test_scan_queues_limited_rows() -> None:
-    shards = [ManySessions(MAX_ROWS_PER_SCAN - 10), ManySessions(30), ManySessions(5)]
-    loop = SessionIntervalsLoop(lambda: shards, lambda: False)
-    await loop.scan()
-    assert [shard.due for shard in shards] == [0, 20, 5]
-    await loop.scan()
-    assert [shard.due for shard in shards] == [0, 0, 0]
-
-
-async def test_busy_writer_gets_no_background_work() -> None:
-    shards = [ManySessions(30)]
-    await SessionIntervalsLoop(lambda: shards, lambda: True).scan()
-    assert shards[0].due == 30

@@ -1,0 +1,66 @@
+"""Background scans: loops that do a limited part of their work on each shard, and none while the writer is behind."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Generic, TypeVar
+
+from coordinator_core.runtime.shard import Shard
+
+SESSIONS_SCAN_INTERVAL_S: Final = 10
+"""How often sessions are looked for whose interval has ended."""
+MAX_SESSION_ROWS: Final = 2_000
+"""Rows that one scan may queue: with a scan every ten seconds, enough for 700,000 members."""
+AWAITED_SCAN_INTERVAL_S: Final = 1.0
+"""How often the awaited members of long rebalances are compared with what is stored, so that SQL can name them."""
+MAX_AWAITED_GROUPS: Final = 500
+"""Groups that one scan may write; the others follow with the next scan."""
+
+ShardT = TypeVar("ShardT")
+
+
+@dataclass(frozen=True, slots=True)
+class ShardScan(Generic[ShardT]):
+    """A loop over the shards of a node."""
+
+    shards: Callable[[], Iterable[ShardT]]
+    """Returns the shards that the node owns."""
+    is_behind: Callable[[], bool]
+    """Returns whether the writer has a backlog, so that background work waits."""
+    store: Callable[[ShardT, int], int]
+    """Queues what is due in a shard, up to a limit, and returns how much it queued."""
+    interval_s: float
+    limit: int
+    """How much one scan may queue."""
+
+    async def run(self) -> None:
+        """Scan at every interval, without end."""
+        while True:
+            await asyncio.sleep(self.interval_s)
+            await self.scan()
+
+    async def scan(self) -> None:
+        """Queue what is due, up to the limit; yields to the event loop after every shard."""
+        remaining = self.limit
+        for shard in list(self.shards()):
+            if remaining <= 0 or self.is_behind():
+                return
+            remaining -= self.store(shard, remaining)
+            await asyncio.sleep(0)
+
+
+def scan_sessions(shards: Callable[[], Iterable[Shard]], is_behind: Callable[[], bool]) -> ShardScan[Shard]:
+    """Return the loop that writes a row for each member session whose hour has ended."""
+    return ShardScan(shards, is_behind, Shard.store_session_intervals, SESSIONS_SCAN_INTERVAL_S, MAX_SESSION_ROWS)
+
+
+def scan_awaited_members(
+    shards: Callable[[], Iterable[Shard]], is_behind: Callable[[], bool], after_ms: int
+) -> ShardScan[Shard]:
+    """Return the loop that stores the awaited members of long rebalances, where they changed since the last write.
+
+    A rebalance must have lasted for `after_ms`: most end sooner, and cost no write.
+    """
+    store = partial(Shard.store_awaited_members, after_ms=after_ms)
+    return ShardScan(shards, is_behind, store, AWAITED_SCAN_INTERVAL_S, MAX_AWAITED_GROUPS)
