@@ -63,7 +63,7 @@ class Run:
 
     def is_ready(self) -> bool:
         try:
-            reply = urllib3.request("GET", f"http://127.0.0.1:{self.port}/readyz", retries=False)
+            reply = urllib3.request("GET", f"http://127.0.0.1:{self.port}/readyz", timeout=PATIENCE_S, retries=False)
         except urllib3.exceptions.HTTPError:
             return False
         return reply.status == 200

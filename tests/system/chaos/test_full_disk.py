@@ -13,6 +13,7 @@ import urllib3
 
 from muster.local.embedded_postgres import EmbeddedPostgres
 from muster.settings import psql_url
+from tests.support.waiting import PATIENCE_S
 from tests.system.chaos.invariants import check_invariants
 from tests.system.chaos.journal import read_journals
 from tests.system.chaos.link import HOST
@@ -53,7 +54,7 @@ def test_full_disk_of_tables_loses_nothing_and_nodes_go_on_when_there_is_space(t
 def is_commit_refused(platform: Platform) -> bool:
     """Return whether a commit is refused for the full disk; some bytes may still find room in a page."""
     url = f"http://{HOST}:{platform.node_ports[0]}/v1/groups/simple/offsets"
-    answer = urllib3.request("POST", url, json=COMMIT, retries=False)
+    answer = urllib3.request("POST", url, json=COMMIT, timeout=PATIENCE_S, retries=False)
     if answer.status == 200:
         return False
     assert answer.status == 503
@@ -65,7 +66,7 @@ def is_commit_refused(platform: Platform) -> bool:
 def are_failures_logged_once(platform: Platform) -> bool:
     """Return whether a node's writes have failed many times for each line that its log has about them."""
     for number, port in enumerate(platform.node_ports):
-        metrics = urllib3.request("GET", f"http://{HOST}:{port}/metrics").data.decode()
+        metrics = urllib3.request("GET", f"http://{HOST}:{port}/metrics", timeout=PATIENCE_S).data.decode()
         failed = float(re.findall(r"^muster_batches_failed_total (\S+)", metrics, re.MULTILINE)[0])
         log = (platform.directory / f"node-{number}.log").read_text()
         lines = sum(log.count(f'"event": "{event}"') for event in ("batch_failed", "shard_unloaded", "shards_acquired"))

@@ -179,7 +179,7 @@ class NewUser:
         password = self.reads(r"user admin, password (\S+)\)").group(1)
         credentials = {"username": "admin", "password": password}
         url = f"http://127.0.0.1:{self.airflow_port}/auth/token"
-        token: str = urllib3.request("POST", url, json=credentials).json()["access_token"]
+        token: str = urllib3.request("POST", url, json=credentials, timeout=PATIENCE_S).json()["access_token"]
         return token
 
 

@@ -1,4 +1,4 @@
-"""Test modules and conftests import helpers; nothing imports them."""
+"""Test modules and conftests import helpers, nothing imports them, and their requests wait as long as tests do."""
 
 from __future__ import annotations
 
@@ -52,3 +52,18 @@ def test_no_module_imports_from_a_test_module_or_a_conftest() -> None:
 
 def test_files_that_run_first_exist() -> None:
     assert [path for path in LONGEST_FIRST if not (ROOT / path).is_file()] == []
+
+
+def test_no_request_has_the_timeout_of_urllib3_which_is_3_s() -> None:
+    calls = (
+        (path, call)
+        for path in MODULES
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "urllib3.request"
+    )
+    hasty = [
+        f"{path.relative_to(ROOT)}:{call.lineno}"
+        for path, call in calls
+        if "timeout" not in {keyword.arg for keyword in call.keywords}
+    ]
+    assert hasty == []
