@@ -98,7 +98,7 @@ def _in_progress(group_id: str) -> Select[Any]:
 
 # -- members ----------------------------------------------------------------------------------------------
 
-_REBALANCE_MEMBER: Final = tuple(RebalanceMemberRow.__dataclass_fields__)
+_REBALANCE_MEMBER: Final = RebalanceMemberRow._fields
 
 
 def read_rebalance_members(transaction: Transaction, group_id: str, rebalance_id: str) -> list[RebalanceMemberRow]:

@@ -378,9 +378,13 @@ class Ledger:
 
     def _hand_over(self, member_id: str, partitions: Partitions, at_ms: int) -> None:
         """Close ownership of revoked partitions, continue that of retained ones, open that of new ones."""
+        held = self.ownership.get(member_id, ())
+        if len(held) == len(partitions) and all(partitions.get(owned.topic) == set(owned.partitions) for owned in held):
+            self.ownership.setdefault(member_id, ())  # Thousands of members may keep what they have.
+            return
         new = set(_each(partitions))
         kept: list[OpenOwnership] = []
-        for owned in self.ownership.get(member_id, ()):
+        for owned in held:
             retained = tuple(p for p in owned.partitions if (owned.topic, p) in new)
             revoked = tuple(p for p in owned.partitions if (owned.topic, p) not in new)
             self._close(member_id, (owned._replace(partitions=revoked),), at_ms)

@@ -28,6 +28,7 @@ from coordinator_core.protocol.records import (
     TriggerInferred,
     VolatileRecord,
 )
+from coordinator_core.protocol.requests import metadata_bytes
 from coordinator_core.protocol.states import EMPTY, PREPARING, GroupState
 from coordinator_core.state_store.awaited import AwaitedMembers, awaited_members
 from coordinator_core.state_store.ledger import Ledger, ownership_from_json, ownership_to_json, session_of
@@ -97,12 +98,14 @@ def _whole(
         ledger.awaited = awaited_members(group)
     history = ledger.take_rows()
     is_deleted = isinstance(stored[-1], GroupDied)
+    members = MemberRows(group, () if is_deleted else _changed_members(group, stored), ledger)
     return GroupWrite(
         group_id=group.group_id,
         shard_id=ledger.shard_id,
         group=None if is_deleted else group_row(group, ledger),
         is_group_deleted=is_deleted,
-        members={} if is_deleted else MemberRows(group, _changed_members(group, stored), ledger),
+        members=members,
+        members_size=members.size_bytes(),
         committed=committed,
         removed=removed,
         transitions=tuple(history.transitions),
@@ -173,6 +176,12 @@ class MemberRows(Mapping[str, MemberRow | None]):
 
     def __getitem__(self, member_id: str) -> MemberRow | None:
         return self._rows[member_id]
+
+    def size_bytes(self) -> int:
+        """Return the size of the metadata and assignments in the rows, without making them."""
+        members = self._group.members
+        changed = [members[member_id] for member_id in self._ownership if member_id in members]
+        return sum([len(member.assignment) + metadata_bytes(member.protocols) for member in changed])
 
     @cached_property
     def _rows(self) -> dict[str, MemberRow | None]:

@@ -9,7 +9,7 @@ Source: tables.md, `rebalance_members`.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any, Final, Literal
 
@@ -210,7 +210,7 @@ def _row(rebalance: RebalanceRow, member_id: str, member: RebalanceMember) -> Re
 
 def without_measurements(row: RebalanceMemberRow) -> RebalanceMemberRow:
     """Return the row of a member whose joins and syncs were not seen."""
-    return replace(row, joined_after_ms=None, synced_after_ms=None, waited_for_ms=None)
+    return row._replace(joined_after_ms=None, synced_after_ms=None, waited_for_ms=None)
 
 
 def _after(rebalance: RebalanceRow, at_ms: int | None) -> int | None:

@@ -180,8 +180,7 @@ class RebalanceRow(Rebalance):
     partitions_moved: int
 
 
-@dataclass(frozen=True, slots=True)
-class RebalanceMemberRow:
+class RebalanceMemberRow(NamedTuple):
     """A row of `rebalance_members`: one member's part in a rebalance that is over."""
 
     rebalance_id: str
@@ -354,6 +353,8 @@ class GroupWrite(NamedTuple):
     """Deletes the rows of the group and its members, before anything else in this write."""
     members: Mapping[str, MemberRow | None] = NO_MEMBERS
     """Members that changed; None: the member has no row any more (or never had one)."""
+    members_size: int = 0
+    """The size of their metadata and assignments, in bytes: known before the rows are made."""
     committed: tuple[OffsetsCommitted, ...] = ()
     removed: tuple[OffsetRemoved, ...] = ()
     """Offsets that move to `archived_offsets`."""
@@ -373,7 +374,7 @@ class GroupWrite(NamedTuple):
 
         The size is that of metadata and assignments in bytes, and of the metadata of offsets in characters.
         """
-        rows, size = 1, 0
+        rows, size = 1, self.members_size
         for record in self.committed:
             rows += len(record.offsets)
             size += sum([len(offset.metadata) for offset in record.offsets])
@@ -382,9 +383,6 @@ class GroupWrite(NamedTuple):
         history = len(self.transitions) + len(self.rebalances) + len(self.ownerships)
         history += len(self.rebalance_members) + len(self.sessions)
         notes = len(self.outcomes) + len(self.changes) + len(self.undone)
-        for member in self.members.values():
-            if member is not None:
-                size += len(member.assignment) + sum([len(protocol.metadata) for protocol in member.protocols])
         return rows + len(self.members) + 2 * len(self.removed) + notes + history, size
 
     @property

@@ -188,6 +188,19 @@ def test_rows_of_a_write_are_those_of_its_decision_however_late_they_are_read() 
     assert rows == {"a": stored["a"], "b": stored["b"]}
 
 
+def test_the_size_of_a_write_is_known_before_its_rows_are_made() -> None:
+    node = Node()
+    node.ask(join(instance_id="S", fresh_id="s"))
+    started = decide(node.group, expire(DeadlineKind.JOIN), NOW, Context(GroupSettings()))
+    write = project(started.group, started.records, node.ledger)
+    assert write is not None
+    _, size = write.size
+    assert "_rows" not in vars(write.members)
+    rows = [row for row in write.members.values() if row is not None]
+    metadata = sum(len(protocol.metadata) for row in rows for protocol in row.protocols)
+    assert size == metadata + sum(len(row.assignment) for row in rows) > 0
+
+
 def test_unreadable_metadata_has_no_json() -> None:
     node = Node().settle(member("a", protocols=(SupportedProtocol("range", b"?"),)), given={"a": b"?"})
     row = node.members["a"]
