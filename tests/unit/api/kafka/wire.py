@@ -21,14 +21,19 @@ class FakeTransport(asyncio.Transport):
 
     def __init__(self) -> None:
         self.written = b""
+        self.is_aborted = False
 
     def write(self, data: bytes) -> None:  # type: ignore[override]  # what the connection writes
         """Keep it."""
         self.written += data
 
     def is_closing(self) -> bool:
-        """Return that it is open."""
-        return False
+        """Return whether the connection was aborted."""
+        return self.is_aborted
+
+    def abort(self) -> None:
+        """Close it at once."""
+        self.is_aborted = True
 
     def resume_reading(self) -> None:
         """Do nothing."""
@@ -56,6 +61,13 @@ class Wire:
         self._connection.data_received(frame(key, version, client_id, **values))
         await until(lambda: bool(self._transport.written), "the response")
         return read_response(key, version, self._transport.written[4:])
+
+    async def is_closed_by(self, key: ApiKey, version: int, values: Fields) -> bool:
+        """Send a request that is not answered, and return whether the node has closed the connection."""
+        self._transport.written = b""
+        self._connection.data_received(frame(key, version, **values))
+        await until(lambda: self._transport.is_aborted or bool(self._transport.written), "the response, or the end")
+        return self._transport.is_aborted and not self._transport.written
 
     def close(self) -> None:
         """Close the connection."""

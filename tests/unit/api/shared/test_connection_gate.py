@@ -36,6 +36,12 @@ def test_spare_connections_are_aborted_oldest_first_unless_they_have_a_request()
     assert [each.is_aborted for each in (answered, idle, newest)] == [False, True, False]
 
 
+def test_the_limit_of_an_address_does_not_hold_for_a_proxy() -> None:
+    gate = ConnectionGate(10, 1, ConnectionCounts())
+    assert [gate.admit(FakeConnection(), "192.0.2.1", is_proxy=True) for _ in range(3)] == [True] * 3
+    assert not gate.admit(FakeConnection(), "192.0.2.1")
+
+
 def test_a_released_connection_no_longer_counts_for_its_address() -> None:
     gate = ConnectionGate(10, 1, ConnectionCounts())
     first, second = FakeConnection(), FakeConnection()
