@@ -11,7 +11,7 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import count
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import structlog
 
@@ -59,6 +59,9 @@ from coordinator_core.state_store.rows import FetchedOffset, StoredSettings, Top
 log = structlog.get_logger("muster.runtime")
 
 T = TypeVar("T")
+
+CHECKPOINTS: Final = "checkpoints"
+"""The loop that ends last: a fetch may wait for it."""
 
 HISTORY_CHECK_S = 3_600
 """How often partitions of history tables are created and rows of lost nodes are deleted."""
@@ -186,7 +189,7 @@ class Coordinator:
         has_partitions = await self._create_history_partitions()
         await self._refresh()
         self._start_loop("writer", self._writer.run)
-        self._start_loop("checkpoints", self._checkpoints.run)
+        self._start_loop(CHECKPOINTS, self._checkpoints.run)
         await self._renew()
         self._start_loop("timers", self._timer_loop.run)
         self._start_loop("ownership", self._renewal_loop)
@@ -200,11 +203,12 @@ class Coordinator:
     async def stop(self) -> None:
         """Release every shard, refuse waiting requests so that clients ask another node, and end."""
         self.is_stopping = True
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await log_errors("checkpoints", self._store_dirty_offsets)
+        checkpoints = [task for task in self._tasks if task.get_name() == f"muster-{CHECKPOINTS}"]
+        await _cancel([task for task in self._tasks if task not in checkpoints])
+        await log_errors(CHECKPOINTS, self._store_dirty_offsets)
         await self._ownership.release_all_shards()
+        await log_errors(CHECKPOINTS, self._store_dirty_offsets)  # There is no shard any more: it refuses what waits.
+        await _cancel(checkpoints)
         await log_errors("log_ends", self._log_ends.flush)
         try:
             await self._threads.lease(partial(self.store.delete_node, self.node_id))
@@ -567,6 +571,13 @@ class Coordinator:
         """Return whether there are more nodes than shards, so that some nodes own none."""
         renewal = self._ownership.last_renewal
         return renewal is not None and len(renewal.live_nodes) > len(renewal.leases)
+
+
+async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Cancel tasks, and wait until they have ended."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _from_database(answer: Awaitable[T]) -> T:

@@ -7,8 +7,8 @@ Rules:
   Very many dirty offsets are stored at once; past twice their limit, or its share of that, a client's commits are
   refused.
 * A read of the table that answers or decides waits for a checkpoint of the group's shard (`store_group`).
-* One checkpoint is under way at a time, in transactions of some thousand offsets. Between them, shards go first that
-  requests wait for, unless they need several themselves.
+* One checkpoint is under way at a time, also when the node stops, in transactions of some thousand offsets. Between them,
+  shards go first that requests wait for, unless they need several themselves.
 * A checkpoint that stored nothing is repeated. After one of unknown outcome, its shards are loaded again.
 
 Source: ARCHITECTURE.md "The offset log".
@@ -72,6 +72,7 @@ class OffsetCheckpoints:
         self._waiting: dict[Shard, asyncio.Future[None]] = {}
         """Shard → future that completes with the next checkpoint that begins, if a request waits for it."""
         self._wake = asyncio.Event()
+        self._one_at_a_time = asyncio.Lock()
         self.failures = FailureStreak("committed offsets cannot be stored in the table", clock)
         self.dirty_size = 0
         """How many dirty offsets there are, including those of the checkpoint under way; a long one counts more."""
@@ -133,13 +134,20 @@ class OffsetCheckpoints:
         self._wake.clear()
 
     async def checkpoint(self, shards: Iterable[Shard]) -> bool:
-        """Checkpoint these shards and those that requests wait for; return whether the database could be reached."""
-        failures = await self._checkpoint_small_shards()
-        waiting, self._waiting = self._waiting, {}
-        for some in self._in_transactions({*waiting, *shards}, failures):
-            failures |= await self._checkpoint(some)
-            failures |= await self._checkpoint_small_shards()
-        self._answer(waiting, failures)
+        """Checkpoint these shards and those that requests wait for, after the checkpoint under way.
+
+        Do not cancel it: what a checkpoint has taken is neither dirty nor known to be stored.
+
+        Returns:
+            Whether the database could be reached.
+        """
+        async with self._one_at_a_time:
+            failures = await self._checkpoint_small_shards()
+            waiting, self._waiting = self._waiting, {}
+            for some in self._in_transactions({*waiting, *shards}, failures):
+                failures |= await self._checkpoint(some)
+                failures |= await self._checkpoint_small_shards()
+            self._answer(waiting, failures)
         self.dirty_size = sum([shard.offsets.size for shard in self._shards()])
         self.client_sizes = Counter()
         for shard in self._shards():
@@ -183,7 +191,7 @@ class OffsetCheckpoints:
         some: list[Shard] = []
         size = 0
         for shard in sorted(shards, key=lambda shard: shard.shard_id):
-            if shard.is_unloaded or shard.offsets.is_under_way or not shard.offsets.size:
+            if shard.is_unloaded or not shard.offsets.size:
                 continue
             if some and size + shard.offsets.size > limit:
                 yield some
@@ -206,6 +214,7 @@ class OffsetCheckpoints:
         began_ms = self._clock.now().node_ms
         try:
             result = await self._threads.checkpoint(partial(self._store.checkpoint, self._config.node_id, taken))
+            failures = self._complete(shards, result)
         except OutcomeUnknown as error:
             self.failures.add(error)
             return self._reload(shards, f"whether a checkpoint was stored is not known: {error.summary}")
@@ -219,7 +228,7 @@ class OffsetCheckpoints:
             return self._reload(shards, "a checkpoint failed; the log has the error")
         self.failures.end()
         self._counters.checkpoint_s.add((self._clock.now().node_ms - began_ms) / 1000)
-        return self._complete(shards, result)
+        return failures
 
     def _complete(self, shards: list[Shard], result: CheckpointResult) -> dict[Shard, CoordinatorError]:
         for offset in result.quarantined:

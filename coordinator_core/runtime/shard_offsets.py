@@ -45,11 +45,6 @@ class ShardOffsets:
         return self._sizes + self._under_way_sizes
 
     @property
-    def is_under_way(self) -> bool:
-        """Return whether a checkpoint was taken that did not end, because it is running or was cancelled."""
-        return self._under_way is not None
-
-    @property
     def since_ms(self) -> int | None:
         """Return the node time of the oldest commit that is not in the table; None if there is none."""
         return self._since_ms if self._under_way_since_ms is None else self._under_way_since_ms
@@ -91,6 +86,7 @@ class ShardOffsets:
             max_size: how many offsets it stores. If more are dirty, it stores some, and raises no position: a node that
                 loads the shard meanwhile reads all of them in the log. Their clients have them until all are stored.
         """
+        assert self._under_way is None, "one checkpoint is under way at a time"
         if self._dirty.size > max_size:
             self._under_way, self._under_way_since_ms = self._dirty.take(max_size), self._since_ms
             return ShardCheckpoint(epoch, 0, self._under_way)

@@ -4,7 +4,7 @@ import importlib.metadata
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ import pytest
 from muster.node.schema import upgrade
 from tests.support.releases import Release, last_release
 from tests.system.chaos.invariants import check_invariants
-from tests.system.chaos.journal import read_journals
+from tests.system.chaos.journal import Event, OffsetsFetched, read_journals
 from tests.system.chaos.platform import Platform, Size, running_platform
 from tests.system.chaos.run import wait_until_all_commit
 
@@ -53,7 +53,7 @@ def test_nodes_are_replaced_one_by_one_and_back(platform: Platform, release: Rel
     rebalances = ask(platform, REBALANCES)
     upgrade(platform.postgres.database_url())
 
-    platform.replace_node(0, root=None)
+    stops = [stop_old(platform, 0)]
     wait_until_all_commit(platform, time.monotonic())
     assert ask(platform, VERSIONS) == mixed
 
@@ -64,8 +64,7 @@ def test_nodes_are_replaced_one_by_one_and_back(platform: Platform, release: Rel
     platform.wait_for(lambda: ask(platform, VERSIONS) == mixed, "three live nodes of both releases")
     wait_until_all_commit(platform, time.monotonic())
 
-    platform.replace_node(1, root=None)
-    platform.replace_node(2, root=None)
+    stops += [stop_old(platform, 1), stop_old(platform, 2)]
     wait_until_all_commit(platform, time.monotonic())
     assert ask(platform, VERSIONS) == (3, 1)
 
@@ -75,10 +74,30 @@ def test_nodes_are_replaced_one_by_one_and_back(platform: Platform, release: Rel
 
     assert ask(platform, REBALANCES) == rebalances, "a group rebalanced"
     platform.stop_agents()
+    events = read_journals(platform.directory)
+    if release.version == "0.1.0":
+        events = without_fetches_during(stops, events)
     with platform.database() as connection:
-        found = check_invariants(read_journals(platform.directory), connection)
+        found = check_invariants(events, connection)
     assert [invariant for invariant in found if invariant.violations] == []
     assert platform.unexpected_errors() == []
+
+
+def stop_old(platform: Platform, number: int) -> tuple[float, float]:
+    """Replace a node of the last release by one of this checkout; return when that began and ended."""
+    began_s = time.monotonic()
+    platform.replace_node(number, root=None)
+    return began_s, time.monotonic()
+
+
+def without_fetches_during(stops: Sequence[tuple[float, float]], events: Iterable[Event]) -> list[Event]:
+    """Return the events without fetches while a node of 0.1.0 stopped: it may not return its newest commits then."""
+    return [
+        event
+        for event in events
+        if not isinstance(event, OffsetsFetched)
+        or all(event.at_s < began_s or event.began_s > ended_s for began_s, ended_s in stops)
+    ]
 
 
 def ask(platform: Platform, query: str) -> tuple[int, ...]:

@@ -16,12 +16,14 @@ from coordinator_core.runtime.offset_checkpoints import next_due_ms
 from coordinator_core.state_store.interface import OutcomeUnknown, StoreUnavailable
 from coordinator_core.state_store.rows import CheckpointResult, ShardCheckpoint
 from tests.support.memory_store import MemoryStore
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, limited
 from tests.unit.coordinator_core.runtime.nodes import Member, config, running, until
 
 pytestmark = pytest.mark.anyio
 
 NEVER_MS = 3_600_000
+OVERTAKING_S = 0.2
+"""How long a response that must wait has time to come too early."""
 
 
 class CheckpointStore(MemoryStore):
@@ -240,6 +242,23 @@ async def test_stopping_node_leaves_nothing_in_the_log(store: CheckpointStore) -
         await commit(node, 7)
     assert [one.offset for one in store.fetch_offsets("g")] == [7]
     assert not store.load_offset_log(range(50))[shard_of("g", 50)].commits
+
+
+async def test_fetches_at_a_node_that_stops_return_every_answered_commit_or_are_refused(store: CheckpointStore) -> None:
+    """One fetch waits for the checkpoint under way, which has the commit before the last; one waits for the next."""
+    async with running(store, on_demand()) as node:
+        first = await committed_while_a_checkpoint_is_held(node, store)
+        second = asyncio.create_task(fetched(node))
+
+        async def let_go() -> None:
+            await asyncio.wait([second], timeout=OVERTAKING_S)
+            store.go.set()
+
+        letting_go = asyncio.create_task(let_go())
+    await letting_go
+    async with limited("both fetches end"):
+        answers = await asyncio.gather(first, second, return_exceptions=True)
+    assert [answer for answer in answers if answer != [2] and not isinstance(answer, NotCoordinator)] == []
 
 
 async def test_age_and_number_of_dirty_offsets_are_counted(store: CheckpointStore) -> None:
