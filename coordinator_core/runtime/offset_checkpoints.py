@@ -7,8 +7,8 @@ Rules:
   Very many dirty offsets are stored at once; past twice their limit, or its share of that, a client's commits are
   refused.
 * A read of the table that answers or decides waits for a checkpoint of the group's shard (`store_group`).
-* One checkpoint is under way at a time, also when the node stops, in transactions of some thousand offsets. Between them,
-  shards go first that requests wait for, unless they need several themselves.
+* One checkpoint is under way at a time, also when the node stops, in transactions of some thousand offsets. Between
+  them, shards go first that requests wait for, unless they need several themselves.
 * A checkpoint that stored nothing is repeated. After one of unknown outcome, its shards are loaded again.
 
 Source: ARCHITECTURE.md "The offset log".
