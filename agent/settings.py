@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TypedDict
 
+from agent.partitions import whole_number
+
 MAX_GROUP_ID_LENGTH = 255
 MAX_CLIENT_ID_LENGTH = 200
 MAX_TOPIC_LENGTH = 249
+MAX_ASSIGNOR_NAME_LENGTH = 249
 
 
 class TimingOptions(TypedDict, total=False):
@@ -70,11 +73,15 @@ class Timing:
         """Check every value.
 
         Raises:
-            ValueError: a value is out of bounds; the message names the setting and its bound.
+            ValueError: a value is no whole number or out of bounds; the message names the setting and its bound.
         """
         for each in fields(self):
-            value = getattr(self, each.name)
-            if value is not None and value < 1:
+            given = getattr(self, each.name)
+            if given is None and each.default is None:
+                continue
+            value = whole_number(each.name, given)
+            object.__setattr__(self, each.name, value)
+            if value < 1:
                 raise ValueError(f"{each.name} must be at least 1, and is {value}")
         if self.heartbeat_interval_ms is not None and self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise ValueError(
@@ -83,12 +90,15 @@ class Timing:
             )
 
 
-def check_name(what: str, name: str, max_length: int) -> str:
+def check_name(what: str, name: object, max_length: int) -> str:
     """Return the name if it is valid in a request.
 
     Raises:
-        ValueError: when it is empty, longer than max_length characters, or holds NUL or an unpaired surrogate.
+        ValueError: when it is not a string, empty, longer than max_length characters, or holds NUL or an unpaired
+            surrogate.
     """
+    if not isinstance(name, str):
+        raise ValueError(f"a {what} must be a string, and is {name!r}")
     if not name or len(name) > max_length:
         raise ValueError(f"a {what} must have 1 to {max_length} characters, and has {len(name)}")
     if "\0" in name or any("\ud800" <= character <= "\udfff" for character in name):
@@ -96,12 +106,12 @@ def check_name(what: str, name: str, max_length: int) -> str:
     return name
 
 
-def check_token(token: str) -> str:
+def check_token(token: object) -> str:
     """Return the token if it is valid in a header.
 
     Raises:
         ValueError: when it has line breaks, control characters or letters beyond ASCII; it is not shown.
     """
-    if not (token.isascii() and token.isprintable()):
+    if not (isinstance(token, str) and token.isascii() and token.isprintable()):
         raise ValueError("a token is one line of printable ASCII; muster token new prints it on a line of its own")
     return token

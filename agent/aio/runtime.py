@@ -22,6 +22,8 @@ MAX_WAIT_S: Final = 1.0
 class AsyncioRuntime:
     """The `Runtime` of one agent over asyncio; its event loop is the one of the first call that waits."""
 
+    is_asynchronous: Final = True
+
     def __init__(self) -> None:
         self.changed: Final = _Changed()
         self._user: asyncio.Task[Any] | None = None

@@ -18,18 +18,19 @@ DEFAULT_ASSIGNORS: Final = ("range", "cooperative-sticky")
 """As in Kafka's clients: range is chosen while every member offers it, and members then rebalance eagerly."""
 
 
-def resolve_assignors(assignors: Sequence[str | Assignor]) -> tuple[Assignor, ...]:
+def resolve_assignors(assignors: object) -> tuple[Assignor, ...]:
     """Return the assignors in order of preference, names looked up in BUILT_IN.
 
     Raises:
-        ValueError: there is none, one is unknown, or two have the same name.
+        ValueError: there is none, one is unknown or of another type, or two have the same name.
     """
-    if isinstance(assignors, str) or not assignors:
+    listed = assignors if isinstance(assignors, Sequence) and not isinstance(assignors, str) else ()
+    if not listed or not all(isinstance(each, str | Assignor) for each in listed):
         raise ValueError("assignors must be a non-empty list of names or Assignor values, the preferred one first")
-    unknown = [each for each in assignors if isinstance(each, str) and each not in BUILT_IN]
+    unknown = [each for each in listed if isinstance(each, str) and each not in BUILT_IN]
     if unknown:
         raise ValueError(f"unknown assignor {unknown[0]!r}; the built-in ones are {', '.join(BUILT_IN)}")
-    found = tuple(BUILT_IN[each] if isinstance(each, str) else each for each in assignors)
+    found = tuple(BUILT_IN[each] if isinstance(each, str) else each for each in listed)
     if len({each.name for each in found}) < len(found):
         raise ValueError("two assignors have the same name")
     return found

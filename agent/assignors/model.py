@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from agent.functions import check_function
 from agent.partitions import TopicPartition
+from agent.settings import MAX_ASSIGNOR_NAME_LENGTH, check_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,3 +52,13 @@ class Assignor:
     is_cooperative: bool = False
     user_data: UserData = _nothing
     on_assignment: OnAssignment = _nothing
+
+    def __post_init__(self) -> None:
+        """Check the name and the functions; whether on_assignment may be a coroutine function, the agent knows.
+
+        Raises:
+            ValueError: one is of another type or takes other arguments; the message names it.
+        """
+        check_name("name of an assignor", self.name, MAX_ASSIGNOR_NAME_LENGTH)
+        for name in ("assign", "user_data", "on_assignment"):
+            check_function(name, getattr(self, name), 2, may_be_coroutine=name == "on_assignment")

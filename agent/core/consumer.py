@@ -26,6 +26,7 @@ from agent.core.rebalancer import Callbacks, Rebalancer, Subscription
 from agent.core.runtime import Runtime
 from agent.core.shared_state import SharedState
 from agent.errors import AgentClosed, AgentError, RequestError
+from agent.functions import check_function
 from agent.partitions import OffsetAndMetadata, TopicPartition, whole_number
 from agent.settings import (
     MAX_CLIENT_ID_LENGTH,
@@ -103,6 +104,9 @@ class Consumer:
         self._timing = Timing(**timing)
         self._runtime = runtime
         _check_reset(auto_offset_reset, end_offset_of)
+        _check_type("enable_auto_commit", enable_auto_commit, bool, "True or False")
+        _check_type("ssl_context", ssl_context, ssl.SSLContext | None, "an ssl.SSLContext or None")
+        _check_type("base_url", base_url, str | Sequence, "a URL or a list of URLs")
         base_urls = [base_url] if isinstance(base_url, str) else base_url
         node_selector = NodeSelector(base_urls, runtime.now_ms, self._timing.coordinator_retry_ms, runtime.changed)
         api = _checked_api(group_id, group_instance_id)
@@ -116,6 +120,8 @@ class Consumer:
         self._counts = PartitionCounts(self._shared.api, counted, self._timing.request_timeout_ms)
         self._positions = Positions(ends)
         self._subscription = Subscription(client_id, resolve_assignors(assignors), _checked_topics(topics))
+        for each in self._subscription.assignors:
+            self._coroutine("on_assignment", each.on_assignment, 2)
         callbacks = Callbacks(
             on_revoked=self._coroutine("on_revoked", on_revoked) or _no_callback,
             on_assigned=self._coroutine("on_assigned", on_assigned) or _no_callback,
@@ -266,7 +272,7 @@ class Consumer:
         self._check_open()
         wanted = await self._positions.all() if offsets is None else _as_offsets(offsets)
         if asynchronous and wanted:
-            self._commits.commit_async(wanted, self._coroutine("on_complete", on_complete))
+            self._commits.commit_async(wanted, self._coroutine("on_complete", on_complete, 2))
         elif wanted:
             try:
                 await self._commits.commit_sync(wanted, self._deadline_ms(timeout_s))
@@ -368,16 +374,17 @@ class Consumer:
         except AgentError as error:
             log.info("no response to the leave; the member is evicted when its session expires: %s", error)
 
-    def _coroutine(self, name: str, function: Callable[..., object] | None) -> Callable[..., Awaitable[Any]] | None:
+    def _coroutine(
+        self, name: str, function: Callable[..., object] | None, arguments: int = 1
+    ) -> Callable[..., Awaitable[Any]] | None:
         """Return a function of the caller as a coroutine function; None if there is none.
 
         Raises:
-            ValueError: it is neither a function nor None.
+            ValueError: see `check_function`.
         """
         if function is None:
             return None
-        if not callable(function):
-            raise ValueError(f"{name} must be a function or None, and is {function!r}")
+        check_function(name, function, arguments, may_be_coroutine=self._runtime.is_asynchronous)
         return self._runtime.as_coroutine(function)
 
     def _check_open(self) -> None:
@@ -397,9 +404,14 @@ def _checked_api(group_id: str, group_instance_id: str | None) -> GroupApi:
 
 
 def _checked_topics(topics: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(topics, str):
-        raise ValueError(f"topics must be a collection of names, and is the string {topics!r}")
+    if isinstance(topics, str | bytes) or not isinstance(topics, Iterable):
+        raise ValueError(f"topics must be a collection of names, and is {topics!r}")
     return tuple(sorted({check_name("topic", topic, MAX_TOPIC_LENGTH) for topic in topics}))
+
+
+def _check_type(name: str, value: object, kind: Any, expected: str) -> None:  # noqa: ANN401  # a type or a union
+    if not isinstance(value, kind):
+        raise ValueError(f"{name} must be {expected}, and is {value!r}")
 
 
 def _check_reset(to: str, end_offset_of: EndOffsetOf | None) -> None:

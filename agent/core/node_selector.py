@@ -96,10 +96,10 @@ class NodeSelector:
         return None if self._is_encrypted and is_plain else url
 
 
-def _checked(url: str) -> str:
-    if "@" in url.partition("?")[0]:
+def _checked(url: object) -> str:
+    if isinstance(url, str) and "@" in url.partition("?")[0]:
         raise ValueError("a base URL must hold no user name and no password: use a token")
-    readable = _readable(url)
+    readable = _readable(url) if isinstance(url, str) else None
     if readable is None:
         raise ValueError(f"a base URL must look like http://host:port, and is {url!r}")
     return readable

@@ -126,6 +126,11 @@ class Runtime(Protocol):
         """Return an HTTP client for one task; None stands for the system's authorities."""
         ...
 
+    @property
+    def is_asynchronous(self) -> bool:
+        """Whether functions of the caller may be coroutine functions."""
+        ...
+
     def as_coroutine(self, function: Callable[..., object]) -> Callable[..., Awaitable[Any]]:
         """Return a function of the caller as a coroutine function."""
         ...

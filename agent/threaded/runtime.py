@@ -20,6 +20,8 @@ THREAD_JOIN_TIMEOUT_S: Final = 1.0
 class ThreadRuntime:
     """The `Runtime` of one agent over threads."""
 
+    is_asynchronous: Final = False
+
     def __init__(self, clock: Clock | None = None) -> None:
         self.changed: Final = threading.Condition()
         self._clock = clock or SystemClock()

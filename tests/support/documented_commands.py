@@ -14,7 +14,9 @@ PROGRAMS: Final = (
     "kubectl",
     "make",
     "muster",
+    "openssl",
     "psql",
+    "python3",
     "spark-submit",
     "ss",
     "systemctl",
@@ -47,6 +49,12 @@ def sessions(name: str) -> list[list[str]]:
     spans = [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", prose)]
     commands = [span for span in spans if span.removeprefix(".venv/bin/").split()[0] in PROGRAMS]
     return [*blocks, *([command] for command in dict.fromkeys(commands))]
+
+
+def the_command(name: str, beginning: str) -> str:
+    """Return the one command of a page that begins so."""
+    (command,) = {each for session in sessions(name) for each in session if each.startswith(beginning)}
+    return command
 
 
 def languages(name: str) -> set[str]:

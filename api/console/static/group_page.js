@@ -88,7 +88,9 @@ export function groupPage(main, [groupId]) {
     const requested = Math.max(...current.members.map((each) => each.rebalance_timeout_ms));
     const advice = await read(groupPath(groupId, "tuning")).then((found) => found.advice.rebalance_timeout_ms, () => null);
     const isShorter = advice?.verdict === "change" && advice.value < (advice.present ?? requested);
+    const waited = span(Date.now() - Date.parse(current.state_since));
     return changeSetting(groupId, "rebalance_timeout_ms", again, { requested, reason: "the group is stuck in a rebalance",
+      note: `The members have waited for ${waited}; with a value below that the group continues at once, without those that it waits for.`,
       ...(isShorter && { suggested: advice.value, source: `the advice from this group’s history: ${advice.because}` }) });
   }
 

@@ -27,6 +27,7 @@ const DESCRIPTIONS = {
   offset_metadata_max_bytes: "maximum length of an offset’s metadata",
   log_end_max_age_ms: "age after which a reported log end offset is stale and the lag becomes a lower bound; cluster-wide",
 };
+const UNITS = { ms: "milliseconds", minutes: "minutes", bytes: "bytes" };
 const SOURCES = { group: "set for this group", cluster: "set for the cluster", environment: "from the node’s environment", default: "the default" };
 const UNSET = { session_timeout_ms: "requested by each client", heartbeat_interval_ms: "a third of the session timeout, at most 3 s", rebalance_timeout_ms: "the longest that any client requests" };
 
@@ -48,18 +49,19 @@ function row(groupId, key, { value, source }, again) {
 
 /**
  * Ask for a new value and set it; a `suggested` one is filled in, and `reason` in the reason field.
- * `requested` is the clients' own value, which is effective where none is set; `source` says where the suggested one comes from.
+ * `requested` is the clients' own value, which is effective where none is set; `source` says where the suggested one comes from, `note` what
+ * a new value does now.
  */
-export async function changeSetting(groupId, key, again, { suggested = null, source = null, requested = null, reason = "" } = {}) {
+export async function changeSetting(groupId, key, again, { suggested = null, source = null, requested = null, note = "", reason = "" } = {}) {
   const path = groupId === null ? "/v1/config" : groupPath(groupId, "config");
   const effective = await read(path).then(({ values }) => values[key], (refusal) => toast(refusal.message));
   if (!effective) return;
   const isScope = key === "group_sync_timeout_scope";
   const field = isScope
     ? { options: ["all", "dynamic"] }
-    : { value: suggested ?? effective.value ?? "", inputmode: "numeric", hint: "Leave empty to reset to default. Effective within one heartbeat, without a rebalance." };
+    : { value: suggested ?? effective.value ?? "", inputmode: "numeric", hint: `${unit(key)}Leave empty to reset to default. Effective within one heartbeat, without a rebalance.` };
   const done = await askReason({
-    title: `Change ${key}`, text: explanation(key, effective, suggested, requested, source), verb: "Set", reason,
+    title: `Change ${key}`, text: [explanation(key, effective, suggested, requested, source), note && ` ${note}`], verb: "Set", reason,
     fields: [{ name: "value", label: "New value", ...field }],
     extra: groupId !== null && SIMULATED.has(key) ? (values) => simulate(groupId, key, values) : undefined,
     act: ({ value: given, reason: why }) => change("PUT", path, { body: { values: { [key]: parse(given) }, reason: why } }),
@@ -73,6 +75,12 @@ function explanation(key, { value, source }, suggested, requested, suggestedBy) 
   const description = DESCRIPTIONS[key] ? `${DESCRIPTIONS[key][0].toUpperCase()}${DESCRIPTIONS[key].slice(1)}. ` : "";
   return [description, "Effective now: ", h("strong", {}, value === null ? [UNSET[key], requested !== null && `, ${setting(key, requested)}`] : setting(key, value)), ` (${SOURCES[source] ?? source})`,
     suggested !== null && [", suggested: ", h("strong", {}, setting(key, suggested)), suggestedBy && ` (${suggestedBy})`], "."];
+}
+
+/** Return the sentence about the unit that a setting's name ends with, if it does. */
+function unit(key) {
+  const name = UNITS[key.split("_").at(-1)];
+  return name ? `In ${name}. ` : "";
 }
 
 function parse(given) {

@@ -1,12 +1,15 @@
 """Answer a DAG run's approval request through Airflow's REST API, or let it time out."""
 
+import re
 import threading
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+from tests.support.repository import ROOT
+
 USER, PASSWORD = "olga", "a-password"
-NO_ANSWER = "nobody"
+NO_ANSWER = "no answer"
 """The answer to a request that times out."""
 LOOK_INTERVAL_S = 0.2
 
@@ -42,11 +45,13 @@ class Answering(threading.Thread):
         client = TestClient(create_app())
         credentials = {"username": USER, "password": PASSWORD}
         token = client.post("/auth/token", json=credentials).raise_for_status().json()["access_token"]
-        run = f"/api/v2/dags/{instance.dag_id}/dagRuns/{instance.run_id}"
+        path, headers, body = documented_answer()
+        path = path.replace("offset_retention", instance.dag_id).replace("{dag_run_id}", instance.run_id)
+        assert f"/{instance.task_id}/" in path
         reply = client.patch(
-            f"{run}/taskInstances/{instance.task_id}/-1/hitlDetails",
-            json={"chosen_options": [self._answer], "params_input": {}},
-            headers={"Authorization": f"Bearer {token}"},
+            path,
+            content=body.replace("Approve", self._answer),
+            headers={name: text.replace("{token of POST /auth/token}", token) for name, text in headers.items()},
         )
         self.status = reply.status_code
 
@@ -61,6 +66,13 @@ class Answering(threading.Thread):
             waiting.trigger_timeout -= timedelta(days=365)
         job = Job()  # type: ignore[no-untyped-call]  # Airflow's own
         SchedulerJobRunner(job=job).check_awaiting_input_timeouts()
+
+
+def documented_answer() -> tuple[str, dict[str, str], str]:
+    """Return path, headers and body of the request in docs/maintenance.md that answers a request for approval."""
+    page = (ROOT / "docs" / "maintenance.md").read_text()
+    ((path, headers, body),) = re.findall(r"^```http\nPATCH (\S+)\n(.*?)\n\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    return path, dict(line.split(": ", 1) for line in headers.splitlines()), body
 
 
 def _waiting() -> Any:  # noqa: ANN401 - likewise

@@ -185,7 +185,9 @@ def test_rejection_that_holds_is_repeated_without_approval(
     assert webhook.alerts == []
 
 
-def test_unreachable_node_may_be_retried(airflow: AirflowProcess, node: FakeNode, beyond: dict[str, str]) -> None:
+def test_request_without_an_answer_is_a_rejection(
+    airflow: AirflowProcess, node: FakeNode, beyond: dict[str, str]
+) -> None:
     run = airflow.run(DAG, {"max_candidates": 5}, beyond, answer=NO_ANSWER)
     assert (run["state"], run["tasks"]) == ("success", REJECTED)
     assert node.calls()[1:] == ["POST reject"]

@@ -66,3 +66,12 @@ def test_dry_run_counts_rows_and_writes_none(
     assert run["state"] == "success"
     assert table_rows(connection, "assignment_balance_audits") == []
     assert "would write the report" in airflow.log()
+
+
+def test_empty_report_says_why_with_a_link(airflow: AirflowProcess, env: dict[str, str]) -> None:
+    run = airflow.run("rebalance_frequency_report", {}, env)
+    assert run["state"] == "success"
+    result = run["results"]["report"]
+    assert (result["counts"], result["why_nothing"]) == ({"rebalance_frequency_reports": 0}, "there are no groups")
+    assert "rebalance_frequency_reports 0 (there are no groups)" in airflow.log()
+    assert f"Counts: rebalance_frequency_reports 0. See {result['console']}" in airflow.log()

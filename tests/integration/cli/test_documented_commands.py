@@ -1,9 +1,13 @@
 """Commands of README.md, docs/maintenance.md and docs/runbook.md run as written, on a node, a database and Spark."""
 
+import json
+import os
+import re
 import shlex
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -11,45 +15,52 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 from structlog.testing import capture_logs
 
 from coordinator_core.protocol.hashing import shard_of
+from tests.support.certificates import Authority
 from tests.support.corrupt_rows import SICK, eventually_quarantined, settle, spoil
 from tests.support.databases import Databases
 from tests.support.documented_commands import languages, sessions
-from tests.support.http_client import Client, Group, Member, fresh_id, position
+from tests.support.http_client import AS_JSON, Client, Group, Member, fresh_id, position
 from tests.support.known_log_ends import end_is
 from tests.support.muster_command import PATIENT, QUICK, Muster
 from tests.support.nodes import Node, running_node
+from tests.support.repository import ROOT
 
 PAGES: Final = ("README.md", "docs/maintenance.md", "docs/runbook.md")
 LANGUAGES: Final = {"console", "http", "python", "sql", "text"}
 
-PLATFORM: Final = "starts everything: tests/system/e2e/test_local_platform.py"
-AIRFLOW: Final = "needs an Airflow: tests/system/e2e/test_local_platform.py and tests/integration/airflow run others"
-OTHER_AIRFLOW: Final = "is for an Airflow that is not ours"
-NAME: Final = "names a command, without its arguments"
+E2E: Final = "tests/system/e2e/test_local_platform.py"
+CLUSTER: Final = "tests/integration/spark/test_standalone_cluster.py"
+RUN_ELSEWHERE: Final = {
+    "kill -9 <": E2E,
+    "muster airflow backfill create": E2E,
+    "muster airflow dags list": E2E,
+    "muster airflow tasks states-for-dag-run": E2E,
+    "airflow pools set": E2E,
+    "spark-submit --master": CLUSTER,
+}
+"""Beginnings of commands, and the test that runs the page's words."""
+MADE: Final = {
+    "make docs": ("tests/unit/repository/test_docs_site.py", '"mkdocs", "build"'),
+    "make run": (E2E, 'new_user(tmp_path / "data")'),
+    "make run ARGS=--no-airflow": (E2E, 'new_user(tmp_path / "data", "--no-airflow")'),
+    'make run ARGS="--nodes 3"': (
+        "tests/integration/cli/test_up.py",
+        '"up", "--no-airflow", "--no-demo", "--nodes", "3"',
+    ),
+    "make spark-package": (CLUSTER, "package.build(file)"),
+}
+"""Targets of make, and the test that runs their program with other files and ports, by these words."""
+ENDLESS: Final = {
+    "muster up": ("tests/system/e2e/terminal_user.py", '"muster", "up"'),
+    "muster mirror": ("tests/support/mirror_process.py", '"muster", "mirror"'),
+    "muster serve": ("tests/integration/cli/test_up.py", 'Run(tmp_path, "serve")'),
+    "muster groups watch": ("tests/integration/cli/test_watch.py", '"groups", "watch"'),
+}
+"""Commands that run until they are stopped, and the test that runs them, by these words."""
 NOT_RUN: Final = {
-    "make run": PLATFORM,
-    "make run ARGS=--no-airflow": PLATFORM,
-    'make run ARGS="--nodes 3"': PLATFORM,
-    "muster up": PLATFORM,
-    "muster mirror": "runs until it is stopped: tests/integration/mirror/test_killed_mirror.py",
-    "muster serve": "runs until it is stopped: tests/integration/http/test_node_process.py",
-    "muster groups watch": "runs until Ctrl-C: tests/integration/cli/test_watch.py",
-    "make docs": "writes into the checkout: tests/unit/repository/test_docs_site.py",
     "make test": "runs this test",
     "make test TOOLS=": "runs this test",
-    "kill -9 <a pid from the table>": "needs the consumers of a platform: tests/system/chaos kills consumers",
-    "make spark-package": "writes into the checkout: tests/integration/spark/test_standalone_cluster.py",
-    "spark-submit --master spark://host:7077 --py-files dist/muster_spark.zip --jars postgresql.jar"
-    " spark_jobs/jobs/offset_retention.py --run-id … --as-of 2026-11-21T12:00:00Z": (
-        "needs a cluster: tests/integration/spark/test_standalone_cluster.py"
-    ),
-    "muster airflow backfill create --dag-id rebalance_frequency_report"
-    " --from-date 2026-11-01 --to-date 2026-11-14": AIRFLOW,
-    "muster airflow dags list": AIRFLOW,
-    "muster airflow tasks states-for-dag-run …": AIRFLOW,
-    'airflow pools set muster_spark 1 "…"': OTHER_AIRFLOW,
-    'airflow pools set muster_spark_reports 2 "…"': OTHER_AIRFLOW,
-    "muster runs show 6ff3c9be-…": "needs a run that a DAG rejected: tests/integration/airflow/test_proposal_dags.py",
+    "python3 -m http.server --directory site": "is Python's own, and runs until it is stopped",
     "timedatectl": "needs systemd",
     **dict.fromkeys(
         (
@@ -72,7 +83,12 @@ NOT_RUN: Final = {
         "names a command, without its arguments",
     ),
 }
-"""Commands that are not run, and why."""
+"""Commands that no test runs, and why."""
+
+
+def is_run_here(command: str) -> bool:
+    return command not in MADE.keys() | ENDLESS.keys() | NOT_RUN.keys() and not command.startswith(tuple(RUN_ELSEWHERE))
+
 
 SHOWS: Final = {
     "muster config undo --group GROUP": "session_timeout_ms restored",
@@ -87,6 +103,8 @@ SHOWS: Final = {
     "muster offsets delete-log-ends --topic orders:0": "1 log end would be deleted",
     "muster runs candidates RUN": "simple_group",
     "muster runs list --status proposed": "offset_retention",
+    "muster runs show 6ff3c9be-…": "UTC: the candidates are those of run 0b5f4f8e-…",
+    'openssl x509 -noout -enddate -in "$MUSTER_TLS_CERTIFICATE_FILE"': "notAfter=",
 }
 """What a page says that a command shows."""
 
@@ -96,12 +114,12 @@ SESSIONS: Final = {tuple(session): None for page in PAGES for session in session
 
 RUN: Final = [
     pytest.param(
-        [command for command in session if command not in NOT_RUN],
+        [command for command in session if is_run_here(command)],
         marks=[pytest.mark.jvm, pytest.mark.slow] if session[0].startswith("muster job") else [],
         id=session[0],
     )
     for session in SESSIONS
-    if session != REPAIR and not NOT_RUN.keys() >= set(session)
+    if session != REPAIR and any(map(is_run_here, session))
 ]
 
 OLD_REBALANCES: Final = """
@@ -116,26 +134,33 @@ INSERT INTO offsets (group_id, shard_id, topic, partition, committed_offset, com
 VALUES (%s, %s, 'orders', 0, 5, now() - interval '60 days')
 """
 
+PROPOSAL: Final = """
+INSERT INTO maintenance_runs (run_id, kind, as_of, status, counts)
+VALUES (gen_random_uuid(), 'offset_retention', now(), 'proposed', '{"candidates": 1}')
+"""
+
 
 class World:
     """A group with a member and a committed offset on a node; names of the pages stand for them."""
 
-    def __init__(self, muster: Muster, client: Client, rows: PsycopgConnection, *, node: Node) -> None:
+    def __init__(self, muster: Muster, client: Client, rows: PsycopgConnection, *, node: Node, folder: Path) -> None:
         self.group: Group = client.group(fresh_id("billing-"))
         self.topic = fresh_id("orders-")
         self.member: Member = self.group.stable(self.topic, **PATIENT)
         self.member.commit(position(5, topic=self.topic, log_end_offset=12))
+        self._certificate = Authority(folder).path
+        self._client = client
         self._muster = muster
         self._rows = rows
         self._port = node.settings.http_port
 
     def run(self, command: str) -> str:
         """Run a command, which must succeed without a warning, and return its output."""
-        if "|" in command:
+        if "|" in command or "$" in command:
             command = command.replace(":8080", f":{self._port}")
-            return subprocess.run(
-                ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=True
-            ).stdout
+            shell = ["bash", "-o", "pipefail", "-c", command]
+            environment = {**os.environ, "MUSTER_TLS_CERTIFICATE_FILE": str(self._certificate)}
+            return subprocess.run(shell, env=environment, capture_output=True, text=True, check=True).stdout
         program, *arguments = shlex.split(command, comments=True)
         assert program.removeprefix(".venv/bin/") == "muster", command
         return self._muster.ok(*map(self._with_names, arguments)).out
@@ -160,6 +185,16 @@ class World:
             cursor.execute(OLD_REBALANCES)
         assert "is applied: candidates 3" in self.run("muster job history_archive")
 
+    def reject_twice(self) -> None:
+        """Add two runs: one that an operator rejects, and one that a DAG rejects for the same candidates."""
+        held = "the candidates are those of run 0b5f4f8e-…"
+        for actor, reason in (("airflow:ada", "too many"), ("dag:offset_retention", held)):
+            with self._rows.cursor() as cursor:
+                cursor.execute(PROPOSAL)
+            path = f"/v1/maintenance/runs/{self._run_id()}/reject"
+            headers = {**AS_JSON, "X-Muster-Actor": actor}
+            assert self._client.send("POST", path, json.dumps({"reason": reason}).encode(), headers).status == 200
+
     def _with_names(self, argument: str) -> str:
         names = {
             "GROUP": self.group.group_id,
@@ -171,7 +206,7 @@ class World:
             "NAME": "group_cleanup",
             "REPORTER": "reporter",
         }
-        return self._run_id() if argument == "RUN" else names.get(argument, argument)
+        return self._run_id() if argument in {"RUN", "6ff3c9be-…"} else names.get(argument, argument)
 
     def _run_id(self) -> str:
         with self._rows.cursor() as cursor:
@@ -189,6 +224,7 @@ PREPARED: Final[dict[str, Callable[[World], object]]] = {
     "muster job history_restore": World.archive_three_days,
     "muster job offset_retention": World.add_due_offset,
     "muster offsets delete-log-ends": World.wait_for_log_end,
+    "muster runs show 6ff3c9be-…": World.reject_twice,
 }
 """What happens before a command that begins so."""
 
@@ -205,12 +241,12 @@ def node(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture
 def world(
-    muster: Muster, client: Client, node: Node, rows: PsycopgConnection, monkeypatch: pytest.MonkeyPatch
+    muster: Muster, client: Client, node: Node, rows: PsycopgConnection, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> World:
     assert node.settings.database_url is not None
     monkeypatch.setenv("MUSTER_DATABASE_URL", node.settings.database_url.get_secret_value())
     monkeypatch.setenv("MUSTER_ARCHIVE_URI", node.settings.archive_uri or "")
-    return World(muster, client, rows, node=node)
+    return World(muster, client, rows, node=node, folder=tmp_path)
 
 
 @pytest.mark.parametrize("session", RUN)
@@ -247,5 +283,25 @@ def test_every_block_of_a_page_has_a_language(page: str) -> None:
 
 def test_lists_of_commands_are_up_to_date() -> None:
     commands = {command for session in SESSIONS for command in session}
-    assert NOT_RUN.keys() | SHOWS.keys() <= commands
-    assert [start for start in PREPARED if not any(command.startswith(start) for command in commands)] == []
+    assert MADE.keys() | ENDLESS.keys() | NOT_RUN.keys() | SHOWS.keys() <= commands
+    starts = [*PREPARED, *RUN_ELSEWHERE]
+    assert [start for start in starts if not any(command.startswith(start) for command in commands)] == []
+
+
+@pytest.mark.parametrize(("beginning", "file"), RUN_ELSEWHERE.items())
+def test_command_that_is_not_run_here_is_run_from_the_page_elsewhere(beginning: str, file: str) -> None:
+    assert re.search(rf"the_command\([^)]*f?[\"']{re.escape(beginning)}", (ROOT / file).read_text())
+
+
+@pytest.mark.parametrize(("command", "where"), [*MADE.items(), *ENDLESS.items()])
+def test_command_with_other_files_and_ports_is_run_elsewhere(command: str, where: tuple[str, str]) -> None:
+    file, words = where
+    assert words in (ROOT / file).read_text(), command
+
+
+@pytest.mark.parametrize("command", [command for command in MADE if command.startswith("make run")])
+def test_make_run_is_muster_up_with_the_arguments(command: str) -> None:
+    _, _, options = command.partition("ARGS=")
+    words = [*shlex.split(command), "--dry-run"]
+    planned = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert planned[-1].split() == ["exec", ".venv/bin/muster", "up", *options.strip('"').split()]

@@ -1,5 +1,7 @@
 """The dialog that shortens the rebalance timeout of a stuck group suggests what the advice does."""
 
+import re
+
 from playwright.sync_api import Page, Route, expect
 
 from tests.integration.console.sample_groups import SampleGroups
@@ -26,3 +28,19 @@ def test_shorter_timeout_of_the_advice_is_suggested_with_its_source(
         "suggested: 60,000 ms (1 min) (the advice from this group’s history: members joined within 48 s)."
     )
     expect(dialog.get_by_label("New value")).to_have_value("60000")
+
+
+def test_without_advice_the_dialog_says_which_values_end_the_wait_and_their_unit(
+    page: Page, node: Node, samples: SampleGroups
+) -> None:
+    stuck = samples.stuck()
+    page.goto(f"{node.url}/#/groups/{stuck.group_id}")
+    page.get_by_role("button", name="Shorten rebalance timeout…").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text(re.compile(r"have waited for [\d.]+ m?s; with a value below that"))
+    expect(dialog).to_contain_text("In milliseconds. Leave empty")
+    dialog.get_by_label("New value").fill("1000")
+    dialog.get_by_label("Your name").fill("ada")
+    dialog.get_by_role("button", name="Set").click()
+    expect(page.get_by_role("status").filter(has_text="rebalance_timeout_ms updated")).to_be_visible()
+    expect(page.get_by_text("Waiting for 1 member")).to_have_count(0)

@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import psycopg2
@@ -116,6 +117,21 @@ def test_every_command_of_the_runbook_exists() -> None:
         for word in words:
             command = command.get_command(Context(command), word)
             assert command is not None, " ".join(words)
+
+
+def test_prometheus_accepts_every_metric_and_expression_of_the_runbook(tmp_path: Path) -> None:
+    spans = re.findall(r"`([^`\n]*\b(?:muster|process)_[a-z_]+[^`\n]*)`", RUNBOOK)
+    expressions = [
+        span for span in dict.fromkeys(spans) if not re.match(r"(SELECT|muster) |muster_(reader|jobs)$", span)
+    ]
+    assert "rate(muster_offset_commit_total[5m])" in expressions
+    used = {name for each in expressions for name in re.findall(r"\b(?:muster|process)_[a-z_]+", each)}
+    assert used <= METRICS
+    rules = [{"record": f"runbook:{number}", "expr": each} for number, each in enumerate(expressions)]
+    file = tmp_path / "runbook.yml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "runbook", "rules": rules}]}))
+    checked = promtool("check", "rules", str(file))
+    assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 OPEN_SESSIONS = """

@@ -1,6 +1,7 @@
 """Run the same job on a standalone cluster and on one machine, with our code from one zip."""
 
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 from muster.local.java import find_java, spark_environment
 from spark_jobs import package, submit
 from tests.integration.spark.cluster import Cluster, clean_environment, running_cluster
+from tests.support.documented_commands import the_command
 
 pytestmark = pytest.mark.jvm
 
@@ -88,6 +90,31 @@ def test_job_has_equal_results_on_a_standalone_cluster_and_locally(
     assert "Registered app offset_retention" in cluster.master_log.read_text()
     here = submitted(environment, tmp_path, "local[*]")
     assert (here.returncode, here.stdout) == (0, ran.stdout), here.stderr[-4000:]
+    assert proposed(sql_connection) == DUE
+
+
+@pytest.mark.slow
+def test_documented_submission_proposes_on_a_cluster(
+    cluster: Cluster, environment: dict[str, str], sql_connection: PsycopgConnection, tmp_path: Path, zipped: Path
+) -> None:
+    with sql_connection.cursor() as cursor:
+        cursor.execute(OFFSETS)
+    own = {
+        "spark://host:7077": cluster.master,
+        "dist/muster_spark.zip": str(zipped),
+        "postgresql.jar": str(submit.find_jdbc_jar()),
+        "spark_jobs/jobs/offset_retention.py": str(package.ROOT / "spark_jobs" / "jobs" / "offset_retention.py"),
+        "…": RUN_ID,
+        "604800000": "6000000",
+    }
+    program, *words = shlex.split(the_command("docs/maintenance.md", "spark-submit --master"))
+    assert own.keys() < set(words)
+    spark_submit, *_ = submit.command(JOB, master="", jar=submit.find_jdbc_jar(), arguments=[])
+    assert Path(spark_submit).name == program
+    conf = ["--conf", f"spark.executor.memory={EXECUTOR_MEMORY_MB}m", "--conf", "spark.driver.host=127.0.0.1"]
+    command = [spark_submit, *conf, *(own.get(word, word) for word in words)]
+    ran = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout.endswith(OUTPUT)) == (0, True), ran.stderr[-4000:]
     assert proposed(sql_connection) == DUE
 
 

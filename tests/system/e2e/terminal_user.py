@@ -9,7 +9,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from datetime import date
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import psycopg2
 import urllib3
 
 from tests.support.ports import free_port
+from tests.support.repository import ROOT
 from tests.support.waiting import PATIENCE_S, poll_until
 
 FIRST_ERROR_STATUS = 400
@@ -134,13 +134,16 @@ class NewUser:
         last: str = json.loads(states.data.strip().splitlines()[-1])["state"]
         return last
 
-    def backfill(self, dag_id: str, day: date) -> list[str]:
-        """Have Airflow run a DAG for a day of the past, as docs/maintenance.md says; return the ids of the runs."""
-        asked = ["--dag-id", dag_id, "--from-date", str(day), "--to-date", str(day)]
-        command = [sys.executable, "-m", "muster", "airflow", "backfill", "create", *asked]
+    def types(self, command: str) -> str:
+        """Run a command of a page in the project's folder, which must succeed, and return its output."""
         environment = {**_clean_environment(), "MUSTER_DATA_DIR": str(self.data_dir)}
-        subprocess.run(command, env=environment, check=True)
-        return [run["dag_run_id"] for run in self.runs(dag_id, "run_type=backfill")]
+        path = f"{Path(sys.prefix) / 'bin'}{os.pathsep}{environment['PATH']}"
+        shell = ["bash", "-c", command.replace(".venv/bin/", "")]
+        ran = subprocess.run(
+            shell, env={**environment, "PATH": path}, cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        assert ran.returncode == 0, f"{command}: {ran.stdout}{ran.stderr}"
+        return ran.stdout
 
     def clear(self, dag_id: str, dag_run_id: str, task_id: str) -> None:
         """Have a task run once more, as the button in Airflow does."""

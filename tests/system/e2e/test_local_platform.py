@@ -15,6 +15,7 @@ import urllib3
 from agent import ConsumerAgent
 from coordinator_core.protocol.hashing import shard_of
 from muster.data_dir import DataDir
+from tests.support.documented_commands import the_command
 from tests.support.waiting import poll_until
 from tests.system.e2e import known_history as known_past
 from tests.system.e2e.terminal_user import NewUser, new_user, processes_of
@@ -25,6 +26,7 @@ DEMO_GROUPS = {"orders-billing", "clicks-enrichment", "payments-audit"}
 LEFT_BEHIND = "left-behind"
 """A group that somebody joined and left, and that never committed."""
 
+MAINTENANCE = "docs/maintenance.md"
 DAILY = "rebalance_frequency_report"
 
 OTHER_DAGS = ("history_archive", DAILY, "assignment_balance_audit", "timeout_advice")
@@ -45,6 +47,7 @@ def test_new_user_sees_live_groups_rebalances_and_dag_runs(tmp_path: Path) -> No
         _expires_offsets(platform)
         _reads_reports(platform, others)
         _backfills_a_day_with_a_kill(platform)
+        _runs_other_commands_of_airflow(platform)
         _asserts_history_archived(platform)
         _asserts_group_retired(platform)
         assert platform.stop() == 0
@@ -68,13 +71,15 @@ def _creates_an_expiring_group(platform: NewUser) -> None:
 
 
 def _kills_a_member(platform: NewUser) -> None:
-    """Kill a member by the pid in its client id; the history has the trigger of the rebalance."""
+    """Kill a member as README.md does, by the pid in its client id; the history has the trigger of the rebalance."""
     member = platform.get("/v1/groups/orders-billing")["members"][0]
     pid = re.search(r"pid(\d+)$", member["client_id"])
     assert pid is not None, member
-    os.kill(int(pid.group(1)), signal.SIGKILL)
+    platform.types(the_command("README.md", "kill -9 <").replace("<a pid from the table>", pid.group(1)))
     why = "SELECT trigger_member_id FROM rebalances WHERE group_id = 'orders-billing' AND trigger = 'session_expired'"
     poll_until(lambda: platform.sql(why) == [(member["member_id"],)])
+    shown = platform.types(the_command("README.md", ".venv/bin/muster sql 'SELECT group_id, trigger"))
+    assert re.search(r"orders-billing +session_expired", shown), shown
 
 
 def _finds_due_offsets_expired(platform: NewUser) -> None:
@@ -134,7 +139,9 @@ def _read_report(platform: NewUser, what: str, group_id: str) -> dict[str, Any]:
 def _backfills_a_day_with_a_kill(platform: NewUser) -> None:
     """A backfill whose Spark is killed and whose task is cleared returns the same report as the daily run."""
     before = _read_report(platform, "rebalances", known_past.REPORTED_GROUP)
-    (run_id,) = platform.backfill(DAILY, known_past.REPORTED_DAY)
+    create = the_command(MAINTENANCE, "muster airflow backfill create")
+    platform.types(re.sub(r"\d{4}-\d\d-\d\d", str(known_past.REPORTED_DAY), create))
+    (run_id,) = (run["dag_run_id"] for run in platform.runs(DAILY, "run_type=backfill"))
     drivers = poll_until(lambda: _drivers(platform, DAILY))
     os.kill(_parent(drivers[0]), signal.SIGKILL)
     platform.clear(DAILY, run_id, "wait_until_settled")
@@ -143,6 +150,16 @@ def _backfills_a_day_with_a_kill(platform: NewUser) -> None:
     again = _read_report(platform, "rebalances", known_past.REPORTED_GROUP)
     assert again["run_id"] != before["run_id"]
     assert _without_its_name(again) == _without_its_name(before)
+    states = the_command(MAINTENANCE, "muster airflow tasks states-for-dag-run")
+    assert "wait_until_settled" in platform.types(states.replace("…", f"{DAILY} {run_id}"))
+
+
+def _runs_other_commands_of_airflow(platform: NewUser) -> None:
+    listed = platform.types(the_command(MAINTENANCE, "muster airflow dags list"))
+    assert all(dag_id in listed for dag_id in OTHER_DAGS)
+    for pool, slots in (("muster_spark", 1), ("muster_spark_reports", 2)):
+        platform.types(f"muster {the_command(MAINTENANCE, f'airflow pools set {pool} {slots} ')}")
+        assert re.search(rf"{pool} +\| +{slots} ", platform.types(f"muster airflow pools get {pool}"))
 
 
 def _drivers(platform: NewUser, job: str) -> list[int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -268,8 +270,36 @@ def test_assignors_are_names_or_values() -> None:
 
 @pytest.mark.parametrize(
     ("wrong", "why"),
-    [([], "non-empty"), ("range", "non-empty"), (["best"], "'best'"), (["range", "range"], "same name")],
+    [
+        ([], "non-empty"),
+        ("range", "non-empty"),
+        ([None], "non-empty"),
+        (["best"], "'best'"),
+        (["range", "range"], "same name"),
+    ],
 )
 def test_invalid_assignors_are_rejected(wrong: list[str | Assignor], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         resolve_assignors(wrong)
+
+
+async def assign_later(counts: object, members: object) -> None:
+    """Assign nothing."""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"name": ""}, "a name of an assignor must have 1 to 249 characters, and has 0"),
+        ({"name": 7}, "a name of an assignor must be a string, and is 7"),
+        ({"assign": None}, "assign must be a function, and is None"),
+        ({"assign": assign_later}, "assign must not be a coroutine function"),
+        ({"assign": len}, "assign must take 2 positional arguments"),
+        ({"user_data": assign_later}, "user_data must not be a coroutine function"),
+        ({"on_assignment": 5}, "on_assignment must be a function, and is 5"),
+    ],
+)
+def test_assignor_of_wrong_parts_is_rejected(arguments: dict[str, Any], why: str) -> None:
+    good: dict[str, Any] = {"name": "mine", "assign": BUILT_IN["range"].assign}
+    with pytest.raises(ValueError, match=why):
+        Assignor(**(good | arguments))

@@ -8,12 +8,14 @@ import logging
 import random
 import re
 import threading
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
 import agent
-from agent import ConsumerAgent, TopicPartition, aio, errors
+from agent import Assignor, ConsumerAgent, TopicPartition, aio, errors
 from agent.core.backoff import Backoff
 from agent.core.consumer import Consumer, ConsumerOptions
 from agent.core.group_api import GroupApi, group_segment
@@ -352,7 +354,18 @@ def test_every_setting_can_be_given_as_an_argument() -> None:
         ({"group_id": "\ud800"}, "surrogate"),
         ({"client_id": "x" * 201}, "a client_id must have"),
         ({"group_instance_id": ""}, "a group_instance_id must have"),
-        ({"topics": "orders"}, "is the string 'orders'"),
+        ({"session_timeout_ms": None}, "session_timeout_ms must be a whole number, and is None"),
+        ({"request_timeout_ms": 6.5}, "request_timeout_ms must be a whole number, and is 6.5"),
+        ({"group_id": None}, "a group id must be a string, and is None"),
+        ({"token": b"secret"}, "a token is one line of printable ASCII"),
+        ({"topics": "orders"}, "topics must be a collection of names, and is 'orders'"),
+        ({"topics": None}, "topics must be a collection of names, and is None"),
+        ({"topics": [7]}, "a topic must be a string, and is 7"),
+        ({"enable_auto_commit": "no"}, "enable_auto_commit must be True or False, and is 'no'"),
+        ({"ssl_context": True}, "ssl_context must be an ssl.SSLContext or None, and is True"),
+        ({"base_url": None}, "base_url must be a URL or a list of URLs, and is None"),
+        ({"base_url": [None]}, "must look like http://host:port, and is None"),
+        ({"assignors": None}, "assignors must be a non-empty list"),
         ({"topics": [""]}, "a topic must have"),
         ({"base_url": "127.0.0.1:8080"}, "must look like http://host:port"),
         ({"base_url": []}, "at least one base URL"),
@@ -365,8 +378,9 @@ def test_every_setting_can_be_given_as_an_argument() -> None:
 def test_invalid_argument_is_rejected_before_any_request(arguments: dict[str, object], why: str) -> None:
     good: dict[str, object] = {"base_url": "http://127.0.0.1:1", "group_id": "billing", "topics": ["orders"]}
 
-    with pytest.raises(ValueError, match=why):
-        ConsumerAgent(**(good | arguments))  # type: ignore[arg-type]
+    for agent_class in (ConsumerAgent, aio.ConsumerAgent):
+        with pytest.raises(ValueError, match=why):
+            agent_class(**(good | arguments))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("ending", ["\n", "\nand more", "\r", "\0", "ü", "\udcff"])
@@ -460,8 +474,57 @@ def test_a_function_of_the_caller_is_a_function_or_none(
     options: dict[str, Any] = {name: None}
     agent_class("http://127.0.0.1:1", "billing", **options)
     options[name] = "print"
-    with pytest.raises(ValueError, match=f"^{name} must be a function or None, and is 'print'$"):
+    with pytest.raises(ValueError, match=f"^{name} must be a function, and is 'print'$"):
         agent_class("http://127.0.0.1:1", "billing", **options)
+
+
+async def awaited_callback(_: object) -> None:
+    """Do nothing."""
+
+
+class AwaitedCallback:
+    """An object that is called like a coroutine function."""
+
+    async def __call__(self, _: object) -> None:
+        """Do nothing."""
+
+
+@pytest.mark.parametrize(
+    "function", [awaited_callback, partial(awaited_callback), AwaitedCallback()], ids=["function", "partial", "object"]
+)
+@pytest.mark.parametrize("name", CALLER_FUNCTIONS)
+def test_only_the_asyncio_agent_takes_coroutine_functions(name: str, function: object) -> None:
+    options: dict[str, Any] = {name: function}
+    aio.ConsumerAgent("http://127.0.0.1:1", "billing", **options)
+    with pytest.raises(ValueError, match=f"^{name} must not be a coroutine function here"):
+        ConsumerAgent("http://127.0.0.1:1", "billing", **options)
+
+
+def generator(_: object) -> Iterator[int]:
+    yield 1
+
+
+@pytest.mark.parametrize("agent_class", [ConsumerAgent, aio.ConsumerAgent], ids=["threads", "asyncio"])
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [(generator, "a generator function"), (lambda: 1, "take 1 positional argument"), (divmod, "take 1 positional")],
+)
+def test_function_that_cannot_work_is_refused_at_once(
+    agent_class: type[ConsumerAgent | aio.ConsumerAgent], function: object, why: str
+) -> None:
+    options: dict[str, Any] = {"on_revoked": function}
+    with pytest.raises(ValueError, match=f"^on_revoked must .*{why}"):
+        agent_class("http://127.0.0.1:1", "billing", **options)
+
+
+def test_coroutine_function_on_assignment_is_only_for_the_asyncio_agent() -> None:
+    async def on_assignment(partitions: object, generation: int) -> None:
+        """Do nothing."""
+
+    options: dict[str, Any] = {"assignors": [Assignor("mine", lambda counts, members: {}, on_assignment=on_assignment)]}
+    aio.ConsumerAgent("http://127.0.0.1:1", "billing", **options)
+    with pytest.raises(ValueError, match=r"^on_assignment must not be a coroutine function here"):
+        ConsumerAgent("http://127.0.0.1:1", "billing", **options)
 
 
 def test_an_unknown_option_is_refused_with_the_list_of_known_ones() -> None:

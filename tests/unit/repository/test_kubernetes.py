@@ -1,12 +1,19 @@
 """The manifests are valid, agree with compose.yaml, and give no pod more rights than it needs."""
 
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import kubernetes_validate  # type: ignore[import-untyped]  # it has no types
 import pytest
 import yaml
 
+from api.shared.tokens import read_tokens_file
 from muster.settings import Settings
+from tests.support.documented_commands import sessions
 from tests.support.repository import ROOT
 
 FOLDER = ROOT / "docker" / "kubernetes"
@@ -41,6 +48,20 @@ def test_a_pod_has_no_rights_that_it_does_not_need(workload: dict[str, Any]) -> 
             "capabilities": {"drop": ["ALL"]},
         }
         assert "memory" in container["resources"]["limits"]
+
+
+def test_documented_commands_create_the_secrets_and_files_that_pods_use(tmp_path: Path) -> None:
+    commands = [shlex.split(command) for session in sessions("docs/production.md") for command in session]
+    words_of_secrets = [word for words in commands if words[:3] == ["kubectl", "create", "secret"] for word in words]
+    created = {found[1] for word in words_of_secrets if (found := re.match(r"--from-(?:literal|file)=([\w.-]+)", word))}
+    text = "".join(file.read_text() for file in FOLDER.glob("*.yaml"))
+    assert created == {*re.findall(r"secretKeyRef: .*key: ([\w-]+)", text), *re.findall(r"/run/muster/([\w.]+)", text)}
+    applied = {words[-1] for words in commands if words[:2] == ["kubectl", "apply"]}
+    assert applied == {str(file.relative_to(ROOT)) for file in FOLDER.glob("*.yaml")}
+    for words in commands:
+        if words[:4] == ["muster", "token", "new", "--actor"]:
+            subprocess.run([sys.executable, "-m", *words], cwd=tmp_path, check=True, capture_output=True)
+    assert len(read_tokens_file(tmp_path / "tokens.json")) == 2
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=name_of)
