@@ -14,9 +14,11 @@ from spark_jobs.submit import find_jdbc_jar
 
 TEST_CONF = {
     "spark.driver.memory": "512m",
-    # A handful of rows: what would spread or compile the work costs more than it saves.
+    # A handful of rows: what would spread or compile the work costs more than it saves. Jobs that tests submit compile.
     "spark.default.parallelism": "1",
     "spark.sql.shuffle.partitions": "1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.adaptive.enabled": "false",
     "spark.log.level": "ERROR",
