@@ -8,15 +8,17 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from muster.local.java import find_java, spark_environment
+from muster.local.java import QUICK_START, find_java, spark_environment
 from spark_jobs.session import open_session
 from spark_jobs.submit import find_jdbc_jar
 
 TEST_CONF = {
     "spark.driver.memory": "512m",
-    # A handful of rows: what would spread or compile the work costs more than it saves.
+    # A handful of rows: what would spread or compile the work costs more than it saves. Jobs that tests submit compile.
     "spark.default.parallelism": "1",
     "spark.sql.shuffle.partitions": "1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.adaptive.enabled": "false",
     "spark.log.level": "ERROR",
@@ -36,6 +38,8 @@ def running_spark(directory: Path) -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in spark_environment(find_java(directory / "java"), os.environ).items():
             patch.setenv(name, value)
+        # In the 48 MB of code that Java keeps by default, a session of many tests would sweep all the time.
+        patch.setenv("SPARK_SUBMIT_OPTS", f"{QUICK_START} -XX:ReservedCodeCacheSize=240m")
         session = open_session("tests", "local[2]", conf)
     yield session
     session.stop()

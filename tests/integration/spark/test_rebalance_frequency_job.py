@@ -1,7 +1,6 @@
 """Tests of rebalance_frequency_report against a real Postgres."""
 
 import random
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -323,17 +322,9 @@ GROUPS = [f"group {number}" for number in range(9)]
 FIRST_DAY = DAY - DAYS * ONE_DAY
 
 
-@pytest.fixture
-def quick_spark(spark: SparkSession) -> Iterator[SparkSession]:
-    """Give Spark for many small runs: to compile each plan costs more than the rows do."""
-    spark.conf.set("spark.sql.codegen.wholeStage", "false")
-    yield spark
-    spark.conf.unset("spark.sql.codegen.wholeStage")
-
-
 @pytest.mark.slow
 def test_backfill_of_ten_days_equals_ten_daily_runs(
-    quick_spark: SparkSession, database: Database, connection: pg.connection
+    spark: SparkSession, database: Database, connection: pg.connection
 ) -> None:
     """A daily run reads rows stored by then, and open rebalances in `groups`; a backfill reads completed ones."""
     everything = _ten_days(random.Random(20261101))
@@ -343,14 +334,14 @@ def test_backfill_of_ten_days_equals_ten_daily_runs(
             rows(connection, f"TRUNCATE {table}")
         rows(connection, "DELETE FROM groups; DELETE FROM members")
         _store_as_of(connection, everything, now)
-        report(JOB, quick_spark, database, connection, replace(of_day(FIRST_DAY + day * ONE_DAY), read_partitions=1))
+        report(JOB, spark, database, connection, replace(of_day(FIRST_DAY + day * ONE_DAY), read_partitions=1))
     daily = table_rows(connection, TABLE)
     assert len(daily) > DAYS
     assert {row["is_churning"] for row in daily} == {True, False}
     assert sum(row["spuriously_evicted"] for row in daily) > 0
     rows(connection, f"TRUNCATE {TABLE}")
     for day in reversed(range(DAYS)):
-        report(JOB, quick_spark, database, connection, replace(of_day(FIRST_DAY + day * ONE_DAY), read_partitions=1))
+        report(JOB, spark, database, connection, replace(of_day(FIRST_DAY + day * ONE_DAY), read_partitions=1))
     assert table_rows(connection, TABLE) == daily
 
 

@@ -1,7 +1,6 @@
 """Tests that reports on archived days equal those from before the archiving."""
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -54,14 +53,6 @@ END = MIDNIGHT - 10 * DAY
 """When the past of these tests ends, at a midnight."""
 GRACE = timedelta(minutes=1)
 READ = ("rebalances", "rebalance_members", "member_sessions")
-
-
-@pytest.fixture(autouse=True)
-def _quick(spark: SparkSession) -> Iterator[None]:
-    """Compile no plans: the rows are few, and each plan is run once."""
-    spark.conf.set("spark.sql.codegen.wholeStage", "false")
-    yield
-    spark.conf.unset("spark.sql.codegen.wholeStage")
 
 
 @pytest.fixture
