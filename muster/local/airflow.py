@@ -119,14 +119,22 @@ class AirflowServices:
         if self._has_tables():
             return
         log = self._logs / "airflow-migrate.log"
+        pools = self._home_file("pools.json")
+        write_private(pools, json.dumps(self._pools()))
         with log.open("wb") as output:
-            pools = [("pools", "set", pool, str(n), POOL_DESCRIPTIONS[pool]) for pool, n in self._pool_slots.items()]
-            for arguments in (("db", "migrate"), *pools):
+            for arguments in (("db", "migrate"), ("pools", "import", str(pools))):
                 command = [_airflow(), *arguments]
                 done = subprocess.run(command, env=self.environment, stdout=output, stderr=output, check=False)
                 if done.returncode != 0:
                     raise UserError(f"Airflow could not prepare its database; see {log}.")
         write_private(self._home_file(MIGRATED), self._prepared())
+
+    def _pools(self) -> dict[str, dict[str, object]]:
+        """Return the pools as `airflow pools import` reads them."""
+        return {
+            pool: {"slots": slots, "description": POOL_DESCRIPTIONS[pool], "include_deferred": False}
+            for pool, slots in self._pool_slots.items()
+        }
 
     def children(self) -> list[ChildSpec]:
         """Return the services, each to be started again when it dies."""
