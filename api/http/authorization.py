@@ -99,13 +99,15 @@ def authenticate(context: RequestContext, tokens: Tokens) -> None:
     """
     if CLIENT_HEADER in context.headers:
         return
-    token = _bearer_token(context.headers.get(AUTHORIZATION, b""))
-    identity = tokens.find(token) if token else None
-    if AUTHORIZATION not in context.headers and (certificate := _certificate(context)) is not NO_CERTIFICATE:
+    token, identity = b"", None
+    if (header := context.headers.get(AUTHORIZATION)) is not None:
+        token = _bearer_token(header)
+        identity = tokens.find(token) if token else None
+    elif (certificate := _certificate(context)) is not NO_CERTIFICATE:
         identity = tokens.find_certificate(certificate)
     context.identity = identity or ANONYMOUS_IDENTITY
     context.token_id = context.identity.token_id or (token_id_of(token) if token else None)
-    if context.identity is ANONYMOUS_IDENTITY and context.scope["method"] not in READ_METHODS:
+    if identity is None and context.scope["method"] not in READ_METHODS:
         raise _unauthenticated(context)
 
 
@@ -154,6 +156,7 @@ def _expired_at(context: RequestContext) -> datetime | None:
 
 def _bearer_token(header: bytes) -> bytes:
     """Return the bearer token of an Authorization header; empty if it has none."""
-    scheme, _, token = header.partition(b" ")
-    token = token.strip()
-    return token if scheme.lower() == b"bearer" and len(token) <= TOKEN_MAX_BYTES else b""
+    if header[:7].lower() != b"bearer ":
+        return b""
+    token = header[7:].strip()
+    return token if len(token) <= TOKEN_MAX_BYTES else b""
