@@ -9,7 +9,8 @@ Without a tokens file every request is allowed, and the node listens on loopback
 * a request for all groups needs a token for all groups, unless its endpoint filters the result by token;
 * a request that is not in ACCESS_RULES needs DESCRIBE if it only reads, DELETE if it deletes, and CONFIGURE otherwise.
 
-`authenticate` runs when a request arrives, `authorize` once its endpoint is known.
+`authenticate` runs when a request arrives, `authorize` once its endpoint is known, and `authorize_answer` before a long
+poll is answered.
 
 Source: security.md "Permissions"; RFC 6750.
 """
@@ -122,6 +123,20 @@ def authorize(context: RequestContext, rule: AccessRule) -> None:
         authorization.authorize(context.identity, rule, context.group_id)
     except Unauthenticated:
         raise _unauthenticated(context) from None
+
+
+def authorize_answer(context: RequestContext, tokens: Tokens) -> None:
+    """Check the identity of a long poll again before it is answered: its token may have been revoked meanwhile.
+
+    The node that has forwarded a request checks that.
+
+    Raises:
+        Unauthenticated: the token is no longer known, or has expired.
+        GroupAuthorizationFailed: the token no longer allows the request.
+    """
+    if not context.is_forwarded:
+        authenticate(context, tokens)
+        authorize(context, REQUEST_RULES[context.request])
 
 
 def _unauthenticated(context: RequestContext) -> Unauthenticated:
