@@ -213,6 +213,9 @@ class NodeSettings(BaseSettings):
     `MUSTER_MAX_CONNECTIONS`."""
     max_forward_connections: int = Field(default=64, ge=1, le=65_535)
     """The maximum number of requests in flight to one other node, long polls not counted."""
+    max_group_series: int = Field(default=50_000, ge=1, le=INT32_MAX)
+    """The maximum number of series of each per-group metric in one scrape. One more, with empty labels, has the sum of
+    the rest."""
     forward_max_age_ms: int = Field(default=30_000, ge=1_000, le=600_000)
     """The maximum age of a forwarded request, and the maximum difference between the clocks of two nodes."""
     keep_alive_s: int = Field(default=75, ge=61, le=86_400)
