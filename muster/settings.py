@@ -223,6 +223,9 @@ class NodeSettings(BaseSettings):
     front of the node keep theirs."""
     lag_lookback_ms: int = Field(default=QUERIES.lag_lookback_ms, ge=60_000, le=INT32_MAX)
     """The maximum age of reported log ends that are read to compute lag in seconds."""
+    max_lag_partitions: int = Field(default=QUERIES.max_lag_partitions, ge=1, le=10_000_000)
+    """The number of committed offsets of a group up to which all of them are read for its lag. Beyond, its lag in
+    seconds is a lower bound, from the 1,000 partitions that lag by the most records."""
     max_lag_points: int = Field(default=QUERIES.max_lag_points, ge=1, le=100_000)
     """The maximum number of points of one lag history."""
     max_lag_positions: int = Field(default=QUERIES.max_lag_positions, ge=1, le=10_000_000)
