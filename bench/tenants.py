@@ -2,7 +2,8 @@
 
 The healthy tenant's members send heartbeats and commits of one partition, with pauses. The other tenant has a token of
 its own, and a process of its own: on many connections it commits 10,000 partitions at a time, floods the node with
-heartbeats, or sends large bodies. It ignores Retry-After. The healthy tenant alone is measured before.
+heartbeats, sends large bodies, or fetches pages of offsets. It ignores Retry-After. The healthy tenant alone is
+measured before.
 
 The cost of quotas is the node's processor time a heartbeat with all quotas, which refuse nothing, and without them, in
 rounds that alternate.
@@ -27,7 +28,7 @@ from bench.closed_loop import Sender, send_load
 from bench.commits import offsets_body
 from bench.figures import Figure, middle, run_benchmark
 from bench.group_members import Member, join_groups
-from bench.http_load import is_complete, post
+from bench.http_load import get, is_complete, post
 
 LIMIT_MS: Final = 50.0
 """The wanted maximum of the healthy tenant's p99."""
@@ -109,12 +110,27 @@ def _large_body(member: Member, size: Size) -> Sender:
     return Sender(member.url, [post(f"{member.path}/offsets", member.body(offsets=offsets), HOSTILE)], is_complete)
 
 
+def _metadata_commit(member: Member, _size: Size) -> Sender:
+    """Return commits of as much metadata as one may have."""
+    offsets = [{"topic": "orders", "partition": each, "offset": 1, "metadata": "m" * 4_096} for each in range(250)]
+    return Sender(member.url, [post(f"{member.path}/offsets", member.body(offsets=offsets), HOSTILE)], is_complete)
+
+
+def _page(member: Member, _size: Size) -> Sender:
+    """Return fetches of pages of offsets, after a commit of as many."""
+    commit = post(f"{member.path}/offsets", offsets_body(member, 1_000, 1), HOSTILE)
+    fetches = [get(f"{member.path}/offsets", HOSTILE)] * 100
+    return Sender(member.url, [commit, *fetches], is_complete)
+
+
 Attack = Callable[[Member, Size], Sender]
 """Returns what one connection of the hostile tenant sends, as a member of a group."""
 ATTACKS: Final[dict[str, Attack]] = {
     "commits of 10,000 partitions": _large_commit,
     "a flood of heartbeats": _flood,
     "bodies of 8 MB": _large_body,
+    "commits with 1 MB of metadata": _metadata_commit,
+    "pages of 1,000 offsets": _page,
 }
 
 

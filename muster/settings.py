@@ -194,6 +194,10 @@ class NodeSettings(BaseSettings):
     max_large_bodies_bytes_per_s: int = Field(default=33_554_432, ge=65_536, le=2**40)
     """How many bytes of bodies over 64 KiB the node begins to answer a second. What is over that waits for its turn, as
     long as a request may take, so that many large commits leave processor time, and Postgres, to others' requests."""
+    max_metadata_per_commit: int = Field(default=1_048_576, ge=0, le=INT32_MAX)
+    """The maximum number of characters of metadata of all offsets of one commit (Kafka: the largest record batch of
+    `__consumer_offsets`). Larger commits are refused with POLICY_VIOLATION, those of Kafka clients with
+    INVALID_COMMIT_OFFSET_SIZE."""
     request_timeout_ms: int = Field(default=2_000, ge=100, le=600_000)
     """How long a request may take that is not a long poll."""
     handshake_timeout_ms: int = Field(default=10_000, ge=100, le=600_000)

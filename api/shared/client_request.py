@@ -12,6 +12,7 @@ from api.shared.identity import ALL_TOPICS, Identity
 from api.shared.node_context import NodeContext
 from api.shared.quotas import NO_RATES
 from api.shared.turns import SMALL_REQUEST_MAX_BYTES
+from coordinator_core.protocol.errors import PolicyViolation
 from coordinator_core.protocol.requests import CommitOffsets, MemberRequest
 from coordinator_core.protocol.responses import Answer, CommitOffsetsResponse
 from coordinator_core.queries.group_patterns import GroupPatterns
@@ -22,6 +23,9 @@ from coordinator_core.state_store.postgres.connections import Transaction
 
 MAX_THROTTLE_S: Final = 1.0
 """How long the refusal of a throttled request is delayed at most."""
+
+ITEM_BYTES: Final = 128
+"""The usual bytes of one item of a list in a response."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -132,6 +136,17 @@ class ClientRequest:
             await self.with_deadline(self.node.large_request_turns.begin(self.client, size))
             self.turn_bytes = size
 
+    async def begin_response(self, items: int, text_chars: int) -> None:
+        """Wait until a response may be made that has so many items, with so many characters of clients' texts.
+
+        It takes the event loop as long as a request of that size.
+
+        Raises:
+            CoordinatorNotAvailable: that was not before the deadline.
+        """
+        self.end_turn()
+        await self.begin_turn(items * ITEM_BYTES + text_chars)
+
     def end_turn(self) -> None:
         """Let other large requests begin, since this one is parked or answered."""
         if self.turn_bytes:
@@ -150,7 +165,14 @@ class ClientRequest:
         return answer
 
     def submit_commit(self, group_id: str, request: CommitOffsets) -> asyncio.Future[Answer]:
-        """Submit a commit, which names the token and the address of the client."""
+        """Submit a commit, which names the token and the address of the client.
+
+        Raises:
+            PolicyViolation: its metadata is too large.
+        """
+        limit = self.node.limits.max_metadata_per_commit
+        if self.turn_bytes > limit and (size := sum(len(each.metadata) for each in request.offsets)) > limit:
+            raise PolicyViolation(f"the commit has {size} characters of metadata, and may have {limit}")
         commit_origin.set(self.commit_origin)
         return self.node.coordinator.submit(group_id, request)
 

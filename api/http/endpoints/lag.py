@@ -3,6 +3,7 @@
 Source: http-api.md "Lag"; the names are those of Confluent's API: current_offset, log_end_offset, lag.
 """
 
+import asyncio
 from datetime import datetime
 from typing import Annotated, Final, TypeAlias
 
@@ -94,6 +95,7 @@ async def describe_lag(
     )
     total = found.total
     lag, lag_seconds = _lag(total)
+    await context.begin_response(len(found.partitions), 0)
     last = found.partitions[-1].partition_offset if found.has_more else None
     return LagResponse(
         group_id,
@@ -102,7 +104,7 @@ async def describe_lag(
         is_lag_lower_bound=total is not None and total.is_lower_bound,
         is_log_end_stale=total is not None and total.is_stale,
         log_end_at=instant_or_none(found.log_end_at_ms),
-        partitions=[_partition(each) for each in found.partitions],
+        partitions=await asyncio.to_thread(lambda: [_partition(each) for each in found.partitions]),
         next_cursor=None if last is None else write_cursor(last.topic, last.partition),
     )
 

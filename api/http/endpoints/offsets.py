@@ -187,6 +187,7 @@ async def fetch(
         last = fetched[-1]
         after = last.topic, INT32_MAX if last.topic in denied else last.partition
         wanted = PAGE_MAX + 1
+    await context.begin_response(len(allowed), sum(len(each.metadata) for each in allowed))
     page, next_cursor = page_of(allowed, lambda each: (each.topic, each.partition), limit)
     return OffsetsPageResponse([_to_response(each) for each in page], next_cursor)
 
@@ -198,6 +199,7 @@ async def query(context: CurrentRequest, group_id: GroupId, data: JSONBody[Query
     _check_count(context, len(requested), "partitions")
     context.check_topics({each.topic for each in data.partitions}, Operation.READ)
     fetched = await context.with_deadline(context.coordinator.fetch_partitions(group_id, requested))
+    await context.begin_response(len(requested), sum(len(each.metadata) for each in fetched))
     found = {(each.topic, each.partition): each for each in fetched}
     return OffsetsResponse([_to_response(found[key]) if key in found else _no_offset(*key) for key in requested])
 
