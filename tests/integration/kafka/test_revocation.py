@@ -39,7 +39,11 @@ def file(tmp_path: Path) -> TokensFile:
 @pytest.fixture
 def node(databases: Databases, file: TokensFile) -> Iterator[Node]:
     url = databases.create()
-    options = {"tokens_file": str(file.path), "cluster_secret": CLUSTER_SECRET, "group_initial_rebalance_delay_ms": 0}
+    options: dict[str, int | str] = {
+        "tokens_file": str(file.path),
+        "cluster_secret": CLUSTER_SECRET,
+        "group_initial_rebalance_delay_ms": 0,
+    }
     with running_kafka_node(url, **options) as node:
         yield node
     databases.drop(url)
