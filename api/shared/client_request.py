@@ -24,8 +24,8 @@ from coordinator_core.state_store.postgres.connections import Transaction
 MAX_THROTTLE_S: Final = 1.0
 """How long the refusal of a throttled request is delayed at most."""
 
-ITEM_BYTES: Final = 128
-"""The usual bytes of one item of a list in a response."""
+ITEM_BYTES: Final = 512
+"""One item of a list that is read from the database takes as long as so many bytes of a request."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -136,16 +136,24 @@ class ClientRequest:
             await self.with_deadline(self.node.large_request_turns.begin(self.client, size))
             self.turn_bytes = size
 
-    async def begin_response(self, items: int, text_chars: int) -> None:
-        """Wait until a response may be made that has so many items, with so many characters of clients' texts.
+    async def begin_response(self, items: int) -> None:
+        """Wait until a response with up to so many items may be read and made.
 
-        It takes the event loop as long as a request of that size.
-
-        Raises:
-            CoordinatorNotAvailable: that was not before the deadline.
+        It takes the event loop, and threads that keep it waiting, as long as a request of that size. The caller waits
+        with a deadline.
         """
         self.end_turn()
-        await self.begin_turn(items * ITEM_BYTES + text_chars)
+        size = items * ITEM_BYTES
+        if size > SMALL_REQUEST_MAX_BYTES:
+            await self.node.large_request_turns.begin(self.client, size)
+            self.turn_bytes = size
+
+    def shrink_response(self, items: int) -> None:
+        """Let others begin, since the response has only so many items."""
+        size = items * ITEM_BYTES
+        if self.turn_bytes > size:
+            self.node.large_request_turns.shrink(self.turn_bytes - size)
+            self.turn_bytes = size
 
     def end_turn(self) -> None:
         """Let other large requests begin, since this one is parked or answered."""

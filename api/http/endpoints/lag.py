@@ -95,7 +95,7 @@ async def describe_lag(
     )
     total = found.total
     lag, lag_seconds = _lag(total)
-    await context.begin_response(len(found.partitions), 0)
+    await context.begin_response(len(found.partitions))
     last = found.partitions[-1].partition_offset if found.has_more else None
     return LagResponse(
         group_id,
