@@ -6,7 +6,7 @@ heartbeats, sends large bodies, or fetches pages of offsets. It ignores Retry-Af
 measured before.
 
 The cost of quotas is the node's processor time a heartbeat with all quotas, which refuse nothing, and without them, in
-rounds that alternate.
+rounds that alternate; and that of all checks the same, compared to a node without tokens.
 
 Run: python -m bench.tenants [FILE]
 """
@@ -69,23 +69,36 @@ class Size:
 
 def measure(place: Place, size: Size) -> list[Figure]:
     """Return the benchmark's figures."""
-    return [*(_figure(what, attack, place, size) for what, attack in ATTACKS.items()), _cost_of_quotas(place, size)]
+    return [*(_figure(what, attack, place, size) for what, attack in ATTACKS.items()), *_costs(place, size)]
 
 
-def _cost_of_quotas(place: Place, size: Size) -> Figure:
-    rounds = [(_heartbeat_cpu_us(place, size, QUOTAS), _heartbeat_cpu_us(place, size, {})) for _ in range(size.rounds)]
-    with_quotas_us, without_us = sorted(rounds, key=lambda each: each[0] / each[1])[len(rounds) // 2]
+def _costs(place: Place, size: Size) -> list[Figure]:
+    """Compare the node's processor time a heartbeat: quotas with none, and quotas and a token with neither."""
+    rounds = [
+        (
+            _heartbeat_cpu_us(place, size, HOSTILE, QUOTAS),
+            _heartbeat_cpu_us(place, size, HOSTILE, {}),
+            _heartbeat_cpu_us(place, size, "", {}),
+        )
+        for _ in range(size.rounds)
+    ]
+    return [
+        _cost("quotas", [(all_us, token_us) for all_us, token_us, _ in rounds]),
+        _cost("quotas and a token", [(all_us, none_us) for all_us, _, none_us in rounds]),
+    ]
+
+
+def _cost(what: str, rounds: Sequence[tuple[float, float]]) -> Figure:
+    with_us, without_us = sorted(rounds, key=lambda each: each[0] / each[1])[len(rounds) // 2]
     details = {"rounds": len(rounds)}
-    return Figure(
-        "node CPU a heartbeat with quotas", with_quotas_us, "µs", "without", without_us, 1.05, "less", details
-    )
+    return Figure(f"node CPU a heartbeat with {what}", with_us, "µs", "without", without_us, 1.05, "less", details)
 
 
-def _heartbeat_cpu_us(place: Place, size: Size, quotas: Mapping[str, int]) -> float:
-    tokens_file = str(_tokens_file(place.directory))
-    with node(place, tokens_file=tokens_file, cluster_secret=SECRET, **quotas) as muster:
-        members = join_groups([muster.url], size.connections, HOSTILE)
-        load = send_load([_flood(one, size) for one in members], size.round_s, place.pids(muster))
+def _heartbeat_cpu_us(place: Place, size: Size, token: str, quotas: Mapping[str, int]) -> float:
+    options = {"tokens_file": str(_tokens_file(place.directory)), "cluster_secret": SECRET} if token else {}
+    with node(place, **options, **quotas) as muster:
+        members = join_groups([muster.url], size.connections, token)
+        load = send_load([_flood(one, size, token) for one in members], size.round_s, place.pids(muster))
     return load.cpu_us["node"]
 
 
@@ -101,8 +114,8 @@ def _large_commit(member: Member, size: Size) -> Sender:
     return Sender(member.url, [post(f"{member.path}/offsets", body, HOSTILE)], is_complete)
 
 
-def _flood(member: Member, _size: Size) -> Sender:
-    return Sender(member.url, [post(f"{member.path}/heartbeat", member.body(), HOSTILE)], is_complete)
+def _flood(member: Member, _size: Size, token: str = HOSTILE) -> Sender:
+    return Sender(member.url, [post(f"{member.path}/heartbeat", member.body(), token)], is_complete)
 
 
 def _large_body(member: Member, size: Size) -> Sender:
