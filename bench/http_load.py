@@ -19,9 +19,10 @@ def post(path: str, body: bytes, token: str = "") -> bytes:
     return f"POST {path} HTTP/1.1\r\nhost: localhost\r\n{kind}\r\n\r\n".encode() + body
 
 
-def get(path: str) -> bytes:
-    """Return the bytes of a GET request."""
-    return f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()
+def get(path: str, token: str = "") -> bytes:
+    """Return the bytes of a GET request, with a bearer token unless it is empty."""
+    authorization = f"authorization: Bearer {token}\r\n" if token else ""
+    return f"GET {path} HTTP/1.1\r\nhost: localhost\r\n{authorization}\r\n".encode()
 
 
 def put_load(requests: Sequence[tuple[str, Iterable[bytes]]], duration_s: float, pids: Pids = NO_PIDS) -> Load:

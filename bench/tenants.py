@@ -2,10 +2,11 @@
 
 The healthy tenant's members send heartbeats and commits of one partition, with pauses. The other tenant has a token of
 its own, and a process of its own: on many connections it commits 10,000 partitions at a time, floods the node with
-heartbeats, or sends large bodies. It ignores Retry-After. The healthy tenant alone is measured before.
+heartbeats, sends large bodies, or fetches pages of offsets. It ignores Retry-After. The healthy tenant alone is
+measured before.
 
 The cost of quotas is the node's processor time a heartbeat with all quotas, which refuse nothing, and without them, in
-rounds that alternate.
+rounds that alternate; and that of all checks the same, compared to a node without tokens.
 
 Run: python -m bench.tenants [FILE]
 """
@@ -27,7 +28,7 @@ from bench.closed_loop import Sender, send_load
 from bench.commits import offsets_body
 from bench.figures import Figure, middle, run_benchmark
 from bench.group_members import Member, join_groups
-from bench.http_load import is_complete, post
+from bench.http_load import get, is_complete, post
 
 LIMIT_MS: Final = 50.0
 """The wanted maximum of the healthy tenant's p99."""
@@ -68,23 +69,36 @@ class Size:
 
 def measure(place: Place, size: Size) -> list[Figure]:
     """Return the benchmark's figures."""
-    return [*(_figure(what, attack, place, size) for what, attack in ATTACKS.items()), _cost_of_quotas(place, size)]
+    return [*(_figure(what, attack, place, size) for what, attack in ATTACKS.items()), *_costs(place, size)]
 
 
-def _cost_of_quotas(place: Place, size: Size) -> Figure:
-    rounds = [(_heartbeat_cpu_us(place, size, QUOTAS), _heartbeat_cpu_us(place, size, {})) for _ in range(size.rounds)]
-    with_quotas_us, without_us = sorted(rounds, key=lambda each: each[0] / each[1])[len(rounds) // 2]
+def _costs(place: Place, size: Size) -> list[Figure]:
+    """Compare the node's processor time a heartbeat: quotas with none, and quotas and a token with neither."""
+    rounds = [
+        (
+            _heartbeat_cpu_us(place, size, HOSTILE, QUOTAS),
+            _heartbeat_cpu_us(place, size, HOSTILE, {}),
+            _heartbeat_cpu_us(place, size, "", {}),
+        )
+        for _ in range(size.rounds)
+    ]
+    return [
+        _cost("quotas", [(all_us, token_us) for all_us, token_us, _ in rounds]),
+        _cost("quotas and a token", [(all_us, none_us) for all_us, _, none_us in rounds]),
+    ]
+
+
+def _cost(what: str, rounds: Sequence[tuple[float, float]]) -> Figure:
+    with_us, without_us = sorted(rounds, key=lambda each: each[0] / each[1])[len(rounds) // 2]
     details = {"rounds": len(rounds)}
-    return Figure(
-        "node CPU a heartbeat with quotas", with_quotas_us, "µs", "without", without_us, 1.05, "less", details
-    )
+    return Figure(f"node CPU a heartbeat with {what}", with_us, "µs", "without", without_us, 1.05, "less", details)
 
 
-def _heartbeat_cpu_us(place: Place, size: Size, quotas: Mapping[str, int]) -> float:
-    tokens_file = str(_tokens_file(place.directory))
-    with node(place, tokens_file=tokens_file, cluster_secret=SECRET, **quotas) as muster:
-        members = join_groups([muster.url], size.connections, HOSTILE)
-        load = send_load([_flood(one, size) for one in members], size.round_s, place.pids(muster))
+def _heartbeat_cpu_us(place: Place, size: Size, token: str, quotas: Mapping[str, int]) -> float:
+    options = {"tokens_file": str(_tokens_file(place.directory)), "cluster_secret": SECRET} if token else {}
+    with node(place, **options, **quotas) as muster:
+        members = join_groups([muster.url], size.connections, token)
+        load = send_load([_flood(one, size, token) for one in members], size.round_s, place.pids(muster))
     return load.cpu_us["node"]
 
 
@@ -100,13 +114,26 @@ def _large_commit(member: Member, size: Size) -> Sender:
     return Sender(member.url, [post(f"{member.path}/offsets", body, HOSTILE)], is_complete)
 
 
-def _flood(member: Member, _size: Size) -> Sender:
-    return Sender(member.url, [post(f"{member.path}/heartbeat", member.body(), HOSTILE)], is_complete)
+def _flood(member: Member, _size: Size, token: str = HOSTILE) -> Sender:
+    return Sender(member.url, [post(f"{member.path}/heartbeat", member.body(), token)], is_complete)
 
 
 def _large_body(member: Member, size: Size) -> Sender:
     offsets = [{"topic": "orders", "partition": 0, "offset": 1, "metadata": "m" * size.large_body_bytes}]
     return Sender(member.url, [post(f"{member.path}/offsets", member.body(offsets=offsets), HOSTILE)], is_complete)
+
+
+def _metadata_commit(member: Member, _size: Size) -> Sender:
+    """Return commits of as much metadata as one may have."""
+    offsets = [{"topic": "orders", "partition": each, "offset": 1, "metadata": "m" * 4_096} for each in range(250)]
+    return Sender(member.url, [post(f"{member.path}/offsets", member.body(offsets=offsets), HOSTILE)], is_complete)
+
+
+def _page(member: Member, _size: Size) -> Sender:
+    """Return fetches of pages of offsets, after a commit of as many."""
+    commit = post(f"{member.path}/offsets", offsets_body(member, 1_000, 1), HOSTILE)
+    fetches = [get(f"{member.path}/offsets", HOSTILE)] * 100
+    return Sender(member.url, [commit, *fetches], is_complete)
 
 
 Attack = Callable[[Member, Size], Sender]
@@ -115,6 +142,8 @@ ATTACKS: Final[dict[str, Attack]] = {
     "commits of 10,000 partitions": _large_commit,
     "a flood of heartbeats": _flood,
     "bodies of 8 MB": _large_body,
+    "commits with 1 MB of metadata": _metadata_commit,
+    "pages of 1,000 offsets": _page,
 }
 
 

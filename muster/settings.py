@@ -194,6 +194,10 @@ class NodeSettings(BaseSettings):
     max_large_bodies_bytes_per_s: int = Field(default=33_554_432, ge=65_536, le=2**40)
     """How many bytes of bodies over 64 KiB the node begins to answer a second. What is over that waits for its turn, as
     long as a request may take, so that many large commits leave processor time, and Postgres, to others' requests."""
+    max_metadata_per_commit: int = Field(default=1_048_576, ge=0, le=INT32_MAX)
+    """The maximum number of characters of metadata of all offsets of one commit (Kafka: the largest record batch of
+    `__consumer_offsets`). Larger commits are refused with POLICY_VIOLATION, those of Kafka clients with
+    INVALID_COMMIT_OFFSET_SIZE."""
     request_timeout_ms: int = Field(default=2_000, ge=100, le=600_000)
     """How long a request may take that is not a long poll."""
     handshake_timeout_ms: int = Field(default=10_000, ge=100, le=600_000)
@@ -213,6 +217,9 @@ class NodeSettings(BaseSettings):
     `MUSTER_MAX_CONNECTIONS`."""
     max_forward_connections: int = Field(default=64, ge=1, le=65_535)
     """The maximum number of requests in flight to one other node, long polls not counted."""
+    max_group_series: int = Field(default=50_000, ge=1, le=INT32_MAX)
+    """The maximum number of series of each per-group metric in one scrape. One more, with empty labels, has the sum of
+    the rest."""
     forward_max_age_ms: int = Field(default=30_000, ge=1_000, le=600_000)
     """The maximum age of a forwarded request, and the maximum difference between the clocks of two nodes."""
     keep_alive_s: int = Field(default=75, ge=61, le=86_400)
@@ -220,6 +227,9 @@ class NodeSettings(BaseSettings):
     front of the node keep theirs."""
     lag_lookback_ms: int = Field(default=QUERIES.lag_lookback_ms, ge=60_000, le=INT32_MAX)
     """The maximum age of reported log ends that are read to compute lag in seconds."""
+    max_lag_partitions: int = Field(default=QUERIES.max_lag_partitions, ge=1, le=10_000_000)
+    """The number of committed offsets of a group up to which all of them are read for its lag. Beyond, its lag in
+    seconds is a lower bound, from the 1,000 partitions that lag by the most records."""
     max_lag_points: int = Field(default=QUERIES.max_lag_points, ge=1, le=100_000)
     """The maximum number of points of one lag history."""
     max_lag_positions: int = Field(default=QUERIES.max_lag_positions, ge=1, le=10_000_000)

@@ -14,7 +14,7 @@ from litestar import Litestar
 from litestar.types import HTTPScope, Receive, Send
 
 from api.http import LISTENER
-from api.http.authorization import authenticate
+from api.http.authorization import authenticate, authorize_answer
 from api.http.fast_path import FastPathEndpoint
 from api.http.forwarding import STOPPING, Forwarder
 from api.http.idempotency_cache import IdempotencyCache
@@ -88,6 +88,8 @@ class AsgiApp:
         context = RequestContext(self._server, scope)
         try:
             response = await self._respond(context, receive, send)
+            if context.is_long_poll and self._node.tokens is not None:
+                authorize_answer(context, self._node.tokens)
         except ClientDisconnected:
             return
         except asyncio.CancelledError:

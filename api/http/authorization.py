@@ -9,7 +9,8 @@ Without a tokens file every request is allowed, and the node listens on loopback
 * a request for all groups needs a token for all groups, unless its endpoint filters the result by token;
 * a request that is not in ACCESS_RULES needs DESCRIBE if it only reads, DELETE if it deletes, and CONFIGURE otherwise.
 
-`authenticate` runs when a request arrives, `authorize` once its endpoint is known.
+`authenticate` runs when a request arrives, `authorize` once its endpoint is known, and `authorize_answer` before a long
+poll is answered.
 
 Source: security.md "Permissions"; RFC 6750.
 """
@@ -99,13 +100,15 @@ def authenticate(context: RequestContext, tokens: Tokens) -> None:
     """
     if CLIENT_HEADER in context.headers:
         return
-    token = _bearer_token(context.headers.get(AUTHORIZATION, b""))
-    identity = tokens.find(token) if token else None
-    if AUTHORIZATION not in context.headers and (certificate := _certificate(context)) is not NO_CERTIFICATE:
+    token, identity = b"", None
+    if (header := context.headers.get(AUTHORIZATION)) is not None:
+        token = _bearer_token(header)
+        identity = tokens.find(token) if token else None
+    elif (certificate := _certificate(context)) is not NO_CERTIFICATE:
         identity = tokens.find_certificate(certificate)
     context.identity = identity or ANONYMOUS_IDENTITY
     context.token_id = context.identity.token_id or (token_id_of(token) if token else None)
-    if context.identity is ANONYMOUS_IDENTITY and context.scope["method"] not in READ_METHODS:
+    if identity is None and context.scope["method"] not in READ_METHODS:
         raise _unauthenticated(context)
 
 
@@ -120,6 +123,20 @@ def authorize(context: RequestContext, rule: AccessRule) -> None:
         authorization.authorize(context.identity, rule, context.group_id)
     except Unauthenticated:
         raise _unauthenticated(context) from None
+
+
+def authorize_answer(context: RequestContext, tokens: Tokens) -> None:
+    """Check the identity of a long poll again before it is answered: its token may have been revoked meanwhile.
+
+    The node that has forwarded a request checks that.
+
+    Raises:
+        Unauthenticated: the token is no longer known, or has expired.
+        GroupAuthorizationFailed: the token no longer allows the request.
+    """
+    if not context.is_forwarded:
+        authenticate(context, tokens)
+        authorize(context, REQUEST_RULES[context.request])
 
 
 def _unauthenticated(context: RequestContext) -> Unauthenticated:
@@ -154,6 +171,7 @@ def _expired_at(context: RequestContext) -> datetime | None:
 
 def _bearer_token(header: bytes) -> bytes:
     """Return the bearer token of an Authorization header; empty if it has none."""
-    scheme, _, token = header.partition(b" ")
-    token = token.strip()
-    return token if scheme.lower() == b"bearer" and len(token) <= TOKEN_MAX_BYTES else b""
+    if header[:7].lower() != b"bearer ":
+        return b""
+    token = header[7:].strip()
+    return token if len(token) <= TOKEN_MAX_BYTES else b""

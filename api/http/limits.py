@@ -43,3 +43,5 @@ class HttpLimits(ListenerLimits):
     """The maximum number of requests, other than long polls, in progress to one other node."""
     forward_max_age_ms: int = 30_000
     """The maximum age of a forwarded request, and the maximum difference between the clocks of two nodes."""
+    max_group_series: int = 50_000
+    """The maximum number of series of each per-group metric in one scrape, without that of the rest."""

@@ -77,6 +77,7 @@ class Scrape:
         metrics: Metrics,
         counts: NodeCounts,
         detail: Detail,
+        max_group_series: int,
         stored: DatabaseMetrics | None = None,
     ) -> None:
         """Collect from these values.
@@ -85,11 +86,13 @@ class Scrape:
             metrics: the counters of requests and connections.
             counts: the counters and the state of the coordinator.
             detail: the level of detail.
+            max_group_series: how many series a per-group metric has at most, without that of the rest.
             stored: values read from the database; None: not read.
         """
         self._metrics = metrics
         self._counts = counts
         self._detail = detail
+        self._max_group_series = max_group_series
         self._stored = stored
 
     def text(self) -> bytes:
@@ -118,12 +121,14 @@ class Scrape:
         if counts.mirror is not None:
             yield from _mirror(counts.mirror)
         if self._detail != "node":
-            sizes = {(group_id,): size for group_id, size in counts.members_of_group}
+            sizes: Counter[Labels] = Counter()
+            for group_id, size in sorted(counts.members_of_group):
+                sizes[_labels_within(sizes, self._max_group_series, group_id)] += size
             yield _gauge("kafka_consumergroup_members", "Members of a group.", sizes, ["consumergroup"])
             yield from _rebalancing_groups(counts.rebalancing)
             yield _recent_rebalances(counts.rebalance_rates)
         if self._stored is not None:
-            yield from _database_metrics(self._stored, by_partition=self._detail == "partition")
+            yield from _database_metrics(self._stored, self._max_group_series, by_partition=self._detail == "partition")
 
 
 # -- families, by subject -------------------------------------------------------------------------------------
@@ -415,11 +420,19 @@ def _recent_rebalances(rates: Sequence[GroupRebalanceRate]) -> Metric:
     )
 
 
-def _database_metrics(stored: DatabaseMetrics, *, by_partition: bool) -> Iterator[Metric]:
+def _labels_within(known: Mapping[Labels, float], max_series: int, *labels: str) -> Labels:
+    """Return the labels of a series, or empty ones, for the sum of the rest, if there are as many others."""
+    return labels if labels in known or len(known) < max_series else ("",) * len(labels)
+
+
+def _database_metrics(stored: DatabaseMetrics, max_series: int, *, by_partition: bool) -> Iterator[Metric]:
     if stored.offset_totals is not None:
-        yield from _lag(stored.offset_totals, by_partition=by_partition)
-        if by_partition and stored.time_lag_ms is not None:
-            yield _lag_seconds(stored.offset_totals, stored.time_lag_ms)
+        yield from _lag(stored.offset_totals, max_series)
+        if by_partition:
+            partitions = stored.offset_totals[:max_series]
+            yield from _partitions(partitions)
+            if stored.time_lag_ms is not None:
+                yield _lag_seconds(partitions, stored.time_lag_ms)
     yield from _expiring(stored.forecast)
     runs = {(job,): as_of_ms / 1000 for job, as_of_ms in (stored.newest_runs or {}).items()}
     yield _gauge(
@@ -437,14 +450,14 @@ def _lag_seconds(totals: Iterable[OffsetTotal], time_lag_ms: Mapping[tuple[str, 
     return _gauge("kafka_consumergroup_lag_seconds", "Time lag of a partition.", found, PARTITION_LABELS)
 
 
-def _lag(totals: tuple[OffsetTotal, ...], *, by_partition: bool) -> Iterator[Metric]:
+def _lag(totals: tuple[OffsetTotal, ...], max_series: int) -> Iterator[Metric]:
     offsets: Counter[Labels] = Counter()
     lags: Counter[Labels] = Counter()
     unknown: set[Labels] = set()
     committed_at_s: dict[Labels, float] = {}
     log_end_at_s: dict[Labels, float] = {}
     for each in totals:
-        of_topic = (each.group_id, each.topic)
+        of_topic = _labels_within(offsets, max_series, each.group_id, each.topic)
         offsets[of_topic] += each.offset
         committed_at_s[of_topic] = max(committed_at_s.get(of_topic, 0), each.last_committed_at_ms / 1000)
         if each.lag_records is not None:
@@ -470,14 +483,14 @@ def _lag(totals: tuple[OffsetTotal, ...], *, by_partition: bool) -> Iterator[Met
     yield _gauge(
         reported, "Unix time of the oldest log end report among the partitions of a topic.", log_end_at_s, TOPIC_LABELS
     )
-    if by_partition:
-        named = {(each.group_id, each.topic, str(each.partition)): each for each in totals}
-        offset_of = {labels: each.offset for labels, each in named.items()}
-        yield _gauge(
-            "kafka_consumergroup_current_offset", "Committed offset of a partition.", offset_of, PARTITION_LABELS
-        )
-        lag_of = {labels: each.lag_records for labels, each in named.items() if each.lag_records is not None}
-        yield _gauge("kafka_consumergroup_lag", "Lag of a partition, in records.", lag_of, PARTITION_LABELS)
+
+
+def _partitions(totals: Iterable[OffsetTotal]) -> Iterator[Metric]:
+    named = {(each.group_id, each.topic, str(each.partition)): each for each in totals}
+    offset_of = {labels: each.offset for labels, each in named.items()}
+    yield _gauge("kafka_consumergroup_current_offset", "Committed offset of a partition.", offset_of, PARTITION_LABELS)
+    lag_of = {labels: each.lag_records for labels, each in named.items() if each.lag_records is not None}
+    yield _gauge("kafka_consumergroup_lag", "Lag of a partition, in records.", lag_of, PARTITION_LABELS)
 
 
 def _expiring(forecast: ExpiryForecast | None) -> Iterator[Metric]:

@@ -32,6 +32,7 @@ from api.kafka.messages import (
     read_header,
 )
 from api.kafka.request import KEPT_FRAME_MAX_BYTES, KafkaRequest, KeptRequest
+from api.shared.authorization import REQUEST_RULES, authorize
 from api.shared.body_budget import SMALL_BODY_MAX_BYTES
 from api.shared.client_request import MAX_THROTTLE_S
 from api.shared.connection_gate import ConnectionGate, counted_address
@@ -307,6 +308,8 @@ class KafkaConnection(asyncio.Protocol):
             await request.wait_for_quotas(size)
             await request.begin_turn(size)
             body = await HANDLERS[request.header.api_key](request)
+            if request.is_long_poll and request.code == NO_ERROR:
+                self._authorize_answer(request)
             if request.code == CoordinatorNotAvailable.code and self._reserved_bytes:
                 request.end_turn()
                 self._release_bytes()
@@ -388,6 +391,18 @@ class KafkaConnection(asyncio.Protocol):
             self._identity = sasl.find_identity(tokens, *self._credentials)
         elif self._certificate is not NO_CERTIFICATE:
             self._identity = tokens.find_certificate(self._certificate)
+
+    def _authorize_answer(self, request: KafkaRequest) -> None:
+        """Check the client of a long poll again before it is answered: its token may have been revoked meanwhile.
+
+        Raises:
+            Unauthenticated: the token is no longer known, or has expired.
+            GroupAuthorizationFailed: the token no longer allows the request.
+        """
+        self._identify()
+        if self._node.tokens is not None and self._identity is None:
+            raise Unauthenticated(f"the token of a {request.request} that waited is no longer valid")
+        authorize(self._identity, REQUEST_RULES[request.request], request.group_id)
 
     # -- time --------------------------------------------------------------------------------------------------
 

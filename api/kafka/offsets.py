@@ -227,6 +227,7 @@ async def _fetched(request: KafkaRequest, group_id: str, wanted: Partitions | No
         every = await request.with_deadline(request.coordinator.fetch_offsets(group_id, None, limit=limit + 1))
         if len(every) > limit:
             raise InvalidRequest(f"the group has more than {limit} offsets: name the partitions")
+        await request.with_deadline(request.begin_response(len(every)))
         denied = request.denied_topics({row.topic for row in every}, Operation.READ)
         shown = [row for row in every if row.topic not in denied]
         return [(topic, [_committed(row) for row in same]) for topic, same in groupby(shown, lambda row: row.topic)]
@@ -234,6 +235,7 @@ async def _fetched(request: KafkaRequest, group_id: str, wanted: Partitions | No
         _check_topic(topic)
     denied = request.denied_topics((topic for topic, _ in wanted), Operation.READ)
     allowed = [(topic, number) for topic, numbers in wanted if topic not in denied for number in numbers]
+    await request.with_deadline(request.begin_response(len(allowed)))
     rows = await request.with_deadline(request.coordinator.fetch_partitions(group_id, allowed)) if allowed else []
     refusal = request.failed(TopicAuthorizationFailed("the token does not allow READ on the topic")) if denied else 0
     found = {(row.topic, row.partition): _committed(row) for row in rows}

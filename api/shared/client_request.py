@@ -12,6 +12,7 @@ from api.shared.identity import ALL_TOPICS, Identity
 from api.shared.node_context import NodeContext
 from api.shared.quotas import NO_RATES
 from api.shared.turns import SMALL_REQUEST_MAX_BYTES
+from coordinator_core.protocol.errors import PolicyViolation
 from coordinator_core.protocol.requests import CommitOffsets, MemberRequest
 from coordinator_core.protocol.responses import Answer, CommitOffsetsResponse
 from coordinator_core.queries.group_patterns import GroupPatterns
@@ -22,6 +23,9 @@ from coordinator_core.state_store.postgres.connections import Transaction
 
 MAX_THROTTLE_S: Final = 1.0
 """How long the refusal of a throttled request is delayed at most."""
+
+ITEM_BYTES: Final = 512
+"""One item of a list that is read from the database takes as long as so many bytes of a request."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -132,6 +136,25 @@ class ClientRequest:
             await self.with_deadline(self.node.large_request_turns.begin(self.client, size))
             self.turn_bytes = size
 
+    async def begin_response(self, items: int) -> None:
+        """Wait until a response with up to so many items may be read and made.
+
+        It takes the event loop, and threads that keep it waiting, as long as a request of that size. The caller waits
+        with a deadline.
+        """
+        self.end_turn()
+        size = items * ITEM_BYTES
+        if size > SMALL_REQUEST_MAX_BYTES:
+            await self.node.large_request_turns.begin(self.client, size)
+            self.turn_bytes = size
+
+    def shrink_response(self, items: int) -> None:
+        """Let others begin, since the response has only so many items."""
+        size = items * ITEM_BYTES
+        if self.turn_bytes > size:
+            self.node.large_request_turns.shrink(self.turn_bytes - size)
+            self.turn_bytes = size
+
     def end_turn(self) -> None:
         """Let other large requests begin, since this one is parked or answered."""
         if self.turn_bytes:
@@ -150,7 +173,14 @@ class ClientRequest:
         return answer
 
     def submit_commit(self, group_id: str, request: CommitOffsets) -> asyncio.Future[Answer]:
-        """Submit a commit, which names the token and the address of the client."""
+        """Submit a commit, which names the token and the address of the client.
+
+        Raises:
+            PolicyViolation: its metadata is too large.
+        """
+        limit = self.node.limits.max_metadata_per_commit
+        if self.turn_bytes > limit and (size := sum(len(each.metadata) for each in request.offsets)) > limit:
+            raise PolicyViolation(f"the commit has {size} characters of metadata, and may have {limit}")
         commit_origin.set(self.commit_origin)
         return self.node.coordinator.submit(group_id, request)
 

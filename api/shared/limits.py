@@ -26,6 +26,8 @@ class ListenerLimits:
     """How many bytes of bodies over 64 KiB the node begins to answer a second."""
     max_partitions_per_request: int = 10_000
     """The maximum number of partitions in one commit, query or reset."""
+    max_metadata_per_commit: int = 1_048_576
+    """The maximum number of characters of metadata of all offsets of one commit."""
     request_timeout_ms: int = 2_000
     """The timeout of a request other than a long poll."""
     handshake_timeout_ms: int = 10_000

@@ -8,7 +8,7 @@ Source: Kafka's client quotas (KIP-13, KIP-124, KIP-599).
 """
 
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -37,13 +37,71 @@ class QuotaLimits:
 
 
 class _Bucket:
-    """What is left of a rate at a time."""
+    """The buckets of one client or group, each as the time at which it is full again.
 
-    __slots__ = ("at_s", "left")
+    A bucket that is full a window later than now is empty; what it lacks is that time by its rate.
+    """
 
-    def __init__(self, left: float, at_s: float) -> None:
-        self.left = left
-        self.at_s = at_s
+    __slots__ = ("bytes_full_at_s", "own", "requests_full_at_s", "s_per_byte", "s_per_request")
+
+    def __init__(self) -> None:
+        self.requests_full_at_s = self.bytes_full_at_s = 0.0
+        self.s_per_request = self.s_per_byte = 0.0
+        """How much later a request or a byte makes it full; 0: there is no quota."""
+        self.own: Mapping[str, int] | None = None
+        """The rates in place of the defaults, with which these were computed; None: not yet."""
+
+    def take(self, requests: int, size: int, now_s: float) -> None:
+        """Count requests with bodies of `size` bytes."""
+        if self.requests_full_at_s < now_s:  # noqa: PLR1730  # a call, which every heartbeat would make four times
+            self.requests_full_at_s = now_s
+        if self.bytes_full_at_s < now_s:  # noqa: PLR1730  # likewise
+            self.bytes_full_at_s = now_s
+        self.requests_full_at_s += requests * self.s_per_request
+        self.bytes_full_at_s += size * self.s_per_byte
+
+
+class _Buckets:
+    """The buckets of all clients, or of all groups."""
+
+    def __init__(self, limits: Mapping[str, int | None], refused: Counter[str]) -> None:
+        self._limits = limits
+        self.has_defaults = any(per_s is not None for per_s in limits.values())
+        self.by_key: dict[str, _Bucket] = {}
+        self._refused = refused
+
+    def find(self, key: str, own: Mapping[str, int], empty_at_s: float) -> _Bucket:
+        """Return the bucket of a client or a group.
+
+        Raises:
+            ThrottlingQuotaExceeded: it is empty, since it is not full again before `empty_at_s`.
+        """
+        bucket = self.by_key.get(key)
+        if bucket is None:
+            bucket = self.by_key[key] = _Bucket()
+        if bucket.own is not own:
+            bucket.own = own
+            bucket.s_per_request, bucket.s_per_byte = [1 / rate if rate else 0.0 for rate in self._rates(own).values()]
+        if bucket.requests_full_at_s >= empty_at_s or bucket.bytes_full_at_s >= empty_at_s:
+            self._check(bucket, own, empty_at_s)
+        return bucket
+
+    def _rates(self, own: Mapping[str, int]) -> dict[str, int | None]:
+        return {limit: own.get(limit, rate) for limit, rate in self._limits.items()}
+
+    def _check(self, bucket: _Bucket, own: Mapping[str, int], empty_at_s: float) -> None:
+        full_at_s = (bucket.requests_full_at_s, bucket.bytes_full_at_s)
+        for (limit, rate), at_s in zip(self._rates(own).items(), full_at_s, strict=True):
+            if rate is not None and at_s >= empty_at_s:
+                self._refused[limit] += 1
+                raise ThrottlingQuotaExceeded(limit, rate, at_s - empty_at_s)
+
+    def forget_full(self, now_s: float) -> None:
+        """Forget full buckets if there are many: a new one is as full."""
+        if len(self.by_key) > BUCKETS_KEPT:
+            for key, bucket in list(self.by_key.items()):
+                if max(bucket.requests_full_at_s, bucket.bytes_full_at_s) <= now_s:
+                    del self.by_key[key]
 
 
 class Quotas:
@@ -59,16 +117,12 @@ class Quotas:
         """
         self._window_s = limits.quota_window_s
         self._max_waiting = limits.max_waiting_requests_per_client
-        self._rates = (
-            (CLIENT_REQUESTS, limits.client_quota_requests_per_s, True, False),
-            (CLIENT_BYTES, limits.client_quota_bytes_per_s, True, True),
-            (GROUP_REQUESTS, limits.group_quota_requests_per_s, False, False),
-            (GROUP_BYTES, limits.group_quota_bytes_per_s, False, True),
-        )
-        """Limit, default rate, whether it is of clients (else of groups), whether it is of bytes (else of requests)."""
-        self.has_defaults = any(per_s is not None for _, per_s, _, _ in self._rates)
+        of_client = {CLIENT_REQUESTS: limits.client_quota_requests_per_s, CLIENT_BYTES: limits.client_quota_bytes_per_s}
+        of_group = {GROUP_REQUESTS: limits.group_quota_requests_per_s, GROUP_BYTES: limits.group_quota_bytes_per_s}
+        self._clients = _Buckets(of_client, refused)
+        self._groups = _Buckets(of_group, refused)
+        self.has_defaults = self._clients.has_defaults or self._groups.has_defaults
         self._now_s = now_s
-        self._buckets: defaultdict[str, dict[str, _Bucket]] = defaultdict(dict)
         self._forget_at_s = 0.0
         self._waiting: Counter[str] = Counter()
         """Client → its parked requests."""
@@ -100,22 +154,20 @@ class Quotas:
         if not own and not self.has_defaults:
             return
         now_s = self._now_s()
-        taken: list[tuple[_Bucket, int]] = []
-        for limit, per_s, is_of_client, is_of_bytes in self._rates:
-            key = client if is_of_client else group_id
-            rate = own.get(limit, per_s) if own and is_of_client else per_s
-            if rate is None or key is None:
-                continue
-            bucket = self._refilled(limit, key, rate, now_s)
-            allowed = bucket.left + rate * self._window_s if is_heartbeat else bucket.left
-            if allowed <= 0:
-                self._refused[limit] += 1
-                raise ThrottlingQuotaExceeded(limit, rate, -allowed / rate)
-            taken.append((bucket, size if is_of_bytes else requests))
-        for bucket, amount in taken:
-            bucket.left -= amount
+        empty_at_s = now_s + (2 * self._window_s if is_heartbeat else self._window_s)
+        of_client = of_group = None
+        if own or self._clients.has_defaults:
+            of_client = self._clients.find(client, own, empty_at_s)
+        if group_id is not None and self._groups.has_defaults:
+            of_group = self._groups.find(group_id, NO_RATES, empty_at_s)
+        if of_client is not None:
+            of_client.take(requests, size, now_s)
+        if of_group is not None:
+            of_group.take(requests, size, now_s)
         if now_s >= self._forget_at_s:
-            self._forget_full_buckets(now_s)
+            self._forget_at_s = now_s + self._window_s
+            self._clients.forget_full(now_s)
+            self._groups.forget_full(now_s)
 
     def begin_waiting(self, client: str) -> None:
         """Count a request that may be parked; `end_waiting` must follow.
@@ -133,23 +185,3 @@ class Quotas:
         self._waiting[client] -= 1
         if not self._waiting[client]:
             del self._waiting[client]
-
-    def _refilled(self, limit: str, key: str, per_s: int, now_s: float) -> _Bucket:
-        buckets = self._buckets[limit]
-        full = per_s * self._window_s
-        bucket = buckets.get(key)
-        if bucket is None:
-            bucket = buckets[key] = _Bucket(full, now_s)
-        left = bucket.left + per_s * (now_s - bucket.at_s)
-        bucket.left = min(full, left)
-        bucket.at_s = now_s
-        return bucket
-
-    def _forget_full_buckets(self, now_s: float) -> None:
-        """Forget buckets that were not used for a window and have no debt: a new one is as full."""
-        self._forget_at_s = now_s + self._window_s
-        for buckets in self._buckets.values():
-            if len(buckets) > BUCKETS_KEPT:
-                for key, bucket in list(buckets.items()):
-                    if bucket.left >= 0 and now_s - bucket.at_s >= self._window_s:
-                        del buckets[key]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final, NamedTuple
 
-from coordinator_core.protocol.log_ends import LogEnd, monotonic_log_ends
+from coordinator_core.protocol.log_ends import LAG_MAX_RECORDS, LogEnd, monotonic_log_ends
 from coordinator_core.protocol.retention import NO_GROUP, GroupFacts
 from coordinator_core.protocol.states import STABLE, GroupState
 from coordinator_core.queries.group_patterns import COVERED_GROUPS, GroupPatterns, pattern_parameters
@@ -50,6 +50,18 @@ class LaggingOffset(NamedTuple):
     offset: int
     ends: tuple[LogEnd, ...]
     """As in `PartitionOffset`."""
+
+
+class LagTotal(NamedTuple):
+    """Sums over the partitions of a group whose log ends are known; None: there are none."""
+
+    records: int | None
+    """The sum of their lag, at most `LAG_MAX_RECORDS`."""
+    log_end_at_ms: int | None
+    """The oldest of the times at which their log ends were last reported."""
+    lagging_count: int
+    most_lagging: list[LaggingOffset]
+    """Those that lag by the most records, in any order."""
 
 
 class PastOffset(NamedTuple):
@@ -106,7 +118,9 @@ _GROUP_OFFSETS: Final = f"""
 WITH present AS (
     SELECT group_id, topic, partition, committed_offset, committed_at, expires_at
     FROM offsets
-    WHERE group_id = %(group_id)s
+    WHERE group_id = %(group_id)s AND (topic, partition) > (%(topic)s, %(partition)s)
+    ORDER BY topic, partition
+    LIMIT %(limit)s
 ), held AS (
     SELECT DISTINCT ON (1, 2) span ->> 'topic' AS topic, number::integer AS partition, member_id, client_id
     FROM members
@@ -115,22 +129,45 @@ WITH present AS (
         CASE jsonb_typeof(span -> 'partitions') WHEN 'array' THEN span -> 'partitions' END
     ) AS number
     WHERE group_id = %(group_id)s
+        AND (span ->> 'topic' COLLATE "C", number::integer) > (%(topic)s, %(partition)s)
     ORDER BY 1, 2, member_id
+), page AS (
+    SELECT topic COLLATE "C" AS topic, partition, held.member_id, held.client_id,
+        present.group_id, present.committed_offset, present.committed_at, present.expires_at
+    FROM present
+    FULL JOIN held USING (topic, partition)
+    ORDER BY 1, 2
+    LIMIT %(limit)s
 )
-SELECT topic, partition, held.member_id, held.client_id, present.committed_offset,
-    floor(extract(epoch FROM present.committed_at) * 1000)::bigint,
-    floor(extract(epoch FROM present.expires_at) * 1000)::bigint,
+SELECT topic, partition, member_id, client_id, committed_offset,
+    floor(extract(epoch FROM committed_at) * 1000)::bigint,
+    floor(extract(epoch FROM expires_at) * 1000)::bigint,
     ends.at_ms, ends.offsets
-FROM present
-FULL JOIN held USING (topic, partition)
+FROM page AS present
 {_ENDS}
-ORDER BY topic COLLATE "C", partition
+ORDER BY topic, partition
 """  # noqa: S608 - all of it is written here
 
 
-def read_group_offsets(transaction: Transaction, group_id: str, since_ms: int) -> GroupOffsets:
-    """Return a group's committed offsets and log ends; log ends from before `since_ms` are ignored."""
-    rows = transaction.execute(_GROUP_OFFSETS, {"group_id": group_id, "since_ms": since_ms})
+def read_group_offsets(
+    transaction: Transaction,
+    group_id: str,
+    since_ms: int,
+    after: tuple[str, int] | None = None,
+    limit: int | None = None,
+) -> GroupOffsets:
+    """Return a group's committed offsets and log ends.
+
+    Args:
+        transaction: the transaction.
+        group_id: the group.
+        since_ms: log ends from before are ignored.
+        after: the topic and the number of a partition; it and those before it are left out.
+        limit: how many partitions are returned at most; None: all.
+    """
+    topic, partition = after or ("", -1)
+    parameters = {"group_id": group_id, "since_ms": since_ms, "topic": topic, "partition": partition, "limit": limit}
+    rows = transaction.execute(_GROUP_OFFSETS, parameters)
     return GroupOffsets(_facts(transaction, group_id), [_partition_offset(*row) for row in rows])
 
 
@@ -183,10 +220,44 @@ ORDER BY group_id, topic, partition
 def read_lagging(transaction: Transaction, shard_ids: list[int], since_ms: int) -> list[LaggingOffset]:
     """Return the offsets that lag; the log ends of other offsets are not read."""
     rows = transaction.execute(_LAGGING, {"shard_ids": shard_ids, "since_ms": since_ms})
-    return [
-        LaggingOffset(group_id, topic, partition, offset, _ends(at_ms, ends))
-        for group_id, topic, partition, offset, at_ms, ends in rows
-    ]
+    return [_lagging_offset(*row) for row in rows]
+
+
+_TOTAL: Final = f"""
+WITH known AS MATERIALIZED (
+    SELECT group_id, topic, partition, committed_offset, log_end_offset, log_end_at
+    FROM dashboards.known_log_ends
+    WHERE group_id = %(group_id)s AND log_end_offset IS NOT NULL
+), present AS (
+    SELECT * FROM known
+    WHERE log_end_offset > committed_offset
+    ORDER BY log_end_offset - committed_offset DESC
+    LIMIT %(limit)s
+), most AS (
+    SELECT group_id, topic, partition, committed_offset, ends.at_ms, ends.offsets FROM present {_ENDS}
+), sums AS (
+    SELECT least(sum(greatest(log_end_offset - committed_offset, 0)), {LAG_MAX_RECORDS})::bigint AS records,
+        floor(extract(epoch FROM min(log_end_at)) * 1000)::bigint AS log_end_at_ms,
+        count(*) FILTER (WHERE log_end_offset > committed_offset) AS lagging
+    FROM known
+)
+SELECT sums.*, most.* FROM sums LEFT JOIN most ON true
+"""  # noqa: S608 - likewise
+
+
+def read_lag_total(transaction: Transaction, group_id: str, since_ms: int, limit: int) -> LagTotal:
+    """Return sums over all partitions of a group, and the `limit` offsets of it that lag by the most records."""
+    parameters = {"group_id": group_id, "since_ms": since_ms, "limit": limit}
+    rows = transaction.execute(_TOTAL, parameters).all()
+    most = [_lagging_offset(*row[3:]) for row in rows if row[3] is not None]
+    records, log_end_at_ms, lagging_count = rows[0][:3]
+    return LagTotal(records, log_end_at_ms, lagging_count, most)
+
+
+def _lagging_offset(
+    group_id: str, topic: str, partition: int, offset: int, at_ms: Sequence[int] | None, ends: Sequence[int] | None
+) -> LaggingOffset:
+    return LaggingOffset(group_id, topic, partition, offset, _ends(at_ms, ends))
 
 
 # -- over time ---------------------------------------------------------------------------------------------

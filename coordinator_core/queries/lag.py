@@ -7,22 +7,35 @@ from itertools import groupby, islice
 from typing import Final, NamedTuple
 
 from coordinator_core.protocol.errors import InvalidRequest
-from coordinator_core.protocol.log_ends import Lag, LogEnd, lag_at, monotonic_log_ends, total_lag
+from coordinator_core.protocol.log_ends import (
+    NO_LAG,
+    Lag,
+    LogEnd,
+    lag_at,
+    monotonic_log_ends,
+    total_lag,
+)
 from coordinator_core.protocol.retention import GroupFacts, OffsetFacts, due_at
 from coordinator_core.queries.committed_offsets import (
     COARSE_FACTOR,
+    LaggingOffset,
     PartitionOffset,
     PastLogEnd,
     PastOffset,
     TimeRange,
     count_offsets,
     read_group_offsets,
+    read_lag_total,
     read_past_log_ends,
     read_past_offsets,
 )
 from coordinator_core.queries.groups import known
 from coordinator_core.state_store.postgres.connections import Transaction
 
+LARGE_GROUP_PAGE_MAX: Final = 1_000
+"""How many partitions a page of the lag of a large group has at most."""
+MOST_LAGGING: Final = 1_000
+"""How many partitions of a large group its lag in time is computed from."""
 HISTORY_RESOLUTION_MS: Final = 60_000
 """The resolution of history: one committed offset a minute."""
 
@@ -46,7 +59,9 @@ class GroupLag(NamedTuple):
     log_end_at_ms: int | None
     """The oldest of the times at which the log ends in the total were last reported."""
     partitions: list[PartitionLag]
-    """By topic and number; one more than the page has, if there are more."""
+    """The page, by topic and number."""
+    has_more: bool
+    """Whether there are partitions after the page."""
 
 
 class LagPoint(NamedTuple):
@@ -72,7 +87,7 @@ class SampleTimes:
         return len(range(self.from_ms, self.to_ms + 1, self.step_ms))
 
 
-def read_lag(
+def read_lag(  # noqa: PLR0913 - what lag depends on, by name
     transaction: Transaction,
     group_id: str,
     after: tuple[str, int] | None,
@@ -82,10 +97,14 @@ def read_lag(
     lookback_ms: int,
     max_age_ms: int,
     retention_ms: int,
+    max_partitions: int,
 ) -> GroupLag:
     """Return the lag of a group, and of a page of its partitions.
 
     All of it is computed here, in the thread of the query: of a large group it would keep the event loop.
+
+    Of a group with more than `max_partitions`, only the past log ends of the page are read, and those of the partitions
+    that lag by the most records. So the total is exact in records, and a lower bound in time.
 
     Args:
         transaction: the transaction.
@@ -96,27 +115,54 @@ def read_lag(
         lookback_ms: log ends that were reported longer ago are ignored.
         max_age_ms: the age after which a log end is stale.
         retention_ms: the effective retention of the group's offsets; negative: for ever.
+        max_partitions: the number of committed offsets up to which all are read.
 
     Raises:
         GroupIdNotFound: there never was such a group.
     """
-    found = read_group_offsets(transaction, group_id, now_ms - lookback_ms)
-    lags = [(each, _lag(each, now_ms, max_age_ms)) for each in known(transaction, group_id, found.partitions)]
-    with_lag = [(each, lag) for each, lag in lags if lag is not None]
-    page = islice((one for one in lags if after is None or (one[0].topic, one[0].partition) > after), limit + 1)
-    return GroupLag(
-        total_lag(lag for _, lag in with_lag),
-        min((each.ends[-1].at_ms for each, _ in with_lag), default=None),
-        [PartitionLag(each, lag, _due_at_ms(each, found.facts, retention_ms)) for each, lag in page],
-    )
+    since_ms = now_ms - lookback_ms
+    is_large = count_offsets(transaction, group_id) > max_partitions
+    if is_large:
+        limit = min(limit, LARGE_GROUP_PAGE_MAX)
+        found = read_group_offsets(transaction, group_id, since_ms, after, limit + 1)
+        total = _total_of_large_group(transaction, group_id, since_ms, now_ms, max_age_ms)
+    else:
+        found = read_group_offsets(transaction, group_id, since_ms)
+        total = _total(known(transaction, group_id, found.partitions), now_ms, max_age_ms)
+    rest = (one for one in found.partitions if after is None or (one.topic, one.partition) > after)
+    page = [
+        PartitionLag(each, _lag(each, now_ms, max_age_ms), _due_at_ms(each, found.facts, retention_ms))
+        for each in islice(rest, limit + 1)
+    ]
+    return GroupLag(*total, page[:limit], has_more=len(page) > limit)
 
 
-def _lag(partition_offset: PartitionOffset, now_ms: int, max_age_ms: int) -> Lag | None:
-    if partition_offset.offset is None or not partition_offset.ends:
+def _total(partitions: Iterable[PartitionOffset], now_ms: int, max_age_ms: int) -> tuple[Lag | None, int | None]:
+    """Return the total lag of partitions, and the oldest of the times at which their log ends were last reported."""
+    with_lag = [(each, lag) for each in partitions if (lag := _lag(each, now_ms, max_age_ms)) is not None]
+    return total_lag(lag for _, lag in with_lag), min((each.ends[-1].at_ms for each, _ in with_lag), default=None)
+
+
+def _total_of_large_group(
+    transaction: Transaction, group_id: str, since_ms: int, now_ms: int, max_age_ms: int
+) -> tuple[Lag | None, int | None]:
+    """Return what `_total` returns, from the log ends of the partitions that lag most."""
+    total = read_lag_total(transaction, group_id, since_ms, MOST_LAGGING)
+    if total.records is None or total.log_end_at_ms is None:
+        return None, None
+    lags = [lag for each in total.most_lagging if (lag := _lag(each, now_ms, max_age_ms)) is not None]
+    longest = total_lag(lags) or NO_LAG
+    is_stale = now_ms - total.log_end_at_ms > max_age_ms
+    is_lower_bound = is_stale or longest.is_lower_bound or total.lagging_count > len(lags)
+    return Lag(total.records, longest.ms, is_lower_bound, is_stale), total.log_end_at_ms
+
+
+def _lag(committed: PartitionOffset | LaggingOffset, now_ms: int, max_age_ms: int) -> Lag | None:
+    if committed.offset is None or not committed.ends:
         return None
     # The clock of the node that took a commit may be ahead of this one's.
-    known_ms = max(now_ms, partition_offset.ends[-1].at_ms)
-    return lag_at(partition_offset.ends, partition_offset.offset, known_ms, max_age_ms)
+    known_ms = max(now_ms, committed.ends[-1].at_ms)
+    return lag_at(committed.ends, committed.offset, known_ms, max_age_ms)
 
 
 def read_lag_history(

@@ -13,6 +13,8 @@ class QueryLimits:
     """The timeout of one statement."""
     lag_lookback_ms: int = 86_400_000
     """How old log end reports may be from which time lag is computed."""
+    max_lag_partitions: int = 20_000
+    """The number of committed offsets of a group up to which its lag in time is computed from all of them."""
     max_lag_points: int = 1_000
     """The maximum number of points in one lag history."""
     max_lag_positions: int = 50_000

@@ -1,4 +1,4 @@
-"""`muster sql`: one statement on the database in use, read-only by default, or psql."""
+"""`muster sql`: one statement on the database in use, or psql, both read-only by default."""
 
 # ruff: noqa: PLC0415 - a command loads only what it needs, and has a parameter for each of its flags
 
@@ -42,7 +42,7 @@ def sql(
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run SQL on the database in use, or open psql.
+    """Run SQL on the database in use, or open psql; read-only, unless --write is given.
 
     On the database of muster up it logs in as the read-only role. Uses the psql of this machine, or else the one
     of the embedded Postgres.
@@ -53,13 +53,15 @@ def sql(
     urls = urls_in_use(load_settings(data_dir=data_dir))
     url = psql_url(urls.owner if write else urls.reader)
     if query is None:
-        open_psql(url)
+        open_psql(url, may_write=write)
     else:
         print_rows(url, query, may_write=write, as_json=as_json)
 
 
-def open_psql(url: str) -> NoReturn:
+def open_psql(url: str, *, may_write: bool) -> NoReturn:
     """Become psql, connected to the database; the password is in its environment and not on its command line.
+
+    Without `may_write` its transactions are read-only, until the person there sets default_transaction_read_only.
 
     Raises:
         UserError: there is no psql.
@@ -68,7 +70,17 @@ def open_psql(url: str) -> NoReturn:
     if program is None:
         raise UserError("There is no psql here; muster sql 'SELECT ...' needs none.")
     parts = psycopg2.extensions.parse_dsn(url)
-    variables = {"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "password": "PGPASSWORD", "dbname": "PGDATABASE"}
+    if not may_write:
+        given = parts.get("options") or os.environ.get("PGOPTIONS", "")
+        parts["options"] = f"{given} -c default_transaction_read_only=on".strip()
+    variables = {
+        "host": "PGHOST",
+        "port": "PGPORT",
+        "user": "PGUSER",
+        "password": "PGPASSWORD",
+        "dbname": "PGDATABASE",
+        "options": "PGOPTIONS",
+    }
     environment = {variables[name]: value for name, value in parts.items() if name in variables}
     rest = " ".join(f"{name}={value}" for name, value in parts.items() if name not in variables)
     os.execve(program, [program, *([rest] if rest else [])], {**os.environ, **environment})

@@ -3,6 +3,7 @@
 Source: http-api.md "Lag"; the names are those of Confluent's API: current_offset, log_end_offset, lag.
 """
 
+import asyncio
 from datetime import datetime
 from typing import Annotated, Final, TypeAlias
 
@@ -10,7 +11,7 @@ from litestar import get
 from litestar.params import FromQuery, QueryParameter
 from msgspec import Struct
 
-from api.http.cursors import Int32, Name, page_of, read_cursor
+from api.http.cursors import Int32, Name, read_cursor, write_cursor
 from api.http.fast_path import REQUEST
 from api.http.fields import GroupId, LongPageLimit
 from api.http.limits import LONG_PAGE_MAX
@@ -90,12 +91,12 @@ async def describe_lag(
         lookback_ms=context.node.queries.limits.lag_lookback_ms,
         max_age_ms=coordinator.metadata_cache.log_end_max_age_ms(),
         retention_ms=coordinator.settings_of(group_id).retention_ms,
+        max_partitions=context.node.queries.limits.max_lag_partitions,
     )
     total = found.total
     lag, lag_seconds = _lag(total)
-    page, next_cursor = page_of(
-        found.partitions, lambda each: (each.partition_offset.topic, each.partition_offset.partition), limit
-    )
+    await context.begin_response(len(found.partitions))
+    last = found.partitions[-1].partition_offset if found.has_more else None
     return LagResponse(
         group_id,
         lag=lag,
@@ -103,8 +104,8 @@ async def describe_lag(
         is_lag_lower_bound=total is not None and total.is_lower_bound,
         is_log_end_stale=total is not None and total.is_stale,
         log_end_at=instant_or_none(found.log_end_at_ms),
-        partitions=[_partition(each) for each in page],
-        next_cursor=next_cursor,
+        partitions=await asyncio.to_thread(lambda: [_partition(each) for each in found.partitions]),
+        next_cursor=None if last is None else write_cursor(last.topic, last.partition),
     )
 
 

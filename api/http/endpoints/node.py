@@ -50,7 +50,8 @@ async def metrics(context: CurrentRequest, detail: FromQuery[str] = "topic") -> 
     """Export the metrics of the node for Prometheus, with the level of detail that `detail` names (docs/metrics.md)."""
     level = _detail(detail)
     stored = await _stored(context, by_partition=level == "partition") if level in {"topic", "partition"} else None
-    scrape = Scrape(context.server.metrics, context.coordinator.counts(), level, stored)
+    max_series = context.server.limits.max_group_series
+    scrape = Scrape(context.server.metrics, context.coordinator.counts(), level, max_series, stored)
     return Response(await asyncio.to_thread(scrape.text), media_type=CONTENT_TYPE)
 
 

@@ -176,6 +176,7 @@ async def fetch(
     """Fetch the committed offsets of the given topics, or of all that the token may read."""
     context.check_topics(topic or (), Operation.READ)
     after = read_cursor(cursor, tuple[Name, Int32])
+    await context.begin_response(limit)
     allowed: list[FetchedOffset] = []
     wanted = limit + 1
     while len(allowed) <= limit:  # A cursor that named a topic that the token may not read would reveal it.
@@ -187,6 +188,7 @@ async def fetch(
         last = fetched[-1]
         after = last.topic, INT32_MAX if last.topic in denied else last.partition
         wanted = PAGE_MAX + 1
+    context.shrink_response(len(allowed))
     page, next_cursor = page_of(allowed, lambda each: (each.topic, each.partition), limit)
     return OffsetsPageResponse([_to_response(each) for each in page], next_cursor)
 
@@ -197,6 +199,7 @@ async def query(context: CurrentRequest, group_id: GroupId, data: JSONBody[Query
     requested = [(each.topic, partition) for each in data.partitions for partition in each.partitions]
     _check_count(context, len(requested), "partitions")
     context.check_topics({each.topic for each in data.partitions}, Operation.READ)
+    await context.with_deadline(context.begin_response(len(requested)))
     fetched = await context.with_deadline(context.coordinator.fetch_partitions(group_id, requested))
     found = {(each.topic, each.partition): each for each in fetched}
     return OffsetsResponse([_to_response(found[key]) if key in found else _no_offset(*key) for key in requested])

@@ -4,6 +4,7 @@ Rules:
 
 * A change belongs to the minute in which it is sealed, which is in its row: changes that were stored late, in whatever
   order, are sealed with the next minute. A minute without changes has no seal.
+* After the database's clock was set back, minutes go on after the last seal, for changes that have waited for a minute.
 * Whoever alters, removes or inserts a sealed change has to replace its seal and all later ones. Against that, nodes log
   each seal: compare the newest with a log that is kept elsewhere.
 * The lock of the row of `versions` decides which node seals a minute.
@@ -28,8 +29,14 @@ _SEAL: Final = """encode(sha256(convert_to(
     concat_ws(E'\n', {before}, floor(extract(epoch FROM {minute}) * 1000)::bigint, {contents}), 'UTF8')), 'hex')"""
 
 _DUE: Final = """
-SELECT now.minute FROM date_trunc('minute', clock_timestamp(), 'UTC') AS now (minute)
-WHERE NOT EXISTS (SELECT FROM change_seals WHERE change_seals.minute >= now.minute)
+SELECT greatest(now.minute, last.minute + interval '1 minute')
+FROM date_trunc('minute', clock_timestamp(), 'UTC') AS now (minute),
+    (SELECT max(minute) FROM change_seals) AS last (minute)
+WHERE last.minute IS NULL OR last.minute < now.minute OR (
+    last.minute > now.minute AND EXISTS (
+        SELECT FROM changes WHERE sealed_minute IS NULL AND at < clock_timestamp() - interval '1 minute'
+    )
+)
 """
 
 _SEAL_CHANGES: Final = f"""

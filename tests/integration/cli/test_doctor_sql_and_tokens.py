@@ -318,6 +318,27 @@ def test_without_sql_psql_is_opened_on_the_database_in_use(muster: Muster, datab
     assert "42" in ran.stdout
 
 
+@pytest.mark.parametrize(("flags", "changed"), [((), 0), (("--write",), 1)], ids=["read-only", "writing"])
+def test_psql_is_read_only_unless_write_is_given(
+    muster: Muster, database_in_use: str, rows: PsycopgConnection, flags: tuple[str, ...], changed: int
+) -> None:
+    assert muster is not None
+    ran = subprocess.run(
+        [Path(sys.executable).with_name("muster"), "sql", *flags],
+        env={**os.environ, "MUSTER_DATABASE_URL": database_in_use, "PGOPTIONS": "-c work_mem=1MB"},
+        input="SHOW work_mem; INSERT INTO topics (topic, partitions) VALUES ('from-psql', 1);\n",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert "1MB" in ran.stdout
+    assert ("read-only transaction" in ran.stderr) == (not changed)
+    with rows.cursor() as cursor:
+        cursor.execute("DELETE FROM topics WHERE topic = 'from-psql'")
+        assert cursor.rowcount == changed
+
+
 # -- tokens -------------------------------------------------------------------------------------------------
 
 

@@ -271,6 +271,26 @@ def test_scrape_names_groups_only_with_detail(client: Client, group: Group) -> N
     assert f'node_id="{client.address}"' in text
 
 
+def test_groups_beyond_the_limit_of_series_are_summed(database_url: str) -> None:
+    with running_node(database_url, max_group_series=2) as node, closing(Client(node.url)) as client:
+        for number, group_id in enumerate(("c", "a", "b", "d")):
+            offsets = [position(10**number, topic=topic) for topic in ("t1", "t2")]
+            client.ok("POST", f"/v1/groups/{group_id}/offsets", {**SIMPLE_CONSUMER, "offsets": offsets})
+            client.group(f"{group_id}-members").stable()
+        sums = shown(client, "kafka_consumergroup_current_offset_sum", consumergroup="a")
+        partitions = scraped(client)["kafka_consumergroup_current_offset"]
+        members = scraped(client)["kafka_consumergroup_members"]
+
+    assert [(each.labels["consumergroup"], each.labels["topic"], each.value) for each in sums.samples] == [
+        ("a", "t1", 10),
+        ("a", "t2", 10),
+        ("", "", 2 * (100 + 1 + 1_000)),
+    ]
+    assert [each.labels["topic"] for each in partitions.samples] == ["t1", "t2"]
+    sizes = [(each.labels["consumergroup"], each.value) for each in members.samples]
+    assert sizes == [("a", 0), ("a-members", 1), ("", 3)]
+
+
 def test_expiring_offsets_are_exported_from_the_newest_forecast(database_url: str) -> None:
     with closing(psycopg2.connect(psql_url(database_url))) as connection, connection, connection.cursor() as cursor:
         cursor.execute(FORECASTS)

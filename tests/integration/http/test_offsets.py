@@ -4,6 +4,7 @@ from contextlib import closing
 
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
+from api.http.limits import HttpLimits
 from tests.support.databases import Databases
 from tests.support.http_client import Client, Group, fresh_id, position
 from tests.support.nodes import running_node
@@ -61,6 +62,17 @@ def test_each_partition_has_its_own_result(client: Client, group: Group) -> None
     codes = [each["code"] for each in answer.json["offsets"]]
     assert codes == ["NONE", "UNKNOWN_TOPIC_OR_PARTITION", "OFFSET_METADATA_TOO_LARGE"]
     assert {name for each in answer.json["offsets"] for name in each} == {"topic", "partition", "code"}
+
+
+def test_a_commit_with_too_much_metadata_is_refused(group: Group) -> None:
+    limit = HttpLimits().max_metadata_per_commit
+    offsets = [position(1, partition=each, metadata="x" * 4_096) for each in range(limit // 4_096 + 1)]
+    refused = group.post("offsets", {**SIMPLE_CONSUMER, "offsets": offsets})
+    answer = group.post("offsets", {**SIMPLE_CONSUMER, "offsets": offsets[1:]})
+
+    assert (refused.status, refused.code) == (409, "POLICY_VIOLATION")
+    assert refused.json["detail"] == f"the commit has {limit + 4_096} characters of metadata, and may have {limit}"
+    assert {each["code"] for each in answer.json["offsets"]} == {"NONE"}
 
 
 def test_a_stale_member_commits_nothing(group: Group) -> None:

@@ -10,6 +10,7 @@ from api.http.forward_signature import ForwardSigner
 from api.http.problems import InvalidForwardSignature
 from tests.integration.http.node_pair import OPTIONS, Pair
 from tests.support.databases import Databases
+from tests.support.http_client import position
 from tests.support.nodes import running_node
 
 OLD, NEW = "old-" * 8, "new-" * 8
@@ -71,3 +72,21 @@ def test_two_nodes_forward_to_each_other_in_the_middle_of_a_rotation(rotating: P
 
     answer = group.client.ok("POST", f"{group.path}/offsets", body)
     assert [each["code"] for each in answer["offsets"]] == ["NONE"]
+
+
+@pytest.mark.parametrize("owner", [0, 1])
+def test_members_and_cursors_of_one_node_are_known_to_the_other_in_the_middle_of_a_rotation(
+    rotating: Pair, owner: int
+) -> None:
+    here, there = rotating.clients[1 - owner], rotating.clients[owner]
+    group_id = rotating.owned_by(owner)
+    member = here.group(group_id).stable()
+    offsets = [position(1, partition=each) for each in range(3)]
+    body = {"generation": member.generation, "member_id": member.member_id}
+    for client in (there, here):
+        path = client.group(group_id).path
+        assert client.call("POST", f"{path}/heartbeat", body).status == 200
+        client.ok("POST", f"{path}/offsets", {**body, "offsets": offsets})
+    first = here.ok("GET", f"{here.group(group_id).path}/offsets?limit=2")
+    last = there.ok("GET", f"{there.group(group_id).path}/offsets?cursor={first['next_cursor']}")
+    assert [each["partition"] for each in first["offsets"] + last["offsets"]] == [0, 1, 2]

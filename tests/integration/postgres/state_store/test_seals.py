@@ -27,6 +27,8 @@ OLD_CHANGE = """
 INSERT INTO changes (change_id, at, actor, action)
 VALUES (gen_random_uuid(), now() - interval '11 minutes', 'x', 'undo')
 """
+AHEAD = datetime(2200, 1, 2, tzinfo=UTC)
+"""Later than the clock of the database."""
 MINUTES = [datetime(2026, 1, 2, 3, number, tzinfo=UTC) for number in range(3)]
 
 
@@ -61,18 +63,23 @@ def tamper(admin: PsycopgConnection, statement: str) -> None:
     run(admin, "SET session_replication_role = origin")
 
 
-@pytest.fixture
-def sealed(database_url: str, admin: PsycopgConnection) -> None:
-    """Seal three minutes with two changes each."""
+def seal_as(database_url: str, minute: datetime) -> None:
+    """Seal two changes with a minute, as a node does at that time."""
     limits = Limits(
         statement_timeout_ms=60_000, lock_timeout_ms=60_000, idle_in_transaction_timeout_ms=60_000, connect_timeout_s=60
     )
     with closing(ConnectionPool(database_url, "test", 1, limits)) as pool:
-        for number, minute in enumerate(MINUTES):
-            record(admin, f"a{number}", f"b{number}")
-            found = pool.transact(partial(seal_minute, minute=minute))
-            assert found is not None
-            assert found.change_count == 2
+        found = pool.transact(partial(seal_minute, minute=minute))
+    assert found is not None
+    assert found.change_count == 2
+
+
+@pytest.fixture
+def sealed(database_url: str, admin: PsycopgConnection) -> None:
+    """Seal three minutes with two changes each."""
+    for number, minute in enumerate(MINUTES):
+        record(admin, f"a{number}", f"b{number}")
+        seal_as(database_url, minute)
 
 
 @pytest.mark.parametrize(
@@ -116,6 +123,24 @@ def test_everything_that_is_not_sealed_is_sealed_once_a_minute(store: PostgresSt
     run(admin, "INSERT INTO change_seals VALUES (now() + interval '1 hour', 1, 'the minute has its seal')")
     record(admin, "c")
     assert store.seal_changes() is None
+
+
+def test_after_the_database_clock_was_set_back_changes_are_sealed_again(
+    database_url: str, store: PostgresStore, admin: PsycopgConnection
+) -> None:
+    record(admin, "a", "b")
+    seal_as(database_url, AHEAD)
+    record(admin, "c")
+    assert store.seal_changes() is None, "the change may wait for a minute"
+    run(admin, OLD_CHANGE)
+
+    found = store.seal_changes()
+    assert found is not None
+    assert found.change_count == 2
+    assert found.minute_ms == (AHEAD.timestamp() + 60) * 1000
+    record(admin, "d")
+    assert store.seal_changes() is None, "once a minute"
+    assert check_audit_log(admin).status == "ok"
 
 
 def test_one_of_several_nodes_seals(database_url: str, admin: PsycopgConnection) -> None:

@@ -1,5 +1,6 @@
 """A heartbeat of a listener of another wire protocol, from what listeners share alone."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -90,3 +91,21 @@ def test_what_listeners_share_loads_no_module_of_http() -> None:
     code = f"import sys, {', '.join(modules)}; print([each for each in {HTTP_MODULES} if each in sys.modules])"
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT)
     assert loaded.stdout.strip() == "[]"
+
+
+async def test_large_responses_begin_in_turn_and_small_ones_at_once() -> None:
+    async with running(MemoryStore()) as coordinator:
+        node = NodeContext(coordinator, NO_QUERIES, ListenerLimits())
+        first, second, small = (ClientRequest(node, f"192.0.2.{number}") for number in range(3))
+        for request in (first, second, small):
+            request.identify_client()
+        await first.begin_turn(10_000)
+        await first.begin_response(10_000)
+        waiting = asyncio.create_task(second.begin_response(1_000))
+        await small.begin_response(8)
+        assert not waiting.done()
+        first.shrink_response(100)
+        await waiting
+        first.end_turn()
+        second.end_turn()
+        await node.large_request_turns.begin("another", 10**9)

@@ -93,6 +93,14 @@ def test_an_actor_may_have_a_quota_of_its_own() -> None:
         node.check("a", None, 1, 0, {CLIENT_REQUESTS: 2})
 
 
+def test_an_actor_whose_quota_is_taken_back_has_no_debt() -> None:
+    node = quotas(ManualClock(), group_quota_requests_per_s=1_000)
+    node.check("a", "g", 1, 1_500, {CLIENT_BYTES: 100})
+    with pytest.raises(ThrottlingQuotaExceeded, match=CLIENT_BYTES):
+        node.check("a", "g", 1, 1, {CLIENT_BYTES: 100})
+    node.check("a", "g", 1, 1)
+
+
 def test_buckets_that_are_full_again_are_forgotten() -> None:
     clock = ManualClock()
     node = quotas(clock, group_quota_requests_per_s=1)
@@ -100,7 +108,7 @@ def test_buckets_that_are_full_again_are_forgotten() -> None:
         node.check("a", f"g-{number}", 1, 0)
     clock.now_s += 10
     node.check("a", "last", 1, 0)
-    assert list(node._buckets[GROUP_REQUESTS]) == ["last"]
+    assert list(node._groups.by_key) == ["last"]
 
 
 def test_parked_requests_of_a_client_are_limited() -> None:

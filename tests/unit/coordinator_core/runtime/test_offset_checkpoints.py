@@ -250,12 +250,12 @@ async def test_fetches_at_a_node_that_stops_return_every_answered_commit_or_are_
         first = await committed_while_a_checkpoint_is_held(node, store)
         second = asyncio.create_task(fetched(node))
 
-        async def let_go() -> None:
+        async def release_checkpoint() -> None:
             await asyncio.wait([second], timeout=OVERTAKING_S)
             store.go.set()
 
-        letting_go = asyncio.create_task(let_go())
-    await letting_go
+        releasing = asyncio.create_task(release_checkpoint())
+    await releasing
     async with limited("both fetches end"):
         answers = await asyncio.gather(first, second, return_exceptions=True)
     assert [answer for answer in answers if answer != [2] and not isinstance(answer, NotCoordinator)] == []
