@@ -303,7 +303,9 @@ def test_command_with_other_files_and_ports_is_run_elsewhere(command: str, where
 def test_make_run_is_muster_up_with_the_arguments(command: str) -> None:
     _, _, options = command.partition("ARGS=")
     words = [*shlex.split(command), "--dry-run"]
-    # The tests may have been started by make, whose variables a make that it starts would use too.
-    environment = {key: value for key, value in os.environ.items() if key not in {"MAKEFLAGS", "MAKELEVEL", "MFLAGS"}}
+    # The tests may have been started by make, whose variables one that it starts would use too.
+    environment = {
+        key: value for key, value in os.environ.items() if key not in {"ARGS", "MAKEFLAGS", "MAKELEVEL", "MFLAGS"}
+    }
     planned = subprocess.check_output(words, cwd=ROOT, text=True, env=environment).splitlines()
     assert planned[-1].split() == ["exec", ".venv/bin/muster", "up", *options.strip('"').split()]
