@@ -42,10 +42,10 @@ def sql(
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run SQL on the database in use, or open psql; read-only, unless --write is given.
+    """Run SQL on the database in use, or open psql.
 
-    On the database of muster up it logs in as the read-only role. Uses the psql of this machine, or else the one
-    of the embedded Postgres.
+    Both are read-only, unless --write is given. On the database of muster up it logs in as the read-only role. Uses
+    the psql of this machine, or else the one of the embedded Postgres.
     """
     from muster.local.database import urls_in_use
     from muster.settings import load_settings, psql_url
