@@ -1,5 +1,7 @@
 """Group commands: list, describe, rebalances, and deletion with a dry run first."""
 
+from datetime import datetime
+
 import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
@@ -228,7 +230,8 @@ def test_rebalances_are_listed_with_trigger_and_slowest_member(muster: Muster, g
     said = muster.ok("groups", "rebalances", group.group_id).out
 
     assert shown[-1]["trigger"] == "member_joined"
-    assert [row["completed_at"] for row in shown] == sorted((row["completed_at"] for row in shown), reverse=True)
+    completed = [datetime.fromisoformat(row["completed_at"]) for row in shown]
+    assert completed == sorted(completed, reverse=True)
     assert "the-slow-one (" in said
     assert len(muster.ok("groups", "rebalances", group.group_id, "--limit", "1").rows) == 1
 

@@ -88,7 +88,7 @@ def cut(connection: pg.connection, database: Database) -> None:
 
 def failing(spark: SparkSession) -> DataFrame:
     """Return a frame that Spark can plan, and never write."""
-    return spark.sql(f"SELECT raise_error('{REASON}') AS group_id")
+    return spark.sql(f"SELECT CAST(raise_error('{REASON}') AS STRING) AS group_id")
 
 
 def propose_while_postgres_stops(reading: Reading, arguments: JobArguments) -> Found:
