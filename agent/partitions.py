@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -38,12 +39,12 @@ def whole_number(what: str, value: Any) -> int:  # noqa: ANN401  # the caller ma
     """Return a whole number of any type (numpy's, for one) as an int.
 
     Raises:
-        ValueError: it is not a whole number; `what` names it in the message.
+        ValueError: it is not a whole number, or a truth value; `what` names it in the message.
     """
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise ValueError(f"{what} must be a whole number, and is {value!r}") from None
+    if not isinstance(value, bool):
+        with suppress(TypeError):
+            return operator.index(value)
+    raise ValueError(f"{what} must be a whole number, and is {value!r}")
 
 
 def grouped(partitions: Iterable[TopicPartition]) -> list[JsonObject]:

@@ -110,8 +110,8 @@ def check_token(token: object) -> str:
     """Return the token if it is valid in a header.
 
     Raises:
-        ValueError: when it has line breaks, control characters or letters beyond ASCII; it is not shown.
+        ValueError: when it is empty, or has line breaks, control characters or letters beyond ASCII; it is not shown.
     """
-    if not (isinstance(token, str) and token.isascii() and token.isprintable()):
+    if not (isinstance(token, str) and token and token.isascii() and token.isprintable()):
         raise ValueError("a token is one line of printable ASCII; muster token new prints it on a line of its own")
     return token
