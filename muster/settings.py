@@ -191,7 +191,7 @@ class NodeSettings(BaseSettings):
     """The maximum total size of all bodies over 64 KiB that are being read or wait for their answers. Another one is
     answered with 503 before it is read. One client may have three times as much as is free, and one body always. A node
     uses up to six times as much memory for them."""
-    max_large_bodies_bytes_per_s: int = Field(default=33_554_432, ge=65_536, le=2**40)
+    max_large_bodies_bytes_per_s: int = Field(default=2_097_152, ge=65_536, le=2**40)
     """How many bytes of bodies over 64 KiB the node begins to answer a second. What is over that waits for its turn, as
     long as a request may take, so that many large commits leave processor time, and Postgres, to others' requests."""
     max_metadata_per_commit: int = Field(default=1_048_576, ge=0, le=INT32_MAX)

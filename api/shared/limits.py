@@ -22,7 +22,7 @@ class ListenerLimits:
 
     max_large_bodies_bytes: int = 67_108_864
     """The maximum total size of the bodies over 64 KiB of all requests in progress."""
-    max_large_bodies_bytes_per_s: int = 33_554_432
+    max_large_bodies_bytes_per_s: int = 2_097_152
     """How many bytes of bodies over 64 KiB the node begins to answer a second."""
     max_partitions_per_request: int = 10_000
     """The maximum number of partitions in one commit, query or reset."""
