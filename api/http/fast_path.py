@@ -43,8 +43,6 @@ class FastPathEndpoint:
         if context.scope["query_string"]:
             raise InvalidRequest("this request has no query parameters")
         await context.begin_turn(len(context.body))
-        if self.is_long_poll:
-            await context.node.long_poll_turns.wait()
         answer = await self.function(context, group_id, read_json(context.body, self.body_kind))
         return HttpResponse(200, JSON, json_bytes(answer))
 

@@ -7,13 +7,14 @@ itself the next ones wait, so that Postgres and its checkpoints, which need as l
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 from weakref import WeakValueDictionary
 
 T = TypeVar("T")
+R = TypeVar("R")
 
-LONG_POLLS_AT_ONCE: Final = 100
+LONG_POLLS_AT_ONCE: Final = 25
 """How many joins and syncs begin in one turn; they take some ten milliseconds."""
 
 
@@ -168,3 +169,16 @@ class LargeRequestTurns:
                 self._served_bytes[client] += size
             if not self._waiting[client]:
                 del self._waiting[client], self._served_bytes[client]
+
+
+CONVERTED_AT_ONCE: Final = 250
+"""How many items are converted in one turn; they take some milliseconds."""
+
+
+async def convert_all(items: Sequence[T], convert: Callable[[T], R]) -> list[R]:
+    """Convert items one by one; other requests come in between those of a group of thousands of members."""
+    converted = [convert(item) for item in items[:CONVERTED_AT_ONCE]]
+    for begin in range(CONVERTED_AT_ONCE, len(items), CONVERTED_AT_ONCE):
+        await asyncio.sleep(0)
+        converted += [convert(item) for item in items[begin : begin + CONVERTED_AT_ONCE]]
+    return converted

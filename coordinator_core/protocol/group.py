@@ -169,7 +169,7 @@ class Group:
 
     def oldest_first(self, parked: "HashTrieMap[str, Token]") -> list[tuple[str, Token]]:
         """Return parked requests in the order of their members."""
-        return [(member_id, parked[member_id]) for member_id in self.members if member_id in parked]
+        return [(member_id, token) for member_id in self.members if (token := parked.get(member_id)) is not None]
 
     @property
     def exists(self) -> bool:
@@ -184,6 +184,10 @@ class Group:
         """Return whether every member has joined and no member is pending."""
         return len(self.parked_joins) == len(self.members) and not self.pending_member_ids
 
+    def absent_members(self) -> list[str]:
+        """Return the members that have not joined, oldest first."""
+        return [member_id for member_id in self.members if member_id not in self.parked_joins]
+
     def waiting_for(self) -> list[str]:
         """Return the members that the phase under way waits for: to join, or to sync.
 
@@ -192,8 +196,7 @@ class Group:
         """
         match self.state:
             case GroupState.PREPARING_REBALANCE:
-                absent = [member_id for member_id in self.members if member_id not in self.parked_joins]
-                return absent + sorted(self.pending_member_ids)
+                return self.absent_members() + sorted(self.pending_member_ids)
             case GroupState.COMPLETING_REBALANCE:
                 pending = [member_id for member_id in self.members if member_id in self.pending_syncs]
                 return sorted(pending, key=lambda member_id: member_id != self.leader_id)
@@ -392,7 +395,7 @@ class Group:
         self.pending_syncs = HashTrieSet(self.members)
         self._own("members")
         for member in list(self.members.values()):
-            self.members[member.member_id] = member._replace(assignment=b"", is_new=False, in_generation=True)
+            self.members[member.member_id] = member.in_new_generation()
 
     def _assignment_accepted(self, record: AssignmentAccepted) -> None:
         self._enter(STABLE, record.at_ms)

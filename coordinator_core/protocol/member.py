@@ -1,6 +1,6 @@
 """Members of a group, as immutable values."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from coordinator_core.protocol.requests import SupportedProtocol
 
@@ -28,6 +28,21 @@ class Member(NamedTuple):
     def is_static(self) -> bool:
         """Return whether the member has an instance id."""
         return self.group_instance_id is not None
+
+    def in_new_generation(self) -> Self:
+        """Return the member as part of the generation that starts, without an assignment."""
+        return type(self)(  # `_replace` takes twice as long, and a group may have thousands of members.
+            self.member_id,
+            self.group_instance_id,
+            self.client_id,
+            self.client_host,
+            self.session_timeout_ms,
+            self.rebalance_timeout_ms,
+            self.protocols,
+            self.joined_at_ms,
+            is_new=False,
+            in_generation=True,
+        )
 
     def supports(self, protocol_name: str | None) -> bool:
         """Return whether the member supports this protocol."""

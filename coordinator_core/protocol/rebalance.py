@@ -108,9 +108,11 @@ def maybe_complete_join_phase(draft: Draft) -> None:
 
 def complete_join_phase(draft: Draft) -> None:
     """End a join phase: absent dynamic members are removed, and the others form a new generation."""
-    for member in [m for m in draft.group.members.values() if not m.is_static]:
-        if member.member_id not in draft.group.parked_joins:
-            remove_member(draft, member.member_id, RemovalReason.REBALANCE_TIMEOUT)
+    group = draft.group
+    absent = [] if len(group.parked_joins) == len(group.members) else group.absent_members()
+    for member_id in absent:
+        if not draft.group.members[member_id].is_static:
+            remove_member(draft, member_id, RemovalReason.REBALANCE_TIMEOUT)
     group = draft.group
     if not group.members:
         draft.emit(GroupEmptied(draft.now.wall_ms, group.generation + 1))
@@ -161,6 +163,8 @@ def _elect_leader(group: Group) -> str:
 def select_protocol(group: Group) -> str:
     """Return the protocol with most votes among those that every member supports; of equals, the first by name."""
     candidates = group.candidate_protocols()
+    if len(candidates) == 1:
+        return next(iter(candidates))
     votes = Counter(member.vote(candidates) for member in group.members.values())
     return min(votes, key=lambda name: (-votes[name], name))
 
@@ -170,8 +174,8 @@ def _subscribed_topics(group: Group, protocol_name: str) -> frozenset[str] | Non
     if group.protocol_type != CONSUMER:
         return None
     topics: set[str] = set()
-    for member in group.members.values():
-        subscribed = topics_of(member.metadata_for(protocol_name))
+    for metadata in {member.metadata_for(protocol_name) for member in group.members.values()}:
+        subscribed = topics_of(metadata)
         if subscribed is None:
             return None
         topics |= subscribed
@@ -180,20 +184,21 @@ def _subscribed_topics(group: Group, protocol_name: str) -> frozenset[str] | Non
 
 def join_response(group: Group, context: Context, member_id: str) -> JoinGroupResponse:
     """Return the join response for a member of the current generation; the leader's has all members' metadata."""
-    member = group.members[member_id]
-    session_ms = context.settings.effective_session_timeout_ms(member.session_timeout_ms)
-    override_ms = context.settings.rebalance_timeout_ms
+    member, settings, leader_id = group.members[member_id], context.settings, group.leader_id
+    session_ms = settings.effective_session_timeout_ms(member.session_timeout_ms)
+    override_ms = settings.rebalance_timeout_ms
+    # By position, in half the time: a step that ends a join phase makes one for each member.
     return JoinGroupResponse(
-        generation=group.generation,
-        protocol_type=group.protocol_type or "",
-        protocol_name=group.protocol_name or "",
-        leader_id=group.leader_id or "",
-        member_id=member_id,
-        members=member_list(group) if member_id == group.leader_id else (),
-        skip_assignment=False,
-        session_timeout_ms=session_ms,
-        heartbeat_interval_ms=context.settings.effective_heartbeat_interval_ms(session_ms),
-        rebalance_timeout_ms=member.rebalance_timeout_ms if override_ms is None else override_ms,
+        group.generation,
+        group.protocol_type or "",
+        group.protocol_name or "",
+        leader_id or "",
+        member_id,
+        member_list(group) if member_id == leader_id else (),
+        False,  # skip_assignment
+        session_ms,
+        settings.effective_heartbeat_interval_ms(session_ms),
+        member.rebalance_timeout_ms if override_ms is None else override_ms,
     )
 
 

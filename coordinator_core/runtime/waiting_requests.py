@@ -9,7 +9,7 @@ from coordinator_core.protocol.requests import Token
 from coordinator_core.protocol.responses import Answer, Reply
 from coordinator_core.runtime.counters import Counters
 
-REPLIES_AT_ONCE: Final = 100
+REPLIES_AT_ONCE: Final = 25
 """Sending so many responses takes some milliseconds; heartbeats of other groups come between two lots."""
 
 

@@ -348,8 +348,12 @@ class Ledger:
 
     def _assignment_accepted(self, record: AssignmentAccepted) -> None:
         given = {member_id: self._read(assignment) for member_id, assignment in record.assignments}
-        moved = self._count_moved(given)
-        for member_id, partitions in given.items():
+        # Thousands of members may keep what they have.
+        changed = {
+            member_id: partitions for member_id, partitions in given.items() if not self._has(member_id, partitions)
+        }
+        moved = self._count_moved(changed) if changed else 0
+        for member_id, partitions in changed.items():
             self._hand_over(member_id, partitions, record.at_ms)
         self.last_owners.clear()
         self.member_count = len(given)
@@ -365,6 +369,15 @@ class Ledger:
             read.setdefault(topic, set()).update(numbers)
         return read
 
+    def _has(self, member_id: str, partitions: Partitions) -> bool:
+        """Return whether a member is known to own just these partitions."""
+        held = self.ownership.get(member_id)
+        return (
+            held is not None
+            and len(held) == len(partitions)
+            and all(partitions.get(owned.topic) == set(owned.partitions) for owned in held)
+        )
+
     def _count_moved(self, given: Mapping[str, Partitions]) -> int:
         """Count partitions that had an owner and now have another."""
         before = dict(self.last_owners)
@@ -379,9 +392,6 @@ class Ledger:
     def _hand_over(self, member_id: str, partitions: Partitions, at_ms: int) -> None:
         """Close ownership of revoked partitions, continue that of retained ones, open that of new ones."""
         held = self.ownership.get(member_id, ())
-        if len(held) == len(partitions) and all(partitions.get(owned.topic) == set(owned.partitions) for owned in held):
-            self.ownership.setdefault(member_id, ())  # Thousands of members may keep what they have.
-            return
         new = set(_each(partitions))
         kept: list[OpenOwnership] = []
         for owned in held:

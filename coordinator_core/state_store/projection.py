@@ -181,7 +181,10 @@ class MemberRows(Mapping[str, MemberRow | None]):
         """Return the size of the metadata and assignments in the rows, without making them."""
         members = self._group.members
         changed = [members[member_id] for member_id in self._ownership if member_id in members]
-        return sum([len(member.assignment) + metadata_bytes(member.protocols) for member in changed])
+        assignments = sum([len(member.assignment) for member in changed])
+        if len(changed) == len(members):
+            return assignments + self._group.metadata_bytes
+        return assignments + sum([metadata_bytes(member.protocols) for member in changed])
 
     @cached_property
     def _rows(self) -> dict[str, MemberRow | None]:

@@ -34,6 +34,7 @@ from api.http.request_context import CurrentRequest, RequestContext, wait_at_mos
 from api.shared.errors import NO_ERROR
 from api.shared.limits import LEAVING_MEMBERS_MAX, PROTOCOLS_MAX
 from api.shared.member_ids import new_member_id
+from api.shared.turns import convert_all
 from coordinator_core.protocol.consumer_protocol import CONSUMER
 from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.protocol.requests import (
@@ -47,6 +48,7 @@ from coordinator_core.protocol.requests import (
 from coordinator_core.protocol.responses import (
     HeartbeatResponse,
     JoinGroupResponse,
+    JoinGroupResponseMember,
     LeaveGroupResponse,
     SyncGroupResponse,
 )
@@ -110,7 +112,7 @@ async def join(context: CurrentRequest, group_id: GroupId, data: JSONBody[JoinRe
     as_json = _uses_json(data, answer.protocol_name)
     uses_base64 = answer.protocol_type == CONSUMER and not as_json
     context.server.base64_members.record(group_id, answer.member_id, uses_base64=uses_base64)
-    return _join_response(answer, as_json=as_json)
+    return await _join_response(answer, as_json=as_json)
 
 
 def _join_request(context: RequestContext, data: JoinRequestBody) -> JoinGroup:
@@ -146,7 +148,11 @@ def _uses_json(data: JoinRequestBody, protocol_name: str) -> bool:
     return chosen is not None and isinstance(chosen.metadata, SubscriptionJson)
 
 
-def _join_response(answer: JoinGroupResponse, *, as_json: bool) -> JoinResponseBody:
+async def _join_response(answer: JoinGroupResponse, *, as_json: bool) -> JoinResponseBody:
+    def of_member(member: JoinGroupResponseMember) -> MemberResponse:
+        metadata = subscription_json(member.metadata, as_json=as_json)
+        return MemberResponse(member.member_id, member.group_instance_id, metadata)
+
     return JoinResponseBody(
         generation=answer.generation,
         protocol_type=answer.protocol_type,
@@ -154,10 +160,7 @@ def _join_response(answer: JoinGroupResponse, *, as_json: bool) -> JoinResponseB
         leader=answer.leader_id,
         member_id=answer.member_id,
         skip_assignment=answer.skip_assignment,
-        members=[
-            MemberResponse(member_id, instance_id, subscription_json(metadata, as_json=as_json))
-            for member_id, instance_id, metadata in answer.members
-        ],
+        members=await convert_all(answer.members, of_member),
         session_timeout_ms=answer.session_timeout_ms,
         heartbeat_interval_ms=answer.heartbeat_interval_ms,
         rebalance_timeout_ms=answer.rebalance_timeout_ms,
@@ -204,7 +207,7 @@ async def sync(context: CurrentRequest, group_id: GroupId, data: JSONBody[SyncRe
         group_instance_id=data.group_instance_id,
         protocol_type=data.protocol_type,
         protocol_name=data.protocol_name,
-        assignments=_assignments(data),
+        assignments=await _assignments(data),
     )
     answer = await wait_at_most(
         context.coordinate(group_id, request, SyncGroupResponse), data.max_wait_ms, data.member_id
@@ -218,11 +221,13 @@ async def sync(context: CurrentRequest, group_id: GroupId, data: JSONBody[SyncRe
     )
 
 
-def _assignments(data: SyncRequestBody) -> tuple[tuple[str, bytes], ...]:
-    return tuple(
-        (each.member_id, assignment_bytes(f"assignments[{index}].assignment", each.assignment, data.protocol_type))
-        for index, each in enumerate(data.assignments)
-    )
+async def _assignments(data: SyncRequestBody) -> tuple[tuple[str, bytes], ...]:
+    def of_member(indexed: tuple[int, MemberAssignment]) -> tuple[str, bytes]:
+        index, given = indexed
+        place = f"assignments[{index}].assignment"
+        return given.member_id, assignment_bytes(place, given.assignment, data.protocol_type)
+
+    return tuple(await convert_all(list(enumerate(data.assignments)), of_member)) if data.assignments else ()
 
 
 # -- heartbeat --------------------------------------------------------------------------------------

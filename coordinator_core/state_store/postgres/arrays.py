@@ -5,16 +5,18 @@ because one long text is faster to send and to parse than thousands of parameter
 decides its format; times are sent as milliseconds.
 """
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any
 
+import msgspec
 from sqlalchemy import ARRAY, Column, DateTime, LargeBinary, Text
 from sqlalchemy.dialects.postgresql import JSONB, UUID
 from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2
 from sqlalchemy.types import TypeEngine
+
+from coordinator_core.state_store.postgres.failures import DataRefused
 
 Writer = Callable[[Sequence[Any]], str]
 """Writes a column's values as an array literal."""
@@ -143,7 +145,10 @@ def _quoted_element(text: str) -> str:
 
 
 def _json(value: Any) -> str:  # noqa: ANN401 - whatever JSON may hold
-    return _quoted_element(json.dumps(value, separators=(",", ":")))
+    try:
+        return _quoted_element(msgspec.json.encode(value).decode())
+    except UnicodeEncodeError as failure:
+        raise DataRefused(f"a text cannot be stored: {failure.reason}") from failure
 
 
 def _bytes(value: bytes) -> str:

@@ -59,8 +59,8 @@ async def http_server(limits: HttpLimits | None = None) -> AsyncIterator[tuple[A
         await app.close()
 
 
-async def answer_of(app: AsgiApp, path: str, query: str = "") -> tuple[int, bytes]:
-    """Return the status and the body with which a GET is answered."""
+async def answer_of(app: AsgiApp, path: str, query: str = "", method: str = "GET") -> tuple[int, bytes]:
+    """Return the status and the body with which a request without a body is answered."""
     sent: list[Json] = []
 
     async def receive() -> Json:
@@ -72,7 +72,7 @@ async def answer_of(app: AsgiApp, path: str, query: str = "") -> tuple[int, byte
     scope: Json = {
         "type": "http",
         "http_version": "1.0",
-        "method": "GET",
+        "method": method,
         "path": path,
         "raw_path": path.encode(),
         "query_string": query.encode(),

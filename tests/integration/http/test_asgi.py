@@ -12,6 +12,7 @@ import pytest
 import structlog
 
 from api.http.limits import HttpLimits
+from api.shared.turns import LONG_POLLS_AT_ONCE
 from muster.settings import psql_url
 from tests.integration.http.in_process import answer_of, http_server
 from tests.support.databases import Databases
@@ -115,6 +116,30 @@ async def cut_off(*, is_stopping: bool) -> tuple[int, Json]:
         asking.cancel()
         status, body = await asking
         return status, json.loads(body)
+
+
+# -- turns -------------------------------------------------------------------------------------------------
+
+
+def test_heartbeat_is_answered_between_many_joins() -> None:
+    answered = asyncio.run(joins_and_a_heartbeat())
+
+    assert len(answered) == 3 * LONG_POLLS_AT_ONCE + 1
+    assert answered.index("heartbeat") <= LONG_POLLS_AT_ONCE
+
+
+async def joins_and_a_heartbeat() -> list[str]:
+    """Send many joins and a heartbeat behind them, all without a body; return what was answered, in order."""
+    answered: list[str] = []
+    async with http_server() as (app, _):
+
+        async def ask(action: str) -> None:
+            status, _ = await answer_of(app, f"/v1/groups/many/{action}", method="POST")
+            assert status == 400
+            answered.append(action)
+
+        await asyncio.gather(*map(ask, [*(3 * LONG_POLLS_AT_ONCE) * ["join"], "heartbeat"]))
+    return answered
 
 
 # -- a node without memory ---------------------------------------------------------------------------------

@@ -55,19 +55,27 @@ class Wire:
         )
         self._connection.connection_made(self._transport)
 
-    async def call(self, key: ApiKey, version: int, values: Fields, client_id: str = "wire") -> Any:  # noqa: ANN401  # a class for each version
-        """Send a request, and return its response."""
+    @property
+    def is_answered(self) -> bool:
+        """Return whether there is a response to the last request."""
+        return bool(self._transport.written)
+
+    def send(self, key: ApiKey, version: int, values: Fields, client_id: str = "wire") -> None:
+        """Send a request."""
         self._transport.written = b""
         self._connection.data_received(frame(key, version, client_id, **values))
-        await until(lambda: bool(self._transport.written), "the response")
+
+    async def call(self, key: ApiKey, version: int, values: Fields, client_id: str = "wire") -> Any:  # noqa: ANN401  # a class for each version
+        """Send a request, and return its response."""
+        self.send(key, version, values, client_id)
+        await until(lambda: self.is_answered, "the response")
         return read_response(key, version, self._transport.written[4:])
 
     async def is_closed_by(self, key: ApiKey, version: int, values: Fields) -> bool:
         """Send a request that is not answered, and return whether the node has closed the connection."""
-        self._transport.written = b""
-        self._connection.data_received(frame(key, version, **values))
-        await until(lambda: self._transport.is_aborted or bool(self._transport.written), "the response, or the end")
-        return self._transport.is_aborted and not self._transport.written
+        self.send(key, version, values)
+        await until(lambda: self._transport.is_aborted or self.is_answered, "the response, or the end")
+        return self._transport.is_aborted and not self.is_answered
 
     def close(self) -> None:
         """Close the connection."""

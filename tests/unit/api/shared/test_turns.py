@@ -6,12 +6,14 @@ from functools import partial
 import pytest
 
 from api.shared.turns import (
+    CONVERTED_AT_ONCE,
     LARGE_REQUESTS_AT_ONCE_BYTES,
     LARGE_REQUESTS_IN_PROGRESS_BYTES,
     LONG_POLLS_AT_ONCE,
     LargeRequestTurns,
     LongPollTurns,
     QueryTurns,
+    convert_all,
 )
 
 pytestmark = pytest.mark.anyio
@@ -143,3 +145,21 @@ async def test_query_of_a_cancelled_request_has_its_turn_to_its_end() -> None:
     go.set()
     with pytest.raises(LookupError, match="second"):
         await waiting
+
+
+async def test_items_are_converted_in_order_and_other_tasks_come_in_between() -> None:
+    converted: list[int] = []
+    count = 3 * CONVERTED_AT_ONCE + 1
+
+    def convert(item: int) -> str:
+        converted.append(item)
+        return str(item)
+
+    converting = asyncio.create_task(convert_all(range(count), convert))
+    in_turns = []
+    while not converting.done():
+        before = len(converted)
+        await asyncio.sleep(0)
+        in_turns.append(len(converted) - before)
+    assert converting.result() == [str(item) for item in range(count)]
+    assert max(in_turns) == CONVERTED_AT_ONCE
