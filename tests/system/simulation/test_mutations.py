@@ -3,7 +3,8 @@
 A mutation replaces a function by a broken one, which is often the real one with an argument or a dependency changed.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from types import SimpleNamespace
@@ -151,6 +152,15 @@ async def locked_without_checkpoint(shard: Shard, group_id: str) -> AsyncIterato
 
 def load_without_log(shard: Shard, stored: Iterable[StoredGroup | UnreadableGroup], shard_log: ShardLog) -> None:
     _load(shard, stored, shard_log._replace(commits=[]))
+
+
+async def stop_in_a_checkpoint(
+    node: Coordinator, stop: Callable[[Coordinator], Awaitable[None]] = Coordinator.stop
+) -> None:
+    for task in node._tasks:
+        task.cancel()
+    await asyncio.gather(*node._tasks, return_exceptions=True)
+    await stop(node)
 
 
 def take_beyond_the_log(offsets: ShardOffsets, epoch: int, max_size: int) -> ShardCheckpoint:
@@ -402,6 +412,9 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     "stopped node keeps its leases": Mutation(
         ShardOwnership, "_release_leases", nothing_async, frozenset({"StoppedNodesReleaseShards"})
+    ),
+    "stopped node abandons the checkpoint under way": Mutation(
+        Coordinator, "stop", stop_in_a_checkpoint, frozenset({"NoInvariantIsViolated"}), events={"node_stopped": 40.0}
     ),
 }
 
