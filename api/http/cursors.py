@@ -29,8 +29,8 @@ UuidText = Annotated[str, Meta(pattern=rf"\A{UUID_LETTERS}\Z")]
 INVALID_CURSOR: Final = "the cursor was not issued by this list"
 
 
-def write_cursor(*place: int | str) -> str:
-    """Return the cursor for a sort key."""
+def write_cursor(*place: int | str | tuple[int, ...] | None) -> str:
+    """Return the cursor for a sort key, and what the next page has to know besides."""
     return base64url.encode(msgspec.json.encode(place).decode())
 
 

@@ -51,13 +51,19 @@ class PartitionLag:
     """When its offset may expire if the group does not change; None: never."""
 
 
+class TotalLag(NamedTuple):
+    """The lag of all partitions of a group."""
+
+    lag: Lag | None
+    """None: it is known for no partition."""
+    log_end_at_ms: int | None
+    """The oldest of the times at which the log ends in it were last reported."""
+
+
 class GroupLag(NamedTuple):
     """The lag of a group, and of a page of its partitions."""
 
-    total: Lag | None
-    """Of all partitions; None: it is known for none."""
-    log_end_at_ms: int | None
-    """The oldest of the times at which the log ends in the total were last reported."""
+    total: TotalLag
     partitions: list[PartitionLag]
     """The page, by topic and number."""
     has_more: bool
@@ -93,6 +99,7 @@ def read_lag(  # noqa: PLR0913 - what lag depends on, by name
     after: tuple[str, int] | None,
     limit: int,
     *,
+    first_total: TotalLag | None,
     now_ms: int,
     lookback_ms: int,
     max_age_ms: int,
@@ -111,6 +118,7 @@ def read_lag(  # noqa: PLR0913 - what lag depends on, by name
         group_id: the group.
         after: the topic and the number of the last partition of the previous page; None: the first page.
         limit: how many partitions the page has at most.
+        first_total: the total of the first page; that of a large group is not computed again for each page.
         now_ms: the wall time.
         lookback_ms: log ends that were reported longer ago are ignored.
         max_age_ms: the age after which a log end is stale.
@@ -125,7 +133,7 @@ def read_lag(  # noqa: PLR0913 - what lag depends on, by name
     if is_large:
         limit = min(limit, LARGE_GROUP_PAGE_MAX)
         found = read_group_offsets(transaction, group_id, since_ms, after, limit + 1)
-        total = _total_of_large_group(transaction, group_id, since_ms, now_ms, max_age_ms)
+        total = first_total or _total_of_large_group(transaction, group_id, since_ms, now_ms, max_age_ms)
     else:
         found = read_group_offsets(transaction, group_id, since_ms)
         total = _total(known(transaction, group_id, found.partitions), now_ms, max_age_ms)
@@ -134,27 +142,27 @@ def read_lag(  # noqa: PLR0913 - what lag depends on, by name
         PartitionLag(each, _lag(each, now_ms, max_age_ms), _due_at_ms(each, found.facts, retention_ms))
         for each in islice(rest, limit + 1)
     ]
-    return GroupLag(*total, page[:limit], has_more=len(page) > limit)
+    return GroupLag(total, page[:limit], has_more=len(page) > limit)
 
 
-def _total(partitions: Iterable[PartitionOffset], now_ms: int, max_age_ms: int) -> tuple[Lag | None, int | None]:
-    """Return the total lag of partitions, and the oldest of the times at which their log ends were last reported."""
+def _total(partitions: Iterable[PartitionOffset], now_ms: int, max_age_ms: int) -> TotalLag:
     with_lag = [(each, lag) for each in partitions if (lag := _lag(each, now_ms, max_age_ms)) is not None]
-    return total_lag(lag for _, lag in with_lag), min((each.ends[-1].at_ms for each, _ in with_lag), default=None)
+    log_end_at_ms = min((each.ends[-1].at_ms for each, _ in with_lag), default=None)
+    return TotalLag(total_lag(lag for _, lag in with_lag), log_end_at_ms)
 
 
 def _total_of_large_group(
     transaction: Transaction, group_id: str, since_ms: int, now_ms: int, max_age_ms: int
-) -> tuple[Lag | None, int | None]:
+) -> TotalLag:
     """Return what `_total` returns, from the log ends of the partitions that lag most."""
     total = read_lag_total(transaction, group_id, since_ms, MOST_LAGGING)
     if total.records is None or total.log_end_at_ms is None:
-        return None, None
+        return TotalLag(None, None)
     lags = [lag for each in total.most_lagging if (lag := _lag(each, now_ms, max_age_ms)) is not None]
     longest = total_lag(lags) or NO_LAG
     is_stale = now_ms - total.log_end_at_ms > max_age_ms
     is_lower_bound = is_stale or longest.is_lower_bound or total.lagging_count > len(lags)
-    return Lag(total.records, longest.ms, is_lower_bound, is_stale), total.log_end_at_ms
+    return TotalLag(Lag(total.records, longest.ms, is_lower_bound, is_stale), total.log_end_at_ms)
 
 
 def _lag(committed: PartitionOffset | LaggingOffset, now_ms: int, max_age_ms: int) -> Lag | None:

@@ -5,13 +5,13 @@ Source: http-api.md "Lag"; the names are those of Confluent's API: current_offse
 
 import asyncio
 from datetime import datetime
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Final, NamedTuple, TypeAlias
 
 from litestar import get
 from litestar.params import FromQuery, QueryParameter
 from msgspec import Struct
 
-from api.http.cursors import Int32, Name, read_cursor, write_cursor
+from api.http.cursors import AtMs, Int32, Int64, Name, read_cursor, write_cursor
 from api.http.fast_path import REQUEST
 from api.http.fields import GroupId, LongPageLimit
 from api.http.limits import LONG_PAGE_MAX
@@ -20,7 +20,7 @@ from api.http.times import MIN_INSTANT, epoch_ms, instant, instant_or_none, pars
 from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.protocol.log_ends import Lag
 from coordinator_core.protocol.setting_rules import INT32_MAX
-from coordinator_core.queries.lag import PartitionLag, SampleTimes, read_lag, read_lag_history
+from coordinator_core.queries.lag import PartitionLag, SampleTimes, TotalLag, read_lag, read_lag_history
 
 TAGS: Final = ["Operators: lag"]
 HOUR_MS: Final = 3_600_000
@@ -74,26 +74,37 @@ class LagResponse(Struct):
     """Null on the last page."""
 
 
+class LagPlace(NamedTuple):
+    """The last partition of a page, and the total of the first one."""
+
+    topic: Name
+    partition: Int32
+    lag: tuple[Int64, Int64, bool, bool] | None
+    """The fields of `Lag`."""
+    log_end_at_ms: AtMs | None
+
+
 @get("/v1/groups/{group_id:str}/lag", tags=TAGS, opt={REQUEST: "DescribeLag"})
 async def describe_lag(
     context: CurrentRequest, group_id: GroupId, limit: LongPageLimit = LONG_PAGE_MAX, cursor: FromQuery[str] = ""
 ) -> LagResponse:
     """Describe a group's lag by partition, with the owner and the expiry of each committed offset."""
-    after = read_cursor(cursor, tuple[Name, Int32])
+    place = read_cursor(cursor, LagPlace)
     coordinator = context.coordinator
     await coordinator.store_own_offsets(group_id)
     found = await context.query(
         read_lag,
         group_id,
-        after,
+        None if place is None else (place.topic, place.partition),
         limit,
+        first_total=None if place is None else TotalLag(place.lag and Lag(*place.lag), place.log_end_at_ms),
         now_ms=coordinator.wall_ms(),
         lookback_ms=context.node.queries.limits.lag_lookback_ms,
         max_age_ms=coordinator.metadata_cache.log_end_max_age_ms(),
         retention_ms=coordinator.settings_of(group_id).retention_ms,
         max_partitions=context.node.queries.limits.max_lag_partitions,
     )
-    total = found.total
+    total, log_end_at_ms = found.total
     lag, lag_seconds = _lag(total)
     await context.begin_response(len(found.partitions))
     last = found.partitions[-1].partition_offset if found.has_more else None
@@ -103,9 +114,9 @@ async def describe_lag(
         lag_seconds=lag_seconds,
         is_lag_lower_bound=total is not None and total.is_lower_bound,
         is_log_end_stale=total is not None and total.is_stale,
-        log_end_at=instant_or_none(found.log_end_at_ms),
+        log_end_at=instant_or_none(log_end_at_ms),
         partitions=await asyncio.to_thread(lambda: [_partition(each) for each in found.partitions]),
-        next_cursor=None if last is None else write_cursor(last.topic, last.partition),
+        next_cursor=None if last is None else write_cursor(last.topic, last.partition, total, log_end_at_ms),
     )
 
 

@@ -1,5 +1,6 @@
 """The lag of a large group, of which only a page and the partitions that lag most are read."""
 
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from typing import Any
@@ -8,6 +9,7 @@ import psycopg2
 import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
+from api.http import base64url
 from coordinator_core.queries import lag
 from muster.settings import psql_url
 from tests.integration.http.node_pair import OPTIONS, Pair
@@ -116,3 +118,39 @@ def test_a_page_of_a_large_group_is_small_and_the_total_is_a_lower_bound(
     assert (reported["lag"], reported["is_lag_lower_bound"]) == (12, True)
     last = lag_of(few.group(group.group_id), f"?cursor={reported['next_cursor']}")
     assert ([each["partition"] for each in last["partitions"]], last["next_cursor"]) == ([2], None)
+
+
+def test_pages_of_a_large_group_have_the_total_of_the_first_one(
+    few: Client, group: Group, rows: PsycopgConnection
+) -> None:
+    """It is not computed again, which takes longer than a page of a very large group."""
+
+    def commit(log_end: int) -> None:
+        offsets = [position(5, partition=each, log_end_offset=log_end) for each in range(3)]
+        group.post("offsets", {**SIMPLE_CONSUMER, "offsets": offsets})
+        wait_for_checkpoint(rows)
+
+    commit(9)
+    large = few.group(group.group_id)
+    first = lag_of(large, "?limit=1")
+    commit(99)
+    second = lag_of(large, f"?limit=1&cursor={first['next_cursor']}")
+
+    assert (first["lag"], second["lag"], lag_of(large)["lag"]) == (12, 12, 282)
+    assert second["partitions"][0]["lag"] == 94
+    assert lag_of(group, f"?limit=1&cursor={first['next_cursor']}")["lag"] == 282
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        ["orders", 0],
+        ["orders", 0, None, 10**18],
+        ["orders", 0, [2**70, 1, False, False], None],
+        ["orders", 0, [1, 1, False], None],
+        ["orders", 0, "much", None],
+    ],
+)
+def test_forged_cursor_is_refused(few: Client, group: Group, place: list[object]) -> None:
+    forged = few.call("GET", f"{group.path}/lag?cursor={base64url.encode(json.dumps(place))}")
+    assert (forged.status, forged.json["code"]) == (400, "INVALID_REQUEST")
