@@ -39,6 +39,8 @@ REPORT_POOL = "muster_spark_reports"
 POOL_DESCRIPTIONS: Mapping[str, str] = {SPARK_POOL: "Spark jobs that propose", REPORT_POOL: "Spark jobs that report"}
 OTHER_TASKS = 2
 """How many tasks run at once beside those of Spark."""
+UNCHANGED_DAGS_INTERVAL_S = 120
+"""How often DAG files that have not changed are read again; the default of 30 s takes 4 s of a core every minute."""
 ORPHANS_CHECK_INTERVAL_S = 10
 """How often a scheduler looks for tasks of one that is gone; it counts as gone after half a minute."""
 TASK_HEARTBEAT_TIMEOUT_S = 60
@@ -185,6 +187,7 @@ class AirflowServices:
             "AIRFLOW__API__WORKERS": "1",
             "AIRFLOW__API_AUTH__JWT_SECRET": self._long_secret("jwt-secret"),
             "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "30",
+            "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": str(UNCHANGED_DAGS_INTERVAL_S),
             "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "2",
             "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": str(ORPHANS_CHECK_INTERVAL_S),
             "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": str(TASK_HEARTBEAT_TIMEOUT_S),
