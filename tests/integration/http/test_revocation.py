@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime, timedelta
-from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
@@ -19,11 +18,9 @@ from tests.support.databases import Databases
 from tests.support.http_client import Answer, Client, Group, Json, join_body
 from tests.support.nodes import CLUSTER_SECRET, Node, running_node
 from tests.support.ports import free_port
-from tests.support.tokens_file import ADA, TokensFile
+from tests.support.tokens_file import ADA, DAN, DAN_ELSEWHERE, TokensFile
 from tests.support.waiting import PATIENCE_S, poll_until
 
-DAN: Final = {"sha256": sha256(b"dan's").hexdigest(), "actor": "dan", "role": "operator"}
-DAN_ELSEWHERE: Final = {**DAN, "prefixes": ["elsewhere-"]}
 DAN_UNTIL_1970: Final = {**DAN, "expires_at": "1970-01-02T00:00:00Z"}
 OF_DAN: Final = {"Authorization": "Bearer dan's"}
 
@@ -46,9 +43,7 @@ class GuardedPair(Pair):
 
 @pytest.fixture
 def file(tmp_path: Path) -> TokensFile:
-    file = TokensFile(tmp_path / "tokens.json")
-    file.write(ADA, DAN)
-    return file
+    return TokensFile.written(tmp_path, ADA, DAN)
 
 
 @pytest.fixture

@@ -59,9 +59,7 @@ def client(node: Node, authority: Authority) -> Iterator[Client]:
 
 @pytest.fixture
 def tokens(tmp_path: Path) -> TokensFile:
-    file = TokensFile(tmp_path / "tokens.json")
-    file.write(ADA, BILLING, SPIFFE)
-    return file
+    return TokensFile.written(tmp_path, ADA, BILLING, SPIFFE)
 
 
 @pytest.fixture

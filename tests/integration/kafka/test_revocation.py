@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,11 +13,9 @@ from tests.support.http_client import Json
 from tests.support.kafka_listener import PATIENT, SUBSCRIPTION, join_alone
 from tests.support.kafka_wire import KafkaWire
 from tests.support.nodes import CLUSTER_SECRET, Node, running_kafka_node
-from tests.support.tokens_file import ADA, TokensFile
+from tests.support.tokens_file import ADA, DAN, DAN_ELSEWHERE, TokensFile
 from tests.support.waiting import poll_until
 
-DAN: Final = {"sha256": sha256(b"dan's").hexdigest(), "actor": "dan", "role": "operator"}
-DAN_ELSEWHERE: Final = {**DAN, "prefixes": ["elsewhere-"]}
 GROUP_AUTHORIZATION_FAILED: Final = 30
 JOIN: Final[dict[str, Any]] = {
     "group_id": "orders",
@@ -31,9 +28,7 @@ JOIN: Final[dict[str, Any]] = {
 
 @pytest.fixture
 def file(tmp_path: Path) -> TokensFile:
-    file = TokensFile(tmp_path / "tokens.json")
-    file.write(ADA, DAN)
-    return file
+    return TokensFile.written(tmp_path, ADA, DAN)
 
 
 @pytest.fixture
