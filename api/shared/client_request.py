@@ -26,6 +26,8 @@ MAX_THROTTLE_S: Final = 1.0
 
 ITEM_BYTES: Final = 512
 """One item of a list that is read from the database takes as long as so many bytes of a request."""
+RESPONSE_REST_DIVISOR: Final = 16
+"""A response is followed by a sixteenth of the rest of a request: it leaves the database no work behind."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -45,6 +47,7 @@ class ClientRequest:
         "node",
         "request",
         "reserved_bytes",
+        "rest_bytes",
         "token_id",
         "turn_bytes",
     )
@@ -68,6 +71,8 @@ class ClientRequest:
         """The bytes that the body reserves in the node's budget for large bodies."""
         self.turn_bytes = 0
         """The bytes of the body, while the request is a large one in progress."""
+        self.rest_bytes = 0
+        """As how many bytes it counts for the rest after it."""
         self.identity: Identity | None = None
         """The identity of the request's token; None: the node has no tokens."""
         self.token_id: str | None = None
@@ -134,7 +139,7 @@ class ClientRequest:
         """
         if size > SMALL_REQUEST_MAX_BYTES:
             await self.with_deadline(self.node.large_request_turns.begin(self.client, size))
-            self.turn_bytes = size
+            self.turn_bytes = self.rest_bytes = size
 
     async def begin_response(self, items: int) -> None:
         """Wait until a response with up to so many items may be read and made.
@@ -146,19 +151,19 @@ class ClientRequest:
         size = items * ITEM_BYTES
         if size > SMALL_REQUEST_MAX_BYTES:
             await self.node.large_request_turns.begin(self.client, size)
-            self.turn_bytes = size
+            self.turn_bytes, self.rest_bytes = size, size // RESPONSE_REST_DIVISOR
 
     def shrink_response(self, items: int) -> None:
         """Let others begin, since the response has only so many items."""
         size = items * ITEM_BYTES
         if self.turn_bytes > size:
             self.node.large_request_turns.shrink(self.turn_bytes - size)
-            self.turn_bytes = size
+            self.turn_bytes, self.rest_bytes = size, size // RESPONSE_REST_DIVISOR
 
     def end_turn(self) -> None:
         """Let other large requests begin, since this one is parked or answered."""
         if self.turn_bytes:
-            self.node.large_request_turns.end(self.turn_bytes)
+            self.node.large_request_turns.end(self.turn_bytes, self.rest_bytes)
             self.turn_bytes = 0
 
     @property

@@ -124,10 +124,15 @@ class LargeRequestTurns:
                 self._release(size)
             raise
 
-    def end(self, size: int) -> None:
-        """End a request that has begun: it is answered, or parked."""
+    def end(self, size: int, rest_bytes: int) -> None:
+        """End a request that has begun: it is answered, or parked.
+
+        Args:
+            size: the size with which it began.
+            rest_bytes: as how many bytes it counts for the rest after it.
+        """
         if size > LARGE_REQUESTS_AT_ONCE_BYTES:
-            asyncio.get_running_loop().call_later(size / self._bytes_per_s, self._release, size)
+            asyncio.get_running_loop().call_later(rest_bytes / self._bytes_per_s, self._release, size)
         else:
             self._release(size)
 

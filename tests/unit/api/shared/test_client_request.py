@@ -100,11 +100,14 @@ async def test_large_responses_begin_in_turn_and_small_ones_at_once() -> None:
         for request in (first, second, small):
             request.identify_client()
         await first.begin_turn(10_000)
+        assert (first.turn_bytes, first.rest_bytes) == (10_000, 10_000)
         await first.begin_response(10_000)
+        assert first.turn_bytes == 16 * first.rest_bytes == 5_120_000
         waiting = asyncio.create_task(second.begin_response(1_000))
         await small.begin_response(8)
         assert not waiting.done()
         first.shrink_response(100)
+        assert first.turn_bytes == 16 * first.rest_bytes == 51_200
         await waiting
         first.end_turn()
         second.end_turn()

@@ -53,7 +53,7 @@ async def ends_of(turns: LargeRequestTurns, requests: list[tuple[str, int]]) -> 
         await turns.begin(client, size)
         begun.append(client)
         await asyncio.sleep(0)
-        turns.end(size)
+        turns.end(size, size)
 
     await asyncio.gather(*(send(*request) for request in requests))
     return begun
@@ -79,11 +79,11 @@ async def test_large_requests_in_progress_are_limited() -> None:
     for _ in range(10):
         await asyncio.sleep(0)
     assert [task.done() for task in begun] == [True, True, False, False]
-    turns.end(half)
+    turns.end(half, half)
     await begun[2]
     begun[3].cancel()
     for _ in range(2):
-        turns.end(half)
+        turns.end(half, half)
     await turns.begin("b", 2 * half)
 
 
@@ -98,11 +98,20 @@ async def test_one_large_request_begins_in_a_turn_of_the_event_loop() -> None:
     assert max(in_turns) == 1
 
 
-@pytest.mark.parametrize(("size", "is_next_begun"), [(LARGE_REQUESTS_AT_ONCE_BYTES, True), (2**20 - 1, False)])
-async def test_a_request_that_had_a_turn_for_itself_delays_the_next_ones(size: int, *, is_next_begun: bool) -> None:
+@pytest.mark.parametrize(
+    ("size", "rest_bytes", "is_next_begun"),
+    [
+        (LARGE_REQUESTS_AT_ONCE_BYTES, LARGE_REQUESTS_AT_ONCE_BYTES, True),
+        (2**20 - 1, 2**20 - 1, False),
+        (2**20 - 1, 0, True),
+    ],
+)
+async def test_a_request_that_had_a_turn_for_itself_delays_the_next_ones(
+    size: int, rest_bytes: int, *, is_next_begun: bool
+) -> None:
     turns = LargeRequestTurns(bytes_per_s=1)
     await turns.begin("a", size)
-    turns.end(size)
+    turns.end(size, rest_bytes)
     following = asyncio.create_task(turns.begin("b", LARGE_REQUESTS_IN_PROGRESS_BYTES))
     for _ in range(10):
         await asyncio.sleep(0)
