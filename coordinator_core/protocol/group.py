@@ -186,6 +186,8 @@ class Group:
 
     def absent_members(self) -> list[str]:
         """Return the members that have not joined, oldest first."""
+        if len(self.parked_joins) == len(self.members):
+            return []
         return [member_id for member_id in self.members if member_id not in self.parked_joins]
 
     def waiting_for(self) -> list[str]:

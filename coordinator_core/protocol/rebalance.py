@@ -108,9 +108,7 @@ def maybe_complete_join_phase(draft: Draft) -> None:
 
 def complete_join_phase(draft: Draft) -> None:
     """End a join phase: absent dynamic members are removed, and the others form a new generation."""
-    group = draft.group
-    absent = [] if len(group.parked_joins) == len(group.members) else group.absent_members()
-    for member_id in absent:
+    for member_id in draft.group.absent_members():
         if not draft.group.members[member_id].is_static:
             remove_member(draft, member_id, RemovalReason.REBALANCE_TIMEOUT)
     group = draft.group
