@@ -193,8 +193,8 @@ class NodeSettings(BaseSettings):
     uses up to six times as much memory for them."""
     max_large_bodies_bytes_per_s: int = Field(default=2_097_152, ge=65_536, le=2**40)
     """How many bytes of bodies over 64 KiB the node begins to answer a second. What is over that waits for its turn, as
-    long as a request may take, so that many large commits leave processor time, and Postgres, to others' requests. Pages
-    of offsets and of lag count as 32 bytes an entry."""
+    long as a request may take, so that many large commits leave processor time, and Postgres, to others' requests.
+    Pages of offsets and of lag count as 32 bytes an entry."""
     max_metadata_per_commit: int = Field(default=1_048_576, ge=0, le=INT32_MAX)
     """The maximum number of characters of metadata of all offsets of one commit (Kafka: the largest record batch of
     `__consumer_offsets`). Larger commits are refused with POLICY_VIOLATION, those of Kafka clients with

@@ -19,12 +19,10 @@ ASSIGNMENT: Final = b"an assignment"
 
 
 def put_topic(node: Node, topic: str = TOPIC, partitions: int = PARTITIONS) -> None:
-    """Set the number of partitions of a topic."""
+    """Set the number of partitions of a topic; a node that starts beside busy ones may be too late at first."""
     client = Client(node.url)
-    try:
-        assert client.call("PUT", f"/v1/topics/{topic}", {"partitions": partitions}).status == 200
-    finally:
-        client.close()
+    poll_until(lambda: client.call("PUT", f"/v1/topics/{topic}", {"partitions": partitions}).status == 200)
+    client.close()
 
 
 def wait_until_ready(node: Node) -> None:

@@ -315,7 +315,7 @@ def test_report_on_rebalances(platform: Platform, reported: tuple[datetime, date
             "evicted",
         ):
             assert api[group_id][key] == row[key], (group_id, key)
-    assert table["young"]["rebalancing_share"] > 0.6
+    assert table["young"]["rebalancing_share"] > 0.5
 
 
 def recounted_lives(platform: Platform, start: datetime, end: datetime) -> dict[str, float]:
