@@ -279,7 +279,7 @@ async def _serve_until_signalled(
 
 
 def _configure_interpreter() -> None:
-    """Let the event loop wait less for the garbage collector and for other threads (DECISIONS.md, 22)."""
+    """Let the event loop wait less for the garbage collector and for other threads (DECISIONS.md, 22 and 107)."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     gc.collect()
     gc.freeze()

@@ -1,6 +1,8 @@
 """What tests of the Kafka listener do over the wire."""
 
+from contextlib import closing
 from datetime import timedelta
+from http import HTTPStatus
 from typing import Any, Final
 
 from api.kafka.apis import ApiKey
@@ -20,9 +22,13 @@ ASSIGNMENT: Final = b"an assignment"
 
 def put_topic(node: Node, topic: str = TOPIC, partitions: int = PARTITIONS) -> None:
     """Set the number of partitions of a topic; a node that starts beside busy ones may be too late at first."""
-    client = Client(node.url)
-    poll_until(lambda: client.call("PUT", f"/v1/topics/{topic}", {"partitions": partitions}).status == 200)
-    client.close()
+    with closing(Client(node.url)) as client:
+
+        def status_but_late() -> int | None:
+            status = client.call("PUT", f"/v1/topics/{topic}", {"partitions": partitions}).status
+            return None if status == HTTPStatus.SERVICE_UNAVAILABLE else status
+
+        assert poll_until(status_but_late) == HTTPStatus.OK
 
 
 def wait_until_ready(node: Node) -> None:

@@ -227,7 +227,7 @@ async def _assignments(data: SyncRequestBody) -> tuple[tuple[str, bytes], ...]:
         place = f"assignments[{index}].assignment"
         return given.member_id, assignment_bytes(place, given.assignment, data.protocol_type)
 
-    return tuple(await convert_all(list(enumerate(data.assignments)), of_member)) if data.assignments else ()
+    return tuple(await convert_all(list(enumerate(data.assignments)), of_member))
 
 
 # -- heartbeat --------------------------------------------------------------------------------------

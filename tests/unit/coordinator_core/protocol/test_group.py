@@ -122,3 +122,9 @@ def test_member_has_metadata_by_protocol() -> None:
     both = (offers("x", topics=("a",))[0], offers("y", topics=("b",))[0])
     one = member("a")._replace(protocols=both)
     assert (one.metadata_for("y"), one.metadata_for("z"), one.metadata_for(None)) == (both[1].metadata, b"", b"")
+
+
+def test_member_of_a_new_generation_keeps_all_but_its_assignment() -> None:
+    values = {name: f"a value of {name}" for name in Member._fields}
+    known = Member(**values)  # type: ignore[arg-type]  # a value of its own for each field
+    assert known.in_new_generation() == known._replace(assignment=b"", is_new=False, in_generation=True)
