@@ -28,11 +28,13 @@ run: setup ## start everything: Postgres, a node, Airflow, a small live fleet (C
 
 test: setup ## run the tests that are not marked slow; install Chromium and promtool if possible (TOOLS=: install nothing)
 	@scripts/install-tools.sh $(TOOLS)
+	@$(BIN)/python -m tests.support.class_archive
 	@exec $(PYTEST) -m "not slow and not containers and not peers" $(ARGS)
 
 # PgBouncer's package starts a daemon, so only CI installs it.
 test-all: setup ## run all tests; install Chromium and promtool if possible (TOOLS=: install nothing)
 	@scripts/install-tools.sh $(TOOLS) $(if $(CI),pgbouncer)
+	@$(BIN)/python -m tests.support.class_archive
 	@exec $(PYTEST) -m "not containers and not peers" $(ARGS)
 
 sim: setup ## simulate SEEDS=1000 worlds on JOBS=2 cores (all, if not said), or one: SEED=7

@@ -19,6 +19,7 @@ from coordinator_core.queries.runner import Queries
 from coordinator_core.state_store.postgres import PostgresStore
 from muster.local.embedded_postgres import EmbeddedPostgres
 from muster.settings import ENVIRONMENT_PREFIX, psql_url
+from tests.support.class_archive import java_options
 from tests.support.collection import mark_by_fixtures, put_longest_first
 from tests.support.databases import FORGETFUL, Databases, cluster_directory
 from tests.support.nodes import running_node
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 # Nodes in tests log to the process's own stdout, so that their events are not in what a command under test prints.
 structlog.configure(logger_factory=structlog.PrintLoggerFactory(open(1, "w", buffering=1, closefd=False)))  # noqa: SIM115 - open as long as the process
+
+os.environ.setdefault("SPARK_SUBMIT_OPTS", java_options())  # of each Java that tests start
 
 settings.register_profile("muster", deadline=None)  # a busy machine is no failure
 settings.load_profile("muster")

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from muster.local.java import QUICK_START, find_java, spark_environment
+from muster.local.java import find_java, spark_environment
 from spark_jobs.session import open_session
 from spark_jobs.submit import find_jdbc_jar
+from tests.support.class_archive import java_options
 
 TEST_CONF = {
     "spark.driver.memory": "512m",
@@ -39,7 +40,7 @@ def running_spark(directory: Path) -> Iterator[SparkSession]:
         for name, value in spark_environment(find_java(directory / "java"), os.environ).items():
             patch.setenv(name, value)
         # In the 48 MB of code that Java keeps by default, a session of many tests would sweep all the time.
-        patch.setenv("SPARK_SUBMIT_OPTS", f"{QUICK_START} -XX:ReservedCodeCacheSize=240m")
+        patch.setenv("SPARK_SUBMIT_OPTS", f"{java_options()} -XX:ReservedCodeCacheSize=240m")
         session = open_session("tests", "local[2]", conf)
     yield session
     session.stop()

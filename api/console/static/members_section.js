@@ -1,4 +1,4 @@
-// Members as a table with a filter and sortable columns; in the default order awaited members come first.
+// Members as a table with a filter and sortable columns; by default awaited members come first, then all by their names.
 
 import { h, redrawOnChange, replaceContent } from "./dom.js";
 import { compact, count, NONE, plural, span } from "./format.js";
@@ -89,7 +89,7 @@ function factsOf(group, each, partitions) {
 function sorted(rows, waitingFor, order) {
   if (!order) {
     const place = new Map(waitingFor.map((id, index) => [id, index]));
-    return rows.sort(({ each: one }, { each: other }) => (place.get(one.member_id) ?? Infinity) - (place.get(other.member_id) ?? Infinity) || 0);
+    return rows.sort(({ each: one }, { each: other }) => (place.get(one.member_id) ?? Infinity) - (place.get(other.member_id) ?? Infinity) || collator.compare(one.member_id, other.member_id));
   }
   const [, , value] = COLUMNS.find(([title]) => title === order.title);
   const sign = order.direction === "ascending" ? 1 : -1;

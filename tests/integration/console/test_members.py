@@ -76,9 +76,12 @@ def test_members_are_sorted_by_a_column_in_both_directions(members: Locator) -> 
 
 
 def test_names_are_sorted_by_their_numbers(members: Locator) -> None:
+    expect_order(members, "worker-1", "worker-60")
     sort_by(members, "Member")
     expect_order(members, "worker-1", "worker-60")
     expect(members.locator("tbody tr").nth(1)).to_contain_text(re.compile("^worker-2 "))
+    sort_by(members, "Member")
+    expect_order(members, "worker-60", "worker-1")
 
 
 def test_filter_keeps_matching_members_while_the_page_refreshes(page: Page, members: Locator) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from muster.local.processes import Child, ChildSpec, stop_children
+from tests.support.class_archive import java_options
 from tests.support.waiting import poll_until
 
 HOST = "127.0.0.1"
@@ -32,7 +33,13 @@ class Cluster:
 def running_cluster(directory: Path, environment: Mapping[str, str], memory: str = "1g") -> Iterator[Cluster]:
     """Start the cluster on free ports, and stop it with the block."""
     # Daemons need little themselves; what executors get is the workers' memory.
-    env = {**environment, "SPARK_DAEMON_MEMORY": "256m", "SPARK_NO_DAEMONIZE": "1", "SPARK_LOG_DIR": str(directory)}
+    env = {
+        **environment,
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": java_options(),
+        "SPARK_NO_DAEMONIZE": "1",
+        "SPARK_LOG_DIR": str(directory),
+    }
     children: list[Child] = []
 
     def start(name: str, *arguments: str) -> Child:
@@ -74,4 +81,5 @@ def said(child: Child, what: re.Pattern[str]) -> str:
 
 def clean_environment() -> dict[str, str]:
     """Return this process' environment without variables that configure another Spark."""
-    return {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "MUSTER_"))}
+    others = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "MUSTER_"))}
+    return {**others, "SPARK_SUBMIT_OPTS": java_options()}

@@ -15,6 +15,7 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 from muster.local.java import find_java, spark_environment
 from spark_jobs import package, submit
 from tests.integration.spark.cluster import Cluster, clean_environment, running_cluster
+from tests.support.class_archive import java_options
 from tests.support.documented_commands import the_command
 
 pytestmark = pytest.mark.jvm
@@ -29,7 +30,11 @@ INSERT INTO offsets (group_id, shard_id, topic, partition, committed_offset, com
 SELECT 'old-' || n, n % 50, 'orders', n, 5, timestamptz '2026-11-21 12:00Z' - n * interval '1 minute'
 FROM generate_series(1, 200) AS n
 """
-EXECUTOR_MEMORY_MB = 512
+CONF = (
+    "spark.executor.memory=512m",
+    "spark.driver.host=127.0.0.1",
+    f"spark.executor.extraJavaOptions={java_options()}",
+)
 
 
 @pytest.fixture
@@ -81,8 +86,7 @@ def test_job_has_equal_results_on_a_standalone_cluster_and_locally(
 ) -> None:
     with sql_connection.cursor() as cursor:
         cursor.execute(OFFSETS)
-    conf = (f"spark.executor.memory={EXECUTOR_MEMORY_MB}m", "spark.driver.host=127.0.0.1")
-    ran = submitted(environment, tmp_path, cluster.master, *conf)
+    ran = submitted(environment, tmp_path, cluster.master, *CONF)
     assert (ran.returncode, ran.stdout.endswith(OUTPUT)) == (0, True), ran.stderr[-4000:]
     assert proposed(sql_connection) == DUE
     launched = [log.read_text().count("Launch command") for log in cluster.worker_logs]
@@ -111,7 +115,7 @@ def test_documented_submission_proposes_on_a_cluster(
     assert own.keys() < set(words)
     spark_submit, *_ = submit.command(JOB, master="", jar=submit.find_jdbc_jar(), arguments=[])
     assert Path(spark_submit).name == program
-    conf = ["--conf", f"spark.executor.memory={EXECUTOR_MEMORY_MB}m", "--conf", "spark.driver.host=127.0.0.1"]
+    conf = [part for each in CONF for part in ("--conf", each)]
     command = [spark_submit, *conf, *(own.get(word, word) for word in words)]
     ran = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout.endswith(OUTPUT)) == (0, True), ran.stderr[-4000:]
