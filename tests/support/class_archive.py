@@ -1,4 +1,4 @@
-"""Archive of the classes that Spark loads (JEP 350): with it each of the tests' many Javas starts in two thirds of the time.
+"""Archive of the classes that Spark loads (JEP 350), with which the many Javas of the tests start quickly.
 
 `make test` and `make test-all` make it in `.tools`, once for an environment and a Java.
 
@@ -45,7 +45,7 @@ def make(java_home: Path) -> None:
     made_with = f"pyspark {version('pyspark')} of {sys.prefix}\n{shown}"
     if ARCHIVE.exists() and MADE_WITH.exists() and MADE_WITH.read_text() == made_with:
         return
-    print("tests: archiving the classes of Spark, once", file=sys.stderr, flush=True)
+    sys.stderr.write("tests: archiving the classes of Spark, once\n")
     TOOLS.mkdir(exist_ok=True)
     draft = ARCHIVE.with_suffix(f".{os.getpid()}")
     with (
@@ -69,4 +69,4 @@ if __name__ == "__main__":
     try:
         make(find_java(TOOLS))
     except (UserError, OSError, subprocess.SubprocessError) as failure:
-        print(f"tests: there is no archive of Spark's classes, so Spark starts slowly: {failure}", file=sys.stderr)
+        sys.stderr.write(f"tests: there is no archive of Spark's classes, so Spark starts slowly: {failure}\n")
