@@ -23,7 +23,8 @@ MEASURES: dict[str, Callable[[Place], Sequence[Figure]]] = {
     "heartbeats": partial(heartbeats.measure, size=heartbeats.Size(connections=4, rounds=1, round_s=0.2)),
     "commits": partial(commits.measure, size=commits.Size(connections=4, partitions=(1, 3), rounds=1, round_s=0.2)),
     "rebalance": partial(rebalance.measure, size=rebalance.Size(members=(2, 4), rounds=1)),
-    "groups": partial(groups.measure, size=groups.Size(groups=20, round_s=0.2)),
+    # Enough members that their memory is more than what two processes differ by.
+    "groups": partial(groups.measure, size=groups.Size(groups=1_000, round_s=0.2)),
     "recovery": partial(recovery.measure, size=recovery.Size(groups=6, offsets=(100,), lease_ttl_ms=1_000)),
     "bloat": partial(
         bloat.measure, size=bloat.Size(connections=4, partitions=3, step_s=0.2, steps=3, snapshot_steps=1)
@@ -40,7 +41,7 @@ MEASURES: dict[str, Callable[[Place], Sequence[Figure]]] = {
 def test_benchmark_reports_figures(name: str, database_url: str, tmp_path: Path) -> None:
     figures = MEASURES[name](Place(database_url, tmp_path))
     assert figures
-    assert all(figure.value > 0 for figure in figures)
+    assert [figure for figure in figures if figure.value <= 0] == []
     if figures[0].unit == "a second" or name == "recovery":
         assert {"node_cpu_us", "postgres_cpu_us"} <= set(figures[0].details)
     written = json.loads(json.dumps(report(name, figures)))
