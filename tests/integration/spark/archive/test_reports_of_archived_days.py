@@ -115,32 +115,26 @@ def archive_and_drop(
 # -- archived and stored days ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("days_before", [0, 1, 2], ids=["the last day", "a day later", "both days archived"])
-def test_archived_day_is_reported_as_before(
-    spark: SparkSession,
-    database: Database,
-    past: pg.connection,
-    archiving: JobArguments,
-    database_url: str,
-    days_before: int,
+def test_archived_days_are_reported_as_before(
+    spark: SparkSession, database: Database, past: pg.connection, archiving: JobArguments, database_url: str
 ) -> None:
     """The last day is in Postgres but for what began before it; the one before is archived, and its grace is not."""
-    at_first = report_rows(FREQUENCY, spark, past, database, asked(FREQUENCY, days_before))
-    assert len(at_first) >= 4
-    assert sum(row["evicted"] for row in at_first) > sum(row["spuriously_evicted"] for row in at_first) > 0
+    reports = {
+        "the last day": asked(FREQUENCY),
+        "a day later": asked(FREQUENCY, 1),
+        "both days archived": asked(FREQUENCY, 2),
+        "archived and stored days": replace(asked(FREQUENCY), interval_start=END - 3 * DAY),
+    }
+    at_first = {what: report_rows(FREQUENCY, spark, past, database, one) for what, one in reports.items()}
+    for found in at_first.values():
+        assert len(found) >= 4
+        assert sum(row["evicted"] for row in found) > sum(row["spuriously_evicted"] for row in found) > 0
     before = {table: in_postgres(past, table).row_count for table in READ}
     archive_and_drop(spark, database, past, archiving, database_url)
     assert all(0 < in_postgres(past, table).row_count < before[table] for table in READ)
-    assert report_rows(FREQUENCY, spark, past, database, asked(FREQUENCY, days_before, archiving.archive)) == at_first
-
-
-def test_interval_over_archived_and_stored_days_is_reported_as_before(
-    spark: SparkSession, database: Database, past: pg.connection, archiving: JobArguments, database_url: str
-) -> None:
-    both = replace(asked(FREQUENCY), interval_start=END - 3 * DAY)
-    at_first = report_rows(FREQUENCY, spark, past, database, both)
-    archive_and_drop(spark, database, past, archiving, database_url)
-    assert report_rows(FREQUENCY, spark, past, database, replace(both, archive=archiving.archive)) == at_first
+    for what, one in reports.items():
+        again = report_rows(FREQUENCY, spark, past, database, replace(one, archive=archiving.archive))
+        assert again == at_first[what], what
 
 
 def test_advice_over_archived_days_is_unchanged(
