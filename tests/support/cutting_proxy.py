@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import urllib3
 
@@ -27,9 +28,7 @@ class CuttingProxy:
         self._node_url = node_url
         self._http = urllib3.PoolManager(maxsize=20, retries=False)
         self._lock = threading.Lock()
-        self._connections: set[socket.socket] = set()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"proxy": self}))
-        self._server.daemon_threads = False
+        self._server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"proxy": self}))
 
     @property
     def url(self) -> str:
@@ -44,9 +43,8 @@ class CuttingProxy:
         finally:
             self._server.shutdown()
             thread.join()
-            with self._lock:
-                for connection in self._connections:
-                    hang_up(connection)
+            for connection in self._server.connections:
+                hang_up(connection)
             self._server.server_close()
             self._http.clear()
 
@@ -65,10 +63,9 @@ class CuttingProxy:
         with self._lock:
             return bool(self._lost_path_ends)
 
-    def number(self, connection: socket.socket, path: str) -> int:
+    def number(self, path: str) -> int:
         """Return the number of a request that has come in, from 0."""
         with self._lock:
-            self._connections.add(connection)
             self.paths.append(path)
             number = len(self.paths) - 1
             reported = next((each for each in self._lost_path_ends if path.endswith(each[0])), None)
@@ -79,6 +76,20 @@ class CuttingProxy:
 
     def forwarded(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> urllib3.BaseHTTPResponse:
         return self._http.request(method, self._node_url + path, body=body, headers=headers, timeout=PATIENCE_S)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = False
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        super().__init__(address, handler)
+        self.connections: set[socket.socket] = set()
+        """All, whether they have sent a request yet or not: an open one would keep `server_close` for ever."""
+
+    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as in the base class
+        """Note the connection before its thread starts."""
+        self.connections.add(request)
+        super().process_request(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -94,7 +105,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def forward(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        number = self.proxy.number(self.connection, self.path)
+        number = self.proxy.number(self.path)
         if number in self.proxy.lost_requests:
             self.hang_up()
             return

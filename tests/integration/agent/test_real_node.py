@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -20,7 +22,7 @@ from tests.support.http_client import Client
 from tests.support.nodes import CLUSTER_SECRET, running_node
 from tests.support.running_agents import PARTITIONS, AgentGroup
 from tests.support.tokens_file import ADA, TokensFile
-from tests.support.waiting import PATIENCE_S, poll_until
+from tests.support.waiting import PATIENCE_S, in_background, poll_until
 
 
 @pytest.fixture
@@ -218,3 +220,16 @@ def test_agent_with_a_certificate_is_a_member_of_a_node_with_tls(
     databases.drop(url)
 
     assert (offset["partition"], offset["offset"]) == (1, 4)
+
+
+def test_proxy_ends_though_a_client_holds_a_connection_without_a_request(node_url: str) -> None:
+    """A story once waited for such a handler for ever."""
+    proxy = CuttingProxy(node_url)
+    address = urlsplit(proxy.url)
+    with ExitStack() as running, closing(socket.socket()) as connection:
+        running.enter_context(proxy.running())
+        connection.connect((address.hostname, address.port))
+        with closing(Client(proxy.url)) as later:  # Connections are accepted in their order.
+            assert later.call("GET", "/readyz").status == 200
+        with in_background(running.close, connection.close) as ended:
+            ended.result(PATIENCE_S)
