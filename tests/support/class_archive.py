@@ -60,8 +60,11 @@ def make(java_home: Path) -> None:
             "SPARK_SUBMIT_OPTS": f"{QUICK_START} -Xlog:disable -XX:ArchiveClassesAtExit={draft}",
         }
         command = [sys.executable, "-m", "muster", "job", JOB]
-        subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, timeout=TIMEOUT_S, check=True)
-    draft.replace(ARCHIVE)
+        try:
+            subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, timeout=TIMEOUT_S, check=True)
+            draft.replace(ARCHIVE)
+        finally:
+            draft.unlink(missing_ok=True)
     MADE_WITH.write_text(made_with)
 
 
