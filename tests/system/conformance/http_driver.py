@@ -77,15 +77,10 @@ class HttpDriver:
         self.clock.go_on()
 
     def _put_config(self, config: dict[str, Any]) -> None:
-        defaults = self._scenario.default_config
-        scaled = {
-            SETTINGS[key]: self._real_ms(value) if key.endswith(".ms") else value
-            for key, value in config.items()
-            if key in SETTINGS and (value != defaults[key] or (key.endswith(".ms") and self.clock.scale != 1))
-        }
+        values = real_settings(config, self._scenario.default_config, self.clock)
         for group in self._scenario.groups:
-            if scaled and group:
-                body = {"values": scaled, "reason": "conformance"}
+            if values and group:
+                body = {"values": values, "reason": "conformance"}
                 self._done(self._wire.request("PUT", self._path(group, "config"), body))
 
     # -- names and times -------------------------------------------------------------------------------------
@@ -103,7 +98,7 @@ class HttpDriver:
         return topic.removesuffix(f".{self._prefix}") if self._renames_topics else topic
 
     def _real_ms(self, virtual_ms: int) -> int:
-        return min(self.clock.real_ms(virtual_ms), INT32_MAX)
+        return _real_ms(virtual_ms, self.clock)
 
     # -- immediate and later responses -------------------------------------------------------------------------
 
@@ -386,6 +381,31 @@ class HttpDriver:
             "offset_expirations": self._database.archived(groups, "expired"),
             "offset_deletions": self._database.archived(groups, "deleted"),
         }
+
+
+def real_settings(config: dict[str, Any], defaults: dict[str, Any], clock: ScaledClock) -> dict[str, Any]:
+    """Return the settings by which a node's group behaves in real time as the scenario's does in its own.
+
+    Milliseconds follow the pace. Minutes are whole, so they only grow with a slower one: a faster pace is never given
+    to a scenario in which they run out.
+    """
+    pace_of_minutes = min(clock.scale, 1.0)
+    values: dict[str, Any] = {}
+    for key, value in config.items():
+        if key not in SETTINGS:
+            continue
+        real = value
+        if key.endswith(".ms"):
+            real = _real_ms(value, clock)
+        elif key.endswith(".minutes"):
+            real = round(value / pace_of_minutes)
+        if real != value or value != defaults[key]:
+            values[SETTINGS[key]] = real
+    return values
+
+
+def _real_ms(virtual_ms: int, clock: ScaledClock) -> int:
+    return min(clock.real_ms(virtual_ms), INT32_MAX)
 
 
 def _who(fields: Answer) -> Answer:

@@ -6,9 +6,11 @@ import pytest
 
 from tests.system.conformance.driver import Answer
 from tests.system.conformance.fleet import Attempt
+from tests.system.conformance.http_driver import real_settings
 from tests.system.conformance.interpreter import Disagreement, Interpreter
 from tests.system.conformance.machine import Machine
 from tests.system.conformance.outside import plan
+from tests.system.conformance.scaled_clock import ScaledClock
 from tests.system.conformance.scenarios import Scenario, load_scenarios
 
 
@@ -103,6 +105,17 @@ def test_time_is_not_scaled_down_where_retention_runs_out() -> None:
 
     assert retained.scale == 1.0
     assert (retained.reason or "").startswith("would take 120 s: retention is set in whole minutes")
+
+
+def test_a_repeat_at_half_the_pace_has_twice_the_retention() -> None:
+    defaults = {"offsets.retention.minutes": 10_080, "group.initial.rebalance.delay.ms": 3_000}
+    config = {"offsets.retention.minutes": 1, "group.initial.rebalance.delay.ms": 3_000}
+
+    as_written, repeated, faster = (real_settings(config, defaults, ScaledClock(scale)) for scale in (1.0, 0.5, 4.0))
+
+    assert as_written == {"offsets_retention_minutes": 1}
+    assert repeated == {"offsets_retention_minutes": 2, "group_initial_rebalance_delay_ms": 6_000}
+    assert faster == {"offsets_retention_minutes": 1, "group_initial_rebalance_delay_ms": 750}
 
 
 @pytest.mark.parametrize(
