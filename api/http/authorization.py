@@ -28,7 +28,7 @@ from api.shared.authorization import REQUEST_RULES, AccessRule, Scope
 from api.shared.errors import Unauthenticated
 from api.shared.identity import ANONYMOUS_IDENTITY
 from api.shared.tls import NO_CERTIFICATE, ClientCertificate
-from api.shared.tokens import TOKEN_MAX_BYTES, Tokens, token_id_of
+from api.shared.tokens import Tokens, token_id_of
 from coordinator_core.jobs import JOBS, JobSpec
 
 AUTHORIZATION: Final = b"authorization"
@@ -100,15 +100,18 @@ def authenticate(context: RequestContext, tokens: Tokens) -> None:
     """
     if CLIENT_HEADER in context.headers:
         return
-    token, identity = b"", None
-    if (header := context.headers.get(AUTHORIZATION)) is not None:
-        token = _bearer_token(header)
-        identity = tokens.find(token) if token else None
+    header, identity = context.headers.get(AUTHORIZATION), None
+    if header is not None:
+        identity = tokens.find(header, _bearer_token)
     elif (certificate := _certificate(context)) is not NO_CERTIFICATE:
         identity = tokens.find_certificate(certificate)
-    context.identity = identity or ANONYMOUS_IDENTITY
-    context.token_id = context.identity.token_id or (token_id_of(token) if token else None)
-    if identity is None and context.scope["method"] not in READ_METHODS:
+    if identity is not None:
+        context.identity, context.token_id = identity, identity.token_id
+        return
+    context.identity = ANONYMOUS_IDENTITY
+    token = b"" if header is None else _bearer_token(header)
+    context.token_id = token_id_of(token) if token else None
+    if context.scope["method"] not in READ_METHODS:
         raise _unauthenticated(context)
 
 
@@ -171,7 +174,4 @@ def _expired_at(context: RequestContext) -> datetime | None:
 
 def _bearer_token(header: bytes) -> bytes:
     """Return the bearer token of an Authorization header; empty if it has none."""
-    if header[:7].lower() != b"bearer ":
-        return b""
-    token = header[7:].strip()
-    return token if len(token) <= TOKEN_MAX_BYTES else b""
+    return header[7:].strip() if header[:7].lower() == b"bearer " else b""

@@ -26,8 +26,7 @@ def handshake(version: int, mechanism: str) -> bytes:
 
 def find_identity(tokens: Tokens, mechanism: str, auth_bytes: bytes) -> Identity | None:
     """Return the owner of the token that a client sent; None: it sent no token that is known and valid."""
-    token = _password(auth_bytes) if mechanism == PLAIN else _bearer(auth_bytes)
-    return None if not token else tokens.find(token)
+    return tokens.find(auth_bytes, _password if mechanism == PLAIN else _bearer)
 
 
 def authenticated(version: int, *, is_known: bool) -> bytes:

@@ -26,6 +26,7 @@ class Scope(Enum):
 
 
 _GROUP: Final = Scope.GROUP
+_GROUP_RESOURCE: Final = ResourceType.GROUP
 
 
 class AccessRule(NamedTuple):
@@ -66,7 +67,7 @@ def authorize(identity: Identity | None, rule: AccessRule, group_id: str | None)
     operation, scope = rule
     if identity is None or operation is None:
         return
-    if scope is _GROUP and identity.can_access(group_id or "", operation):
+    if scope is _GROUP and identity.permissions.allows(operation, _GROUP_RESOURCE, group_id or ""):
         return  # nearly every request
     if identity is ANONYMOUS_IDENTITY:
         raise Unauthenticated("a token is needed")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from api.shared import tokens as tokens_module
 from api.shared.access_control import AccessControlEntry, Operation, PatternType, PermissionType, ResourceType
 from api.shared.identity import Identity, Role, identity_bytes, read_identity
 from api.shared.tls import ClientCertificate
@@ -203,6 +204,41 @@ def test_changed_token_file_is_read_within_a_second(file: TokensFile) -> None:
     file.clock.now_s = 1.0
     assert tokens.find(b"ada's") is None
     assert tokens.find(b"bob's") is not None
+
+
+def test_credentials_are_read_once_while_the_tokens_are_the_same(file: TokensFile) -> None:
+    read: list[bytes] = []
+
+    def token_of(credentials: bytes) -> bytes:
+        read.append(credentials)
+        return credentials.removeprefix(b"Bearer ")
+
+    file.write(ADA)
+    tokens = file.read()
+    found = [tokens.find(b"Bearer ada's", token_of) for _ in range(3)]
+    assert found == [Identity("ada", Role.OPERATOR, token_id=id_of(ADA))] * 3
+    assert [tokens.find(b"Bearer bob's", token_of) for _ in range(2)] == [None, None]
+    assert read == [b"Bearer ada's", b"Bearer bob's", b"Bearer bob's"]
+
+    tokens.replace_stored({})
+    tokens.find(b"Bearer ada's", token_of)
+    assert len(read) == 4
+
+
+def test_no_more_credentials_are_remembered_than_their_limit(file: TokensFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens_module, "CREDENTIALS_KEPT", 2)
+    read: list[bytes] = []
+
+    def token_of(credentials: bytes) -> bytes:
+        read.append(credentials)
+        return b"ada's"
+
+    file.write(ADA)
+    tokens = file.read()
+    long = b"c" * (2 * tokens_module.TOKEN_MAX_BYTES + 1)
+    for credentials in (b"one", b"two", b"two", b"three", b"two", long, long):
+        assert tokens.find(credentials, token_of) is not None
+    assert read == [b"one", b"two", b"three", b"two", long, long]
 
 
 def test_invalid_new_file_keeps_the_old_tokens(file: TokensFile) -> None:
