@@ -15,7 +15,7 @@ Volatile records change the ledger too, but emit no rows: this state is lost wit
 
 import hashlib
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -53,7 +53,7 @@ from coordinator_core.protocol.records import (
 from coordinator_core.protocol.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, GroupState
 from coordinator_core.state_store.awaited import AwaitedMembers
 from coordinator_core.state_store.member_sessions import INTERVAL_MS, NEXT_HEARTBEAT, NEXT_TIMER_START, MemberSession
-from coordinator_core.state_store.rebalance_members import Outcome, RebalanceMembers, without_measurements
+from coordinator_core.state_store.rebalance_members import Outcome, RebalanceMembers
 from coordinator_core.state_store.row_checks import Count, InstantMs, UuidText, read_json
 from coordinator_core.state_store.rows import (
     Json,
@@ -129,7 +129,7 @@ class HistoryRows:
     transitions: list[TransitionRow] = field(default_factory=list)
     rebalances: list[RebalanceRow] = field(default_factory=list)
     ownerships: list[PartitionOwnershipRow] = field(default_factory=list)
-    rebalance_members: list[RebalanceMemberRow] = field(default_factory=list)
+    rebalance_members: Collection[RebalanceMemberRow] = ()
     sessions: list[MemberSessionRow] = field(default_factory=list)
 
 
@@ -341,8 +341,9 @@ class Ledger:
             is_start_inferred=in_progress.is_start_inferred,
         )
         self._rows.rebalances.append(row)
-        members = self._rebalance_members.close(row)
-        self._rows.rebalance_members += map(without_measurements, members) if self.is_mirrored else members
+        members = self._rebalance_members.close(row, is_mirrored=self.is_mirrored)
+        before = self._rows.rebalance_members
+        self._rows.rebalance_members = (*before, *members) if before else members
 
     # -- ownership ----------------------------------------------------------------------------------------
 

@@ -111,7 +111,7 @@ def _whole(
         transitions=tuple(history.transitions),
         rebalances=tuple(history.rebalances),
         ownerships=tuple(history.ownerships),
-        rebalance_members=tuple(history.rebalance_members),
+        rebalance_members=history.rebalance_members,
         sessions=tuple(history.sessions),
         **extra_rows._asdict(),
     )
@@ -292,7 +292,7 @@ def load_group(
         group=group_row(group, ledger),
         transitions=tuple(history.transitions),
         rebalances=tuple(history.rebalances),
-        rebalance_members=tuple(history.rebalance_members),
+        rebalance_members=history.rebalance_members,
     )
     return group, ledger, write
 

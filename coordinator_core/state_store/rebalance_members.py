@@ -8,8 +8,9 @@
 Source: tables.md, `rebalance_members`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
+from functools import cached_property
 from operator import attrgetter
 from typing import Any, Final, Literal
 
@@ -137,14 +138,14 @@ class RebalanceMembers:
 
     # -- rows --------------------------------------------------------------------------------------------
 
-    def close(self, rebalance: RebalanceRow) -> Iterable[RebalanceMemberRow]:
+    def close(self, rebalance: RebalanceRow, *, is_mirrored: bool) -> "RebalanceMemberRows":
         """Return one row per member of a rebalance that is over, departed members first, and clear them."""
         members = self._departed | self._present
         for member in members.values():
             member.end_wait(rebalance.completed_at_ms)
         self._departed, self._present, self._is_under_way = {}, {}, False
         self._parked.clear()
-        return (_row(rebalance, member_id, member) for member_id, member in members.items())
+        return RebalanceMemberRows(rebalance, members, is_mirrored=is_mirrored)
 
     # -- snapshots ---------------------------------------------------------------------------------------
 
@@ -176,6 +177,56 @@ class RebalanceMembers:
             member.joined_at_ms, member.waited_ms = known.get(member_id, (None, 0))
 
 
+class RebalanceMemberRows(Collection[RebalanceMemberRow]):
+    """The rows of the members of a rebalance that is over.
+
+    They are made when they are first read, by the thread that writes: thousands would hold up the event loop.
+    """
+
+    def __init__(self, rebalance: RebalanceRow, members: Mapping[str, RebalanceMember], *, is_mirrored: bool) -> None:
+        """Keep what the rows show.
+
+        Args:
+            rebalance: the rebalance.
+            members: its members, which do not change any more.
+            is_mirrored: whether the joins and syncs of the members were not seen.
+        """
+        self._rebalance = rebalance
+        self._members = members
+        self._is_mirrored = is_mirrored
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __iter__(self) -> Iterator[RebalanceMemberRow]:
+        return iter(self._rows)
+
+    def __contains__(self, row: object) -> bool:
+        return row in self._rows
+
+    @cached_property
+    def _rows(self) -> list[RebalanceMemberRow]:
+        return [self._row(member_id, member) for member_id, member in self._members.items()]
+
+    def _row(self, member_id: str, member: RebalanceMember) -> RebalanceMemberRow:
+        rebalance, is_seen = self._rebalance, not self._is_mirrored
+        return RebalanceMemberRow(
+            rebalance_id=rebalance.rebalance_id,
+            group_id=rebalance.group_id,
+            shard_id=rebalance.shard_id,
+            group_created_at_ms=rebalance.group_created_at_ms,
+            completed_at_ms=rebalance.completed_at_ms,
+            member_id=member_id,
+            group_instance_id=member.group_instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            joined_after_ms=_after(rebalance, member.joined_at_ms) if is_seen else None,
+            synced_after_ms=_after(rebalance, member.synced_at_ms) if is_seen else None,
+            waited_for_ms=member.waited_ms if is_seen else None,
+            outcome=member.outcome,
+        )
+
+
 _NAMES = tuple(each.name for each in fields(RebalanceMember))
 """Fields in the order of the stored JSON arrays."""
 _VALUES = attrgetter(*_NAMES)
@@ -188,29 +239,6 @@ def _member_from(values: list[Json]) -> RebalanceMember:
 
 def _member_of_session(session: MemberSession) -> RebalanceMember:
     return RebalanceMember(session.client_id, session.client_host, session.group_instance_id)
-
-
-def _row(rebalance: RebalanceRow, member_id: str, member: RebalanceMember) -> RebalanceMemberRow:
-    return RebalanceMemberRow(
-        rebalance_id=rebalance.rebalance_id,
-        group_id=rebalance.group_id,
-        shard_id=rebalance.shard_id,
-        group_created_at_ms=rebalance.group_created_at_ms,
-        completed_at_ms=rebalance.completed_at_ms,
-        member_id=member_id,
-        group_instance_id=member.group_instance_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        joined_after_ms=_after(rebalance, member.joined_at_ms),
-        synced_after_ms=_after(rebalance, member.synced_at_ms),
-        waited_for_ms=member.waited_ms,
-        outcome=member.outcome,
-    )
-
-
-def without_measurements(row: RebalanceMemberRow) -> RebalanceMemberRow:
-    """Return the row of a member whose joins and syncs were not seen."""
-    return row._replace(joined_after_ms=None, synced_after_ms=None, waited_for_ms=None)
 
 
 def _after(rebalance: RebalanceRow, at_ms: int | None) -> int | None:

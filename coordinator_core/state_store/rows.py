@@ -5,7 +5,7 @@ A `GroupWrite` has everything that one decision stores; it is stored whole or no
 Rows of history are all stored.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -361,7 +361,7 @@ class GroupWrite(NamedTuple):
     transitions: tuple[TransitionRow, ...] = ()
     rebalances: tuple[RebalanceRow, ...] = ()
     ownerships: tuple[PartitionOwnershipRow, ...] = ()
-    rebalance_members: tuple[RebalanceMemberRow, ...] = ()
+    rebalance_members: Collection[RebalanceMemberRow] = ()
     sessions: tuple[MemberSessionRow, ...] = ()
     outcomes: tuple[OutcomeRow, ...] = ()
     changes: tuple[ChangeRow, ...] = ()

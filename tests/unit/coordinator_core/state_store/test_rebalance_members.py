@@ -80,11 +80,11 @@ def test_rebalance_member_is_a_row_of_its_rebalance() -> None:
     observe(ledger, started(100))
     joins(ledger, a=130)
     observe(ledger, generation(130, 2))
-    assert ledger.take_rows().rebalance_members == []
+    assert not ledger.take_rows().rebalance_members
     observe(ledger, accepted(150, "a"), SyncReceived(150, "a"))
     rows = ledger.take_rows()
     (rebalance,) = rows.rebalances
-    assert rows.rebalance_members == [
+    assert list(rows.rebalance_members) == [
         RebalanceMemberRow(
             rebalance_id=rebalance.rebalance_id,
             group_id="g",
@@ -101,6 +101,24 @@ def test_rebalance_member_is_a_row_of_its_rebalance() -> None:
             outcome="joined",
         )
     ]
+
+
+def test_rows_are_counted_at_once_and_show_the_rebalance_that_is_over_whenever_they_are_read() -> None:
+    rows = []
+    for _ in range(2):
+        ledger = ledger_of("a", "b")
+        observe(ledger, started(100))
+        joins(ledger, a=101, b=140)
+        observe(ledger, generation(140, 2), accepted(150, "a", "b"))
+        rows.append(ledger.take_rows())
+    read_at_once = parts(rows[0])
+    observe(ledger, started(200), MemberRemoved(220, "b", RemovalReason.SESSION_EXPIRED))
+    joins(ledger, a=230)
+    observe(ledger, generation(230, 3), accepted(240, "a"))
+
+    assert len(rows[1].rebalance_members) == 2
+    assert parts(rows[1]) == read_at_once
+    assert parts(ledger.take_rows()) == [("b", None, None, 20, "evicted"), ("a", 30, 40, 40, "joined")]
 
 
 def test_last_joining_member_was_awaited_longest() -> None:
@@ -196,7 +214,7 @@ def test_wait_is_attributed_to_the_static_member_instance() -> None:
     observe(ledger, generation(700, 2), accepted(700, "a", "b2"))
     rows = ledger.take_rows()
     assert parts(rows) == [("a", 0, 600, 0, "joined"), ("b2", 600, None, 600, "joined")]
-    assert rows.rebalance_members[1].client_id == "client b2"
+    assert list(rows.rebalance_members)[1].client_id == "client b2"
 
 
 def test_rebalance_members_are_separate_for_each_rebalance() -> None:
