@@ -19,6 +19,8 @@ Pure: no clock, no I/O. Source: docs/mirror.md "What is inferred".
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from coordinator_core.protocol.consumer_protocol import CONSUMER, partitions_of, topics_of
 from coordinator_core.protocol.decision import Draft
 from coordinator_core.protocol.group import Group
@@ -81,7 +83,7 @@ def find(draft: Draft, seen: ObservedGroup, appended_ms: int) -> None:
     """Record a group that the log has from before it was read."""
     since_ms = _joined_ms(seen, appended_ms)
     members = tuple(
-        _member(member, seen, since_ms)._replace(is_new=False, in_generation=True) for member in seen.members
+        replace(_member(member, seen, since_ms), is_new=False, in_generation=True) for member in seen.members
     )
     draft.emit(
         GroupFound(
@@ -198,7 +200,7 @@ def _replacement(group: Group, seen: ObservedGroup, appended_ms: int) -> MemberR
     old_id = group.static_members.get(new[0].group_instance_id)
     if old_id is None or group.members[old_id].assignment != new[0].assignment:
         return None
-    member = _member(new[0], seen, appended_ms)._replace(is_new=False, in_generation=True)
+    member = replace(_member(new[0], seen, appended_ms), is_new=False, in_generation=True)
     return MemberReplaced(appended_ms, old_id, member)
 
 
@@ -210,7 +212,7 @@ def _rebalance(draft: Draft, seen: ObservedGroup, appended_ms: int) -> None:
     for member in seen.members:
         known = draft.group.members.get(member.member_id)
         if known is None:
-            draft.emit(MemberJoined(_member(member, seen, joined_ms)._replace(assignment=b""), seen.protocol_type))
+            draft.emit(MemberJoined(replace(_member(member, seen, joined_ms), assignment=b""), seen.protocol_type))
         else:
             updated = (member.session_timeout_ms, member.rebalance_timeout_ms, _protocols(member, seen))
             if updated != (known.session_timeout_ms, known.rebalance_timeout_ms, known.protocols):

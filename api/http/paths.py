@@ -6,8 +6,10 @@ Source: http-api.md "Group ids".
 """
 
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import unquote_to_bytes
+
+from msgspec import Struct
 
 from api.http import base64url
 from api.http.problems import NoSuchRoute
@@ -23,7 +25,7 @@ EMPTY_ID_ACTIONS: Final = frozenset({("DELETE", b""), ("POST", b"offsets"), ("PO
 """The requests other than GET that are allowed for the group with the empty id: delete, commit and fetch."""
 
 
-class GroupPath(NamedTuple):
+class GroupPath(Struct, frozen=True):
     """A parsed path below `/v1/groups/`."""
 
     group_id: str

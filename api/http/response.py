@@ -1,8 +1,9 @@
 """HTTP responses, before `asgi` adds the common headers."""
 
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
+from msgspec import Struct
 
 from api.shared.errors import NO_ERROR
 
@@ -11,7 +12,7 @@ JSON: Final = b"application/json"
 _encoder = msgspec.json.Encoder()
 
 
-class HttpResponse(NamedTuple):
+class HttpResponse(Struct, frozen=True):
     """A complete response; `code` is Kafka's name of the error or NONE, for metrics and the log."""
 
     status: int

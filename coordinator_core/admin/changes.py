@@ -144,7 +144,7 @@ class ChangeRecorder:
 
     def extra_rows(self, before: Group, decision: Decision, now: Now) -> ExtraRows:
         """Return the row of the change; no row if the decision refuses it."""
-        (answer,) = (answer for token, answer, _ in decision.replies if token == self.token)
+        (answer,) = (reply.answer for reply in decision.replies if reply.token == self.token)
         if isinstance(answer, CoordinatorError):
             return NO_EXTRA_ROWS
         before_and_after = self.describe(before, decision.group, answer)

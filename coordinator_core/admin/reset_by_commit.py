@@ -6,6 +6,8 @@ Source: Kafka's ``AlterConsumerGroupOffsetsHandler``; decision 98.
 from collections.abc import Iterable
 from functools import partial
 
+from msgspec.structs import replace
+
 from coordinator_core.admin.change_payloads import reset_after, reset_before
 from coordinator_core.admin.changes import Change, ChangeRecorder
 from coordinator_core.protocol.group import Group
@@ -39,7 +41,7 @@ async def reset_by_commit(
         stored = await coordinator.read(partial(coordinator.store.stored_offsets, group_id, partitions))
         if only_back and not _moves_back(commit.offsets, stored):
             return None
-        request = commit._replace(change_id=change.change_id, replaced=tuple(stored))
+        request = replace(commit, change_id=change.change_id, replaced=tuple(stored))
         describe = partial(_describe, request)
         recorder = ChangeRecorder(change, ChangeAction.RESET_OFFSETS, group_id, request.token, describe)
         answer = await submit(request.token, request, recorder.extra_rows)

@@ -10,7 +10,9 @@ The driver carries a decision out in this order (ARCHITECTURE.md "The path of a 
 If the store fails, the driver reloads the group and answers every caller with a retriable error.
 """
 
-from typing import NamedTuple, Self
+from typing import Self
+
+from msgspec import Struct
 
 from coordinator_core.protocol.errors import CoordinatorError
 from coordinator_core.protocol.group import Group
@@ -20,7 +22,7 @@ from coordinator_core.protocol.responses import Answer, Reply
 from coordinator_core.protocol.settings import Context, Now
 
 
-class Decision(NamedTuple):
+class Decision(Struct, frozen=True):
     """The consequences of one request."""
 
     group: Group

@@ -22,7 +22,7 @@ from coordinator_core.protocol.states import COMPLETING, PREPARING, STABLE
 
 def decide_expire_deadline(draft: Draft, request: ExpireDeadline) -> None:
     """Apply an expired deadline, if it is still relevant."""
-    kind, subject = request.deadline
+    kind, subject = request.deadline.kind, request.deadline.subject
     match kind:
         case DeadlineKind.JOIN:
             _expire_join_phase(draft)

@@ -12,6 +12,7 @@ Source: protocol.md sections 1 and 2.
 from collections.abc import Iterable
 from typing import ClassVar, Self, assert_never
 
+from msgspec.structs import replace
 from rpds import HashTrieMap, HashTrieSet
 
 from coordinator_core.protocol.consumer_protocol import CONSUMER
@@ -329,7 +330,8 @@ class Group:
 
     def _member_updated(self, record: MemberUpdated) -> None:
         known = self.members[record.member_id]
-        updated = known._replace(
+        updated = replace(
+            known,
             session_timeout_ms=record.session_timeout_ms,
             rebalance_timeout_ms=record.rebalance_timeout_ms,
             protocols=record.protocols,
@@ -404,7 +406,7 @@ class Group:
         self.parked_syncs = HashTrieMap()
         self._own("members")
         for member_id, assignment in record.assignments:
-            self.members[member_id] = self.members[member_id]._replace(assignment=assignment)
+            self.members[member_id] = replace(self.members[member_id], assignment=assignment)
 
     def _group_emptied(self, record: GroupEmptied) -> None:
         self._enter(EMPTY, record.at_ms)

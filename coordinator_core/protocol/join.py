@@ -6,6 +6,8 @@ an id, a pending member with the id issued to it, a static member without its id
 Source: protocol.md section 5; Kafka's ``GroupCoordinator.handleJoinGroup`` and below.
 """
 
+from msgspec.structs import replace
+
 from coordinator_core.protocol.checks import check_group_id, check_member
 from coordinator_core.protocol.decision import Draft
 from coordinator_core.protocol.errors import (
@@ -232,7 +234,8 @@ def _replace_static(draft: Draft, request: JoinGroup, old_id: str) -> None:
     group = draft.group
     old_leader_id = group.leader_id
     _fence(draft, old_id)
-    member = group.members[old_id]._replace(
+    member = replace(
+        group.members[old_id],
         member_id=request.new_member_id,
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=request.rebalance_timeout_ms,
@@ -260,7 +263,7 @@ def _rejoin_response(draft: Draft, request: JoinGroup, member: Member, old_leade
     """Return the current generation; a returning leader monitors partition counts but must not assign again."""
     answer = join_response(draft.group, draft.context, member.member_id)
     if not request.supports_skip_assignment:
-        return answer._replace(leader_id=old_leader_id or "", members=())
+        return replace(answer, leader_id=old_leader_id or "", members=())
     if member.member_id == draft.group.leader_id:
-        return answer._replace(members=member_list(draft.group), skip_assignment=True)
+        return replace(answer, members=member_list(draft.group), skip_assignment=True)
     return answer

@@ -8,7 +8,8 @@ Source: protocol.md section 9; Kafka's ``GroupCoordinator.prepareRebalance``, ``
 """
 
 from collections import Counter
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from coordinator_core.protocol.consumer_protocol import CONSUMER, topics_of
 from coordinator_core.protocol.decision import Draft
@@ -185,18 +186,17 @@ def join_response(group: Group, context: Context, member_id: str) -> JoinGroupRe
     member, settings, leader_id = group.members[member_id], context.settings, group.leader_id
     session_ms = settings.effective_session_timeout_ms(member.session_timeout_ms)
     override_ms = settings.rebalance_timeout_ms
-    # By position, in half the time: a step that ends a join phase makes one for each member.
     return JoinGroupResponse(
-        group.generation,
-        group.protocol_type or "",
-        group.protocol_name or "",
-        leader_id or "",
-        member_id,
-        member_list(group) if member_id == leader_id else (),
-        False,  # skip_assignment
-        session_ms,
-        settings.effective_heartbeat_interval_ms(session_ms),
-        member.rebalance_timeout_ms if override_ms is None else override_ms,
+        generation=group.generation,
+        protocol_type=group.protocol_type or "",
+        protocol_name=group.protocol_name or "",
+        leader_id=leader_id or "",
+        member_id=member_id,
+        members=member_list(group) if member_id == leader_id else (),
+        skip_assignment=False,
+        session_timeout_ms=session_ms,
+        heartbeat_interval_ms=settings.effective_heartbeat_interval_ms(session_ms),
+        rebalance_timeout_ms=member.rebalance_timeout_ms if override_ms is None else override_ms,
     )
 
 

@@ -6,9 +6,10 @@ new members of a join phase. `at_ms` is wall time.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, NamedTuple
+
+from msgspec import Struct
 
 from coordinator_core.protocol.log_ends import LogEnd, reported_log_end
 from coordinator_core.protocol.member import Member
@@ -63,16 +64,14 @@ class RemovalReason(StrEnum):
 # -- stored ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class GroupCreated:
+class GroupCreated(Struct, frozen=True):
     """The group was created, Empty and at generation 0."""
 
     is_stored: ClassVar[bool] = True
     at_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class GroupFound:
+class GroupFound(Struct, frozen=True):
     """A mirrored group was found as it is: what happened to it before is not known, and has no history.
 
     It is Stable, or Empty if it has no members. Its members are in the generation and have their assignments.
@@ -90,8 +89,7 @@ class GroupFound:
     members: tuple[Member, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RebalanceStarted:
+class RebalanceStarted(Struct, frozen=True):
     """A join phase began: every member has to join again."""
 
     is_stored: ClassVar[bool] = True
@@ -111,8 +109,7 @@ class RebalanceStarted:
     """Whether `at_ms` is the end of the join phase, as its start is not known (a mirrored group)."""
 
 
-@dataclass(frozen=True, slots=True)
-class TriggerInferred:
+class TriggerInferred(Struct, frozen=True):
     """The trigger of a mirrored group's rebalance was inferred, after a poll had seen the rebalance."""
 
     is_stored: ClassVar[bool] = True
@@ -122,8 +119,7 @@ class TriggerInferred:
     member_id: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class StateObserved:
+class StateObserved(Struct, frozen=True):
     """A mirrored group was polled in a state to which its log has not led.
 
     CompletingRebalance: its generation is in the log when its assignment is accepted. PreparingRebalance: that
@@ -135,8 +131,7 @@ class StateObserved:
     state: GroupState
 
 
-@dataclass(frozen=True, slots=True)
-class GenerationStarted:
+class GenerationStarted(Struct, frozen=True):
     """A join phase ended with members; the leader assigns next."""
 
     is_stored: ClassVar[bool] = True
@@ -153,8 +148,7 @@ class GenerationStarted:
     topics_version: int
 
 
-@dataclass(frozen=True, slots=True)
-class GroupEmptied:
+class GroupEmptied(Struct, frozen=True):
     """A join phase ended without members."""
 
     is_stored: ClassVar[bool] = True
@@ -162,8 +156,7 @@ class GroupEmptied:
     generation: int
 
 
-@dataclass(frozen=True, slots=True)
-class AssignmentAccepted:
+class AssignmentAccepted(Struct, frozen=True):
     """The leader's assignment was accepted: the group is Stable. Members that it does not name own nothing."""
 
     is_stored: ClassVar[bool] = True
@@ -175,8 +168,7 @@ class AssignmentAccepted:
     """The members that the leader's assignment did not name."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemberRemoved:
+class MemberRemoved(Struct, frozen=True):
     """A member session ended. The member's partitions have no owner until the next generation."""
 
     is_stored: ClassVar[bool] = True
@@ -186,8 +178,7 @@ class MemberRemoved:
     client_reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MemberReplaced:
+class MemberReplaced(Struct, frozen=True):
     """A static member rejoined without its member id: a new id, with the old assignment and order."""
 
     is_stored: ClassVar[bool] = True
@@ -196,8 +187,7 @@ class MemberReplaced:
     member: Member
 
 
-@dataclass(frozen=True, slots=True)
-class GroupDied:
+class GroupDied(Struct, frozen=True):
     """The group was deleted, or retired without committed offsets."""
 
     is_stored: ClassVar[bool] = True
@@ -251,8 +241,7 @@ class OffsetsCommitted(NamedTuple):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetRemoved:
+class OffsetRemoved(Struct, frozen=True):
     """An offset was removed; it is archived under the id of the change that removed it."""
 
     is_stored: ClassVar[bool] = True
@@ -265,24 +254,21 @@ class OffsetRemoved:
 # -- volatile -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class PendingMemberAdded:
+class PendingMemberAdded(Struct, frozen=True):
     """A pending member id was issued; it blocks early ends of join phases until it is used or dropped."""
 
     is_stored: ClassVar[bool] = False
     member_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class PendingMemberRemoved:
+class PendingMemberRemoved(Struct, frozen=True):
     """A pending member id was used, left, or expired."""
 
     is_stored: ClassVar[bool] = False
     member_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class MemberJoined:
+class MemberJoined(Struct, frozen=True):
     """A new member was added for the next generation."""
 
     is_stored: ClassVar[bool] = False
@@ -290,8 +276,7 @@ class MemberJoined:
     protocol_type: str
 
 
-@dataclass(frozen=True, slots=True)
-class MemberUpdated:
+class MemberUpdated(Struct, frozen=True):
     """A member joined again, with its current protocols and timeouts."""
 
     is_stored: ClassVar[bool] = False
@@ -301,8 +286,7 @@ class MemberUpdated:
     protocols: tuple[SupportedProtocol, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class JoinParked:
+class JoinParked(Struct, frozen=True):
     """A join waits for the join phase to end."""
 
     is_stored: ClassVar[bool] = False
@@ -311,8 +295,7 @@ class JoinParked:
     token: Token
 
 
-@dataclass(frozen=True, slots=True)
-class SyncParked:
+class SyncParked(Struct, frozen=True):
     """A sync waits for the leader's assignment."""
 
     is_stored: ClassVar[bool] = False
@@ -321,8 +304,7 @@ class SyncParked:
     token: Token
 
 
-@dataclass(frozen=True, slots=True)
-class SyncReceived:
+class SyncReceived(Struct, frozen=True):
     """A member synced in this generation: the sync timeout no longer applies to it."""
 
     is_stored: ClassVar[bool] = False
@@ -330,8 +312,7 @@ class SyncReceived:
     member_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class InitialDelayExtended:
+class InitialDelayExtended(Struct, frozen=True):
     """New members joined during the initial rebalance delay, so it was extended."""
 
     is_stored: ClassVar[bool] = False
@@ -339,8 +320,7 @@ class InitialDelayExtended:
     remaining_delay_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class PhaseTimeoutReset:
+class PhaseTimeoutReset(Struct, frozen=True):
     """The timeout of the join or sync phase restarted: from another moment, or with another length."""
 
     is_stored: ClassVar[bool] = False

@@ -6,9 +6,10 @@ it needs one.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from coordinator_core.protocol.log_ends import LOG_END_MAX_AGE_MS, LogEnd, reported_log_end
 
@@ -32,8 +33,7 @@ def metadata_bytes(protocols: Iterable[SupportedProtocol]) -> int:
 # -- members ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class JoinGroup:
+class JoinGroup(Struct, frozen=True):
     """Join the next generation. Source: protocol.md section 5."""
 
     token: Token
@@ -52,8 +52,7 @@ class JoinGroup:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SyncGroup:
+class SyncGroup(Struct, frozen=True):
     """Fetch the member's assignment; the leader's request brings all assignments. Source: protocol.md section 6."""
 
     token: Token
@@ -65,7 +64,7 @@ class SyncGroup:
     assignments: tuple[tuple[str, bytes], ...] = ()
 
 
-class Heartbeat(NamedTuple):
+class Heartbeat(Struct, frozen=True):
     """Restart the session, and learn whether to rejoin. Source: protocol.md section 7."""
 
     token: Token
@@ -82,8 +81,7 @@ class LeavingMember(NamedTuple):
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveGroup:
+class LeaveGroup(Struct, frozen=True):
     """Remove members; each entry has its own result. Source: protocol.md section 8."""
 
     token: Token
@@ -122,7 +120,7 @@ class StoredOffset(NamedTuple):
         return reported_log_end(self.offset, self.log_end_offset, self.log_end_at_ms or self.committed_at_ms)
 
 
-class CommitOffsets(NamedTuple):
+class CommitOffsets(Struct, frozen=True):
     """Commit offsets, as a member or (generation -1, no ids) as a non-member. Source: protocol.md section 10.1."""
 
     token: Token
@@ -155,27 +153,24 @@ class DeadlineKind(StrEnum):
     """A pending member id."""
 
 
-class Deadline(NamedTuple):
+class Deadline(Struct, frozen=True):
     """One timer of a group; `subject` is a member id, or "" for a timer of the group."""
 
     kind: DeadlineKind
     subject: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ExpireDeadline:
+class ExpireDeadline(Struct, frozen=True):
     """A timer fired. Source: protocol.md sections 9.2 to 9.6."""
 
     deadline: Deadline
 
 
-@dataclass(frozen=True, slots=True)
-class Resume:
+class Resume(Struct, frozen=True):
     """The group was just loaded: start its timers, and any rebalance that is due. Source: protocol.md section 13."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reevaluate:
+class Reevaluate(Struct, frozen=True):
     """Settings or the topic metadata changed: adjust timers, and rebalance if partition counts changed."""
 
     is_rebalance_timeout_changed: bool = False
@@ -187,16 +182,14 @@ class Reevaluate:
 # -- operators and maintenance ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class ForceRebalance:
+class ForceRebalance(Struct, frozen=True):
     """Start a rebalance on behalf of an operator."""
 
     token: Token
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveMember:
+class RemoveMember(Struct, frozen=True):
     """Remove a member on behalf of an operator, as if it had left."""
 
     token: Token
@@ -204,8 +197,7 @@ class RemoveMember:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteOffsets:
+class DeleteOffsets(Struct, frozen=True):
     """Delete committed offsets, or report which would be deleted. Source: protocol.md section 10.3.
 
     `stored` has the offsets as they are now.
@@ -218,8 +210,7 @@ class DeleteOffsets:
     is_dry_run: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteGroup:
+class DeleteGroup(Struct, frozen=True):
     """Delete an Empty group with its offsets. Source: protocol.md section 11."""
 
     token: Token
@@ -235,8 +226,7 @@ class ExpiryCandidate(NamedTuple):
     commit_version: int
 
 
-@dataclass(frozen=True, slots=True)
-class ExpireOffsets:
+class ExpireOffsets(Struct, frozen=True):
     """Expire those of a run's candidates that are due by the full rule as of now. Source: protocol.md section 10.4."""
 
     token: Token
@@ -245,8 +235,7 @@ class ExpireOffsets:
     change_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveTopicOffsets:
+class RemoveTopicOffsets(Struct, frozen=True):
     """Remove the offsets of a deleted topic whatever the group's state, except offsets committed since."""
 
     token: Token
@@ -281,8 +270,7 @@ class PartitionToReset(NamedTuple):
     """The offset that the request names for this partition."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResetOffsets:
+class ResetOffsets(Struct, frozen=True):
     """Reset an Empty group's committed offsets, or report the offsets that a reset would commit."""
 
     token: Token
@@ -316,8 +304,7 @@ class OffsetToRestore(NamedTuple):
     changed_at_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RestoreOffsets:
+class RestoreOffsets(Struct, frozen=True):
     """Undo a change of offsets, except where a newer one exists."""
 
     token: Token
@@ -335,8 +322,7 @@ class GroupSnapshot(NamedTuple):
     state_since_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class RetireGroup:
+class RetireGroup(Struct, frozen=True):
     """Retire an Empty group without committed offsets: it becomes Dead. Source: protocol.md section 10.4."""
 
     token: Token

@@ -1,14 +1,15 @@
 """Responses of a group; a reply is sent only when everything that it depends on is stored."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from coordinator_core.protocol.errors import CoordinatorError
 from coordinator_core.protocol.requests import OffsetToCommit, Token
 
 
-class JoinGroupResponseMember(NamedTuple):
+class JoinGroupResponseMember(Struct, frozen=True):
     """A member as the leader sees it: with its metadata for the chosen protocol."""
 
     member_id: str
@@ -16,7 +17,7 @@ class JoinGroupResponseMember(NamedTuple):
     metadata: bytes
 
 
-class JoinGroupResponse(NamedTuple):
+class JoinGroupResponse(Struct, frozen=True):
     """The member's generation. `members` is empty except for the leader; the three times are the effective ones."""
 
     generation: int
@@ -31,7 +32,7 @@ class JoinGroupResponse(NamedTuple):
     rebalance_timeout_ms: int
 
 
-class SyncGroupResponse(NamedTuple):
+class SyncGroupResponse(Struct, frozen=True):
     """The member's own assignment."""
 
     protocol_type: str
@@ -39,7 +40,7 @@ class SyncGroupResponse(NamedTuple):
     assignment: bytes
 
 
-class HeartbeatResponse(NamedTuple):
+class HeartbeatResponse(Struct, frozen=True):
     """The session was restarted; the two times are the effective ones."""
 
     session_timeout_ms: int
@@ -54,8 +55,7 @@ class LeavingMemberResult(NamedTuple):
     error: CoordinatorError | None
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveGroupResponse:
+class LeaveGroupResponse(Struct, frozen=True):
     """One result an entry, in request order."""
 
     members: tuple[LeavingMemberResult, ...]
@@ -69,7 +69,7 @@ class PartitionResult(NamedTuple):
     error: CoordinatorError | None
 
 
-class CommitOffsetsResponse(NamedTuple):
+class CommitOffsetsResponse(Struct, frozen=True):
     """The result of a commit: everything requested is stored, except what has an error."""
 
     requested: tuple[OffsetToCommit, ...]
@@ -85,8 +85,7 @@ class CommitOffsetsResponse(NamedTuple):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteOffsetsResponse:
+class DeleteOffsetsResponse(Struct, frozen=True):
     """One result a partition, in request order."""
 
     offsets: tuple[PartitionResult, ...]
@@ -105,8 +104,7 @@ class CandidateOutcome(NamedTuple):
     outcome: str
 
 
-@dataclass(frozen=True, slots=True)
-class ExpireOffsetsResponse:
+class ExpireOffsetsResponse(Struct, frozen=True):
     """One outcome a candidate, in request order."""
 
     outcomes: tuple[CandidateOutcome, ...]
@@ -123,8 +121,7 @@ class ResetResult(NamedTuple):
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ResetOffsetsResponse:
+class ResetOffsetsResponse(Struct, frozen=True):
     """One result a partition, in request order."""
 
     offsets: tuple[ResetResult, ...]
@@ -140,15 +137,13 @@ class RestoreResult(NamedTuple):
     """What stands there from now on, where this put it there."""
 
 
-@dataclass(frozen=True, slots=True)
-class RestoreOffsetsResponse:
+class RestoreOffsetsResponse(Struct, frozen=True):
     """One result a partition, in request order."""
 
     offsets: tuple[RestoreResult, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class EmptyResponse:
+class EmptyResponse(Struct, frozen=True):
     """The operator's request was carried out."""
 
 
@@ -160,7 +155,7 @@ Answer = GroupResponse | AdminResponse
 """The response to any successful request."""
 
 
-class Reply(NamedTuple):
+class Reply(Struct, frozen=True):
     """An answer or an error, addressed to the request with this `token`; an error in a join has a member id (or "")."""
 
     token: Token

@@ -201,7 +201,7 @@ def _outcomes(run_id: str, before: Group, decision: Decision, _: Now) -> ExtraRo
 
 
 def _each_outcome(run_id: str, group_id: str, decision: Decision) -> Iterable[OutcomeRow]:
-    for _, answer, _ in decision.replies:
+    for answer in [reply.answer for reply in decision.replies]:
         if isinstance(answer, ExpireOffsetsResponse):
             for topic, partition, outcome in answer.outcomes:
                 yield OutcomeRow(run_id, group_id, topic, partition, outcome)

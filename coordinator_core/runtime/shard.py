@@ -18,6 +18,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 import structlog
+from msgspec.structs import replace
 
 from coordinator_core.protocol.decide import Decide, decide
 from coordinator_core.protocol.decision import Decision
@@ -192,7 +193,7 @@ class Shard:
             loaded = self._load_group(stored, now)
         self._quarantine.release(group_id)
         answer = self._waiting.wait(token)
-        decision = loaded.decision._replace(replies=(Reply(token, EmptyResponse()),))
+        decision = replace(loaded.decision, replies=(Reply(token, EmptyResponse()),))
         extra_rows = extra_rows_of(loaded.group_context.group, decision, now)
         self._add_group(loaded._replace(decision=decision), extra_rows, now)
         return answer

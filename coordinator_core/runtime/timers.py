@@ -5,12 +5,13 @@ pushed again with the new time when it comes up.
 """
 
 import heapq
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from coordinator_core.protocol.requests import Deadline, DeadlineKind
 
 
-class GroupTimer(NamedTuple):
+class GroupTimer(Struct, frozen=True):
     """A deadline of a group."""
 
     group_id: str

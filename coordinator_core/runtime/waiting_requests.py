@@ -28,8 +28,8 @@ class WaitingRequests:
 
     def reply(self, replies: Sequence[Reply]) -> None:
         """Complete the futures of some requests, and of the others after the event loop has read its sockets."""
-        for token, answer, _ in replies[:REPLIES_AT_ONCE]:
-            self._resolve(token, answer)
+        for reply in replies[:REPLIES_AT_ONCE]:
+            self._resolve(reply.token, reply.answer)
         if len(replies) > REPLIES_AT_ONCE:
             asyncio.get_running_loop().call_soon(self.reply, replies[REPLIES_AT_ONCE:])
 

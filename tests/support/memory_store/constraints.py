@@ -53,7 +53,7 @@ def _parts(kind: type) -> tuple[str, ...]:
     """Return the names of a row's fields; empty for other types."""
     if is_dataclass(kind):
         return tuple(part.name for part in fields(kind))
-    return tuple(getattr(kind, "_fields", ()))
+    return tuple(getattr(kind, "__struct_fields__", ()) or getattr(kind, "_fields", ()))
 
 
 def _text_fault(name: str, text: str) -> str | None:

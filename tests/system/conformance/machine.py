@@ -116,8 +116,8 @@ class Machine:
                 self._timers.stop(armed)
             else:
                 self._timers.start(armed, self._now_ms + delay_ms)
-        for token, answer, member_id in decision.replies:
-            self._waiting.pop(token)(answer, member_id)
+        for reply in decision.replies:
+            self._waiting.pop(reply.token)(reply.answer, reply.member_id)
 
     def _store(self, group_id: str, decision: Decision) -> None:
         self._completed_rebalances += sum(isinstance(r, AssignmentAccepted) for r in decision.records)

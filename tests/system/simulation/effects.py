@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from coordinator_core.protocol.consumer_protocol import CONSUMER
 from coordinator_core.protocol.decision import Decision
 from coordinator_core.protocol.group import Group
-from coordinator_core.protocol.requests import CommitOffsets, DeadlineKind, Heartbeat, Reevaluate, Request
+from coordinator_core.protocol.requests import CommitOffsets, Deadline, DeadlineKind, Heartbeat, Reevaluate, Request
 from coordinator_core.protocol.settings import Now, TopicMetadata
 from coordinator_core.protocol.states import COMPLETING, PREPARING, STABLE
 from coordinator_core.runtime.metadata_cache import MetadataCache
@@ -51,8 +51,8 @@ class Effects:
             return
         setting_ms = self._stored.store.timeout_ms(group.group_id, "session_timeout_ms")
         wanted_ms = member.session_timeout_ms if setting_ms is None else setting_ms
-        for (kind, subject), delay_ms in decision.deadlines:
-            if (kind, subject) == (DeadlineKind.SESSION, member_id) and delay_ms != wanted_ms:
+        for deadline, delay_ms in decision.deadlines:
+            if deadline == Deadline(DeadlineKind.SESSION, member_id) and delay_ms != wanted_ms:
                 detail = f"the session of {member_id} ends in {delay_ms} ms; its timeout is {wanted_ms} ms"
                 self._world.fail("TimeoutsAreEffective", detail, group.group_id)
 

@@ -5,9 +5,11 @@ A process is started again after it died. What it knew is gone; what it sent is 
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
+
+from msgspec.structs import replace
 
 from api.http.problems import LongPollTimedOut
 from api.shared.deadlines import Deadlines
@@ -203,8 +205,6 @@ class Process:
         if isinstance(request, JoinGroup):
             fresh = f"{request.group_instance_id or request.client_id}-{self._world.name()[:8]}"
             return replace(request, token=token, new_member_id=fresh)
-        if isinstance(request, CommitOffsets):
-            return request._replace(token=token)
         return replace(request, token=token)
 
 

@@ -6,12 +6,12 @@ A mutation replaces a function by a broken one, which is often the real one with
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, nullcontext, suppress
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import pytest
+from msgspec.structs import replace
 
 from coordinator_core.admin import settings as admin_settings
 from coordinator_core.admin.changes import ChangeRecorder
@@ -200,7 +200,7 @@ def decide_heartbeat_as_stable(group: Group, request: Heartbeat, context: Contex
     seen = group.copy()
     if group.state is PREPARING:
         seen.state = STABLE
-    return _decide_heartbeat(seen, request, context)._replace(group=group)
+    return replace(_decide_heartbeat(seen, request, context), group=group)
 
 
 def check_member_without_instance(group: Group, member_id: str, _group_instance_id: str | None) -> Member:

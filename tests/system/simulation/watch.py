@@ -26,6 +26,7 @@ from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.protocol.records import GenerationStarted, MemberJoined, MemberRemoved, RemovalReason
 from coordinator_core.protocol.requests import (
     CommitOffsets,
+    Deadline,
     DeadlineKind,
     ExpireDeadline,
     Heartbeat,
@@ -144,9 +145,10 @@ class Watch:
             self._one_decides(loop, group.group_id, request)
             self._has_settings(loop, group.group_id)
         signs = self._file_version[loop]
-        for (kind, subject), delay_ms in decision.deadlines:
-            if kind is DeadlineKind.SESSION and delay_ms is not None:
-                signs[subject].armed_at_s, signs[subject].session_s = self._world.now_s, delay_ms / 1000
+        for deadline, delay_ms in decision.deadlines:
+            if deadline.kind is DeadlineKind.SESSION and delay_ms is not None:
+                sign = signs[deadline.subject]
+                sign.armed_at_s, sign.session_s = self._world.now_s, delay_ms / 1000
         if decision.group is not group:
             loop.touched[group.group_id] = None
             self._generation(group, decision, context)
@@ -155,7 +157,7 @@ class Watch:
         if isinstance(request, ACTIVITY) and request.generation >= 0:
             deadlines = {deadline for deadline, _ in decision.deadlines}
             is_heard = not isinstance(decision.replies[0].answer, CoordinatorError)
-            if is_heard and (DeadlineKind.SESSION, request.member_id) not in deadlines:
+            if is_heard and Deadline(DeadlineKind.SESSION, request.member_id) not in deadlines:
                 self._world.fail(
                     "ActivityRestartsSessions", f"{_who(request)} was heard, and has no more time", group.group_id
                 )
@@ -173,7 +175,7 @@ class Watch:
         if isinstance(request, CommitOffsets) and 0 <= request.generation != group.generation and decision.records:
             detail = f"{_who(request)} commits as of generation {request.generation} in {group.generation}"
             self._world.fail("OnlyMembersCommit", detail, group.group_id)
-        if group.state is PREPARING and any(isinstance(answer, HeartbeatResponse) for _, answer, _ in decision.replies):
+        if group.state is PREPARING and any(isinstance(reply.answer, HeartbeatResponse) for reply in decision.replies):
             detail = f"{_who(request)} gets no error while the group waits for joins"
             self._world.fail("HeartbeatsReportRebalances", detail, group.group_id)
         return decision
@@ -198,7 +200,7 @@ class Watch:
     def _left(self, decision: Decision) -> None:
         """Check that a member whose leave succeeded, by its id or its instance id alone, is in the group no more."""
         group = decision.group
-        for _, answer, _ in decision.replies:
+        for answer in [reply.answer for reply in decision.replies]:
             for member_id, instance_id, error in answer.members if isinstance(answer, LeaveGroupResponse) else ():
                 is_here = member_id in group.members or (not member_id and instance_id in group.static_members)
                 if error is None and is_here:
@@ -238,13 +240,13 @@ class Watch:
                 )
                 if votes[group.protocol_name] < max(votes.values()) or None in votes:
                     self._world.fail("LeadersAreValid", f"{group.protocol_name} is chosen by {votes}", group.group_id)
-                reported = [one for _, one, _ in decision.replies if isinstance(one, JoinGroupResponse)]
+                reported = [one.answer for one in decision.replies if isinstance(one.answer, JoinGroupResponse)]
                 here = [one.member_id for one in reported]
                 absent = [one.member_id for one in group.members.values() if not one.is_static or one.is_new]
                 if group.leader_id not in here or not set(absent) <= set(here):
                     detail = f"{group.leader_id} leads {list(group.members)}, and {here} are there"
                     self._world.fail("LeadersAreValid", detail, group.group_id)
-        for _, answer, _ in decision.replies:
+        for answer in [reply.answer for reply in decision.replies]:
             if isinstance(answer, JoinGroupResponse):
                 all_members = list(group.members) if answer.member_id == group.leader_id else []
                 if answer.leader_id != group.leader_id or [one.member_id for one in answer.members] != all_members:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import asdict
 
 from api.kafka import hot_responses
 from api.kafka.apis import APIS, ApiKey
@@ -46,7 +47,7 @@ def test_join_group(version: int, code: int, member_id: str, joined: dict[str, A
         "generation_id": joined["generation"],
         "protocol_name": name if version >= 7 else name or "",
         "member_id": member_id,
-        "members": [each._asdict() for each in joined["members"]],
+        "members": [asdict(each) for each in joined["members"]],
     }
     by_hand = hot_responses.join_group(version, code, member_id, **joined)
     assert by_hand == encode(ApiKey.JOIN_GROUP, version, values)

@@ -351,7 +351,7 @@ def recorded(decision: Decision) -> list[str]:
 
 def timed(decision: Decision) -> dict[str, int | None]:
     """Return timer → delay in milliseconds, or None where it stops."""
-    return {":".join(filter(None, deadline)): delay_ms for deadline, delay_ms in decision.deadlines}
+    return {":".join(filter(None, (one.kind, one.subject))): delay_ms for one, delay_ms in decision.deadlines}
 
 
 def summary_of(decision: Decision) -> str:

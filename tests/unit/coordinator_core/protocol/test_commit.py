@@ -4,6 +4,7 @@ Source: protocol.md sections 10.1 and 18.
 """
 
 import pytest
+from msgspec.structs import replace
 
 from coordinator_core.protocol.decide import decide
 from coordinator_core.protocol.decision import Decision
@@ -120,7 +121,7 @@ def test_commit_of_a_change_archives_what_it_replaces() -> None:
     small = Context(GroupSettings(), {"orders": TopicMetadata(1, 1)})
     old = [StoredOffset("orders", number, 40, -1, "", None, 1, None, 1) for number in (0, 1)]
     offsets = (OffsetToCommit("orders", 0, 30), OffsetToCommit("orders", 1, 30))
-    request = commit("", -1, None, *offsets)._replace(change_id="a-change", replaced=tuple(old))
+    request = replace(commit("", -1, None, *offsets), change_id="a-change", replaced=tuple(old))
     decision = decide(empty(), request, NOW, small)
     assert decision.records == (
         OffsetRemoved(NOW.wall_ms, old[0], "reset", "a-change"),

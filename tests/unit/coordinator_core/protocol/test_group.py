@@ -1,6 +1,7 @@
 """A group is the fold of its records, and folding leaves the original group unchanged."""
 
 import pytest
+from msgspec.structs import replace
 
 from coordinator_core.protocol.decision import Draft
 from coordinator_core.protocol.group import Group
@@ -120,11 +121,11 @@ def test_never_seen_group_does_not_exist_and_a_dead_one_did() -> None:
 
 def test_member_has_metadata_by_protocol() -> None:
     both = (offers("x", topics=("a",))[0], offers("y", topics=("b",))[0])
-    one = member("a")._replace(protocols=both)
+    one = replace(member("a"), protocols=both)
     assert (one.metadata_for("y"), one.metadata_for("z"), one.metadata_for(None)) == (both[1].metadata, b"", b"")
 
 
 def test_member_of_a_new_generation_keeps_all_but_its_assignment() -> None:
-    values = {name: f"a value of {name}" for name in Member._fields}
+    values = {name: f"a value of {name}" for name in Member.__struct_fields__}
     known = Member(**values)  # type: ignore[arg-type]  # a value of its own for each field
-    assert known.in_new_generation() == known._replace(assignment=b"", is_new=False, in_generation=True)
+    assert known.in_new_generation() == replace(known, assignment=b"", is_new=False, in_generation=True)

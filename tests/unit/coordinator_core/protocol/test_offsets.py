@@ -3,9 +3,8 @@
 Source: protocol.md sections 10.3, 10.4 and 11.
 """
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from coordinator_core.protocol.decide import decide
 from coordinator_core.protocol.decision import Decision

@@ -109,12 +109,8 @@ class Plain:
 
     def pop_due(self, now_ms: int) -> int | None:
         """Disarm what is due first, and return when it was due."""
-        ready = [(at_ms, timer) for timer, at_ms in self.due_ms.items() if at_ms <= now_ms]
-        if not ready:
-            return None
-        at_ms, timer = min(ready)
-        del self.due_ms[timer]
-        return at_ms
+        timer = min(self.due_ms, key=self.due_ms.__getitem__, default=None)
+        return None if timer is None or self.due_ms[timer] > now_ms else self.due_ms.pop(timer)
 
 
 ALL = (A, B, C, JOIN)

@@ -4,7 +4,8 @@ Source: protocol.md sections 13 and 18.
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from coordinator_core.protocol.decide import decide
 from coordinator_core.protocol.decision import Decision

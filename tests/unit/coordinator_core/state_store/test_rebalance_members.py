@@ -5,6 +5,8 @@ Source: tables.md, `rebalance_members`.
 
 import json
 
+from msgspec.structs import replace
+
 from coordinator_core.protocol.member import Member
 from coordinator_core.protocol.records import (
     AssignmentAccepted,
@@ -32,7 +34,7 @@ IntervalKey = tuple[str, int | None, int | None, int | None, str]
 
 
 def new(name: str, instance: str | None = None) -> Member:
-    return member(name, instance)._replace(client_id=f"client {name}", joined_at_ms=0)
+    return replace(member(name, instance), client_id=f"client {name}", joined_at_ms=0)
 
 
 def ledger_of(*names: str, instance: str | None = None) -> Ledger:
@@ -104,20 +106,18 @@ def test_rebalance_member_is_a_row_of_its_rebalance() -> None:
 
 
 def test_rows_are_counted_at_once_and_show_the_rebalance_that_is_over_whenever_they_are_read() -> None:
-    rows = []
-    for _ in range(2):
-        ledger = ledger_of("a", "b")
-        observe(ledger, started(100))
-        joins(ledger, a=101, b=140)
-        observe(ledger, generation(140, 2), accepted(150, "a", "b"))
-        rows.append(ledger.take_rows())
-    read_at_once = parts(rows[0])
+    ledger, other = ledger_of("a", "b"), ledger_of("a", "b")
+    for each in (ledger, other):
+        observe(each, started(100))
+        joins(each, a=101, b=140)
+        observe(each, generation(140, 2), accepted(150, "a", "b"))
+    rows, read_at_once = ledger.take_rows(), parts(other.take_rows())
     observe(ledger, started(200), MemberRemoved(220, "b", RemovalReason.SESSION_EXPIRED))
     joins(ledger, a=230)
     observe(ledger, generation(230, 3), accepted(240, "a"))
 
-    assert len(rows[1].rebalance_members) == 2
-    assert parts(rows[1]) == read_at_once
+    assert len(rows.rebalance_members) == 2
+    assert parts(rows) == read_at_once
     assert parts(ledger.take_rows()) == [("b", None, None, 20, "evicted"), ("a", 30, 40, 40, "joined")]
 
 

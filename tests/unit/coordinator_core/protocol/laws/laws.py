@@ -265,9 +265,9 @@ def members_get_only_their_own_assignment(step: Step) -> None:
     whose = dict(step.memory.waiting)
     if isinstance(step.request, SyncGroup):
         whose[step.request.token] = step.request.member_id
-    for token, answer, _ in step.decision.replies:
-        if isinstance(answer, SyncGroupResponse):
-            assert answer.assignment == stable.members[whose[token]].assignment
+    for reply in step.decision.replies:
+        if isinstance(reply.answer, SyncGroupResponse):
+            assert reply.answer.assignment == stable.members[whose[reply.token]].assignment
 
 
 def partitions_have_one_owner(step: Step) -> None:

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
+from msgspec import structs
+
 from coordinator_core.protocol.requests import (
     NO_MEMBER_ID,
     CommitOffsets,
@@ -201,9 +203,11 @@ def operator_undoes_change(world: World, chance: Random) -> None:
     """An operator or a run undoes a change, perhaps after a newer commit."""
     request = restore_offsets(world, chance.choice(["orders", "x"]), is_maintenance_run=bool(chance.randrange(2)))
     if not chance.randrange(3):
-        request = replace(request, offsets=tuple(one._replace(offset_after_change=77) for one in request.offsets))
+        request = structs.replace(
+            request, offsets=tuple(one._replace(offset_after_change=77) for one in request.offsets)
+        )
     if not chance.randrange(3):
-        request = replace(request, offsets=tuple(one._replace(offset=None) for one in request.offsets))
+        request = structs.replace(request, offsets=tuple(one._replace(offset=None) for one in request.offsets))
     world.process(request)
 
 
