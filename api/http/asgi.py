@@ -64,7 +64,6 @@ class AsgiApp:
         self._node = server.node
         self._forwarder = forwarder
         self._fast_path = fast_path
-        self._long_poll_endings = tuple([b"/" + action for action, each in fast_path.items() if each.is_long_poll])
         self._litestar = litestar
         self._idempotency_cache = IdempotencyCache()
         self._is_closing = False
@@ -129,8 +128,6 @@ class AsgiApp:
             await _send(response, headers, send)
 
     async def _respond(self, context: RequestContext, receive: Receive, send: Send) -> HttpResponse:
-        if context.scope["raw_path"].endswith(self._long_poll_endings):
-            await self._node.long_poll_turns.wait()  # First of all: what a thousand requests do here counts, too.
         self._server.hosts.check(context.scope, context.headers)
         if self._is_closing and context.scope["raw_path"] not in PROBE_PATHS:
             raise CoordinatorNotAvailable(STOPPING)

@@ -10,7 +10,9 @@ uvicorn limits only how long a connection may be idle between two requests. This
 * the chunks of a body that arrive together are passed on together: uvicorn copies the body once for each;
 * a request in absolute form has the host of its target, not of its Host header (RFC 9112, 3.2.2);
 * a malformed request gets a problem response, unless the client still waits for an earlier response: it would take the
-  refusal for that.
+  refusal for that;
+* few joins and syncs are parsed in one turn of the event loop, since thousands may arrive together, and heartbeats
+  behind them.
 
 A request that arrives in one piece arms no timer.
 """
@@ -34,6 +36,7 @@ from api.http.response import HttpResponse
 from api.shared.connection_gate import ConnectionGate
 from api.shared.deadlines import TIMER_SLACK_S
 from api.shared.tls import NO_CERTIFICATE, client_certificate
+from api.shared.turns import LongPollTurns
 from api.shared.write_batch import BatchedTransport, WriteBatch
 from coordinator_core.protocol.errors import CoordinatorNotAvailable, InvalidRequest
 from coordinator_core.runtime.memory import NO_MEMORY
@@ -47,6 +50,10 @@ CHUNK_ALLOWANCE_BYTES: Final = 16
 """Framing bytes allowed per chunk of a body, in addition to twice the size of the chunk."""
 LARGE_READ_BYTES: Final = 65_536
 """After a read of so many bytes, other connections are read first."""
+_POST: Final = b"POST /"
+_LONG_POLLS: Final = frozenset({b"/join", b"/sync"})
+"""How the paths of joins and syncs end."""
+_ACTION_CHARS: Final = 5
 TOO_MANY_CONNECTIONS: Final = (
     "the connection limit of this node or of this address is reached; retry, or use another node"
 )
@@ -119,9 +126,20 @@ EXTENSIONS: Final = cast(
 class HttpConnection(HttpToolsProtocol):
     """A client connection."""
 
-    def __init__(self, *, gate: ConnectionGate, limits: HttpLimits, batch: WriteBatch, **given: Any) -> None:  # noqa: ANN401  # uvicorn's own, passed on
+    def __init__(
+        self,
+        *,
+        gate: ConnectionGate,
+        limits: HttpLimits,
+        batch: WriteBatch,
+        read_turns: LongPollTurns,
+        **given: Any,  # noqa: ANN401  # uvicorn's own, passed on
+    ) -> None:
         super().__init__(**given)
         self._batch = batch
+        self._read_turns = read_turns
+        self._held: list[bytes] = []
+        """What has arrived of a join or a sync that waits for its turn, and behind it."""
         self._gate = gate
         self._limits = limits
         self._expected_phase: Phase | None = "head"
@@ -162,6 +180,27 @@ class HttpConnection(HttpToolsProtocol):
         self._arm_deadline("head")
 
     def data_received(self, data: bytes) -> None:
+        """Parse the data; later, if it begins one of many joins and syncs."""
+        if self._held:
+            self._held.append(data)
+            return
+        if data[(end := data.find(b" ", len(_POST))) - _ACTION_CHARS : end] in _LONG_POLLS:
+            turn = self._read_turns.begin()
+            if turn is not None:
+                self._held.append(data)
+                self.flow.pause_reading()
+                turn.add_done_callback(self._parse_held)
+                return
+        self._parse(data)
+
+    def _parse_held(self, _: object) -> None:
+        held, self._held = self._held, []
+        self.flow.resume_reading()
+        for data in held:
+            if not self.transport.is_closing():
+                self._parse(data)
+
+    def _parse(self, data: bytes) -> None:
         """Parse the data, and start the deadline of the missing part."""
         self._beside_body_bytes += len(data)
         super().data_received(data)

@@ -38,6 +38,8 @@ class FastPathEndpoint:
         """Decode the body, call the endpoint and return its response."""
         context.request = self.request
         context.is_long_poll = self.is_long_poll
+        if self.is_long_poll:
+            await context.node.long_poll_turns.wait()
         if context.identity is not None:
             authorize(context, self.access_rule)
         if context.scope["query_string"]:

@@ -24,6 +24,7 @@ from api.http.security_headers import SECURITY_HEADERS
 from api.shared.connection_gate import ConnectionCounts, ConnectionGate
 from api.shared.handshake_server import HandshakeServer
 from api.shared.tls import NodeTls
+from api.shared.turns import LongPollTurns
 from api.shared.write_batch import WriteBatch
 
 BACKLOG: Final = 2_048
@@ -55,9 +56,10 @@ class HttpServer:
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # malformed requests: `connection` logs them
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, limits.send_timeout_ms)
         gate = ConnectionGate(limits.max_connections, limits.connections_per_ip, counts, HEALTH_CONNECTIONS)
+        connection = partial(HttpConnection, gate=gate, limits=limits, batch=WriteBatch(), read_turns=LongPollTurns())
         config = uvicorn.Config(
             app,
-            http=cast("type[asyncio.Protocol]", partial(HttpConnection, gate=gate, limits=limits, batch=WriteBatch())),
+            http=cast("type[asyncio.Protocol]", connection),
             ws="none",
             lifespan="off",
             log_config=None,

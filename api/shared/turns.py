@@ -28,14 +28,20 @@ class LongPollTurns:
 
     async def wait(self) -> None:
         """Return in this turn of the event loop, or in a later one if too many long polls have begun in it."""
+        turn = self.begin()
+        if turn is not None:
+            await turn
+
+    def begin(self) -> asyncio.Future[None] | None:
+        """Return what a long poll has to wait for; None: it begins now."""
         if not self._begun:
             asyncio.get_running_loop().call_soon(self._next_turn)
         if self._begun < LONG_POLLS_AT_ONCE:
             self._begun += 1
-            return
+            return None
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
-        await turn
+        return turn
 
     def _next_turn(self) -> None:
         """Let the longest waiting begin; new ones begin at once only if none waits."""

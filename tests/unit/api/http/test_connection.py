@@ -1,16 +1,17 @@
-"""A body that the application does not take is not read from the connection."""
+"""What is read from a connection, and when: bodies as they are taken, and few joins and syncs in one turn."""
 
 import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 import uvicorn
-from litestar.types import Receive, Scope, Send
+from litestar.types import ASGIApp, Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from api.http.connection import LARGE_READ_BYTES, HttpConnection
 from api.http.limits import HttpLimits
 from api.shared.connection_gate import ConnectionCounts, ConnectionGate
+from api.shared.turns import LONG_POLLS_AT_ONCE, LongPollTurns
 from api.shared.write_batch import WriteBatch
 
 pytestmark = pytest.mark.anyio
@@ -81,18 +82,24 @@ async def transport() -> FakeTransport:
     return FakeTransport()
 
 
-@pytest.fixture
-async def connection(app: LateApp, transport: FakeTransport) -> AsyncIterator[HttpConnection]:
-    counts = ConnectionCounts(())
+def connected(app: ASGIApp, transport: FakeTransport, read_turns: LongPollTurns) -> HttpConnection:
+    """Return a new connection."""
     connection = HttpConnection(
         config=uvicorn.Config(app, lifespan="off", log_config=None, access_log=False),
         server_state=ServerState(),
         app_state={},
-        gate=ConnectionGate(1, 1, counts),
+        gate=ConnectionGate(1, 1, ConnectionCounts(())),
         limits=HttpLimits(),
         batch=WriteBatch(),
+        read_turns=read_turns,
     )
     connection.connection_made(transport)
+    return connection
+
+
+@pytest.fixture
+async def connection(app: LateApp, transport: FakeTransport) -> AsyncIterator[HttpConnection]:
+    connection = connected(app, transport, LongPollTurns())
     connection.data_received(HEAD)
     yield connection
     connection.connection_lost(None)
@@ -117,3 +124,58 @@ async def test_body_is_read_as_the_application_takes_it(
         await asyncio.sleep(0)
     while app.taken < PARTS * len(PART):  # noqa: ASYNC110 - as the event loop turns
         await asyncio.sleep(0)
+
+
+# -- turns -------------------------------------------------------------------------------------------------
+
+
+class PathApp:
+    """An application that notes the paths of its requests."""
+
+    def __init__(self) -> None:
+        self.paths: list[str] = []
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer."""
+        del receive
+        self.paths.append(scope["path"])
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def post(path: str) -> bytes:
+    """Return a request without a body."""
+    return f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n".encode()
+
+
+@pytest.mark.parametrize("action", ["join", "sync"])
+async def test_a_heartbeat_behind_many_joins_is_read_before_most_of_them(action: str) -> None:
+    app, turns, count = PathApp(), LongPollTurns(), 4 * LONG_POLLS_AT_ONCE
+    connections = [connected(app, FakeTransport(), turns) for _ in range(count + 1)]
+    for number, connection in enumerate(connections[:-1]):
+        connection.data_received(post(f"/v1/groups/{number}/{action}"))
+    connections[-1].data_received(post("/v1/groups/g/heartbeat"))
+    while len(app.paths) < len(connections):  # noqa: ASYNC110 - as the event loop turns
+        await asyncio.sleep(0)
+
+    assert app.paths.index("/v1/groups/g/heartbeat") == LONG_POLLS_AT_ONCE
+    app.paths.remove("/v1/groups/g/heartbeat")
+    assert app.paths == [f"/v1/groups/{number}/{action}" for number in range(count)]
+    for connection in connections:
+        connection.connection_lost(None)
+
+
+async def test_what_follows_a_join_that_waits_is_read_after_it() -> None:
+    app, turns, transport = PathApp(), LongPollTurns(), FakeTransport()
+    connection = connected(app, transport, turns)
+    while turns.begin() is None:
+        pass
+    connection.data_received(post("/v1/groups/g/join"))
+    assert not transport.is_reading_on
+    connection.data_received(post("/v1/groups/g/heartbeat"))
+    while len(app.paths) < 2:  # noqa: ASYNC110 - as the event loop turns
+        await asyncio.sleep(0)
+
+    assert app.paths == ["/v1/groups/g/join", "/v1/groups/g/heartbeat"]
+    assert not connection.flow.read_paused
+    connection.connection_lost(None)
