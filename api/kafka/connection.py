@@ -24,6 +24,7 @@ from api.kafka.handlers import HANDLERS, SUBMITTED, SubmittedApi
 from api.kafka.hot_responses import NO_TAGS
 from api.kafka.limits import KafkaLimits
 from api.kafka.messages import (
+    API_KEY,
     CORRELATION_ID,
     MalformedFrame,
     RequestHeader,
@@ -56,6 +57,7 @@ _SIZE: Final = struct.Struct(">i")
 _SASL: Final = {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 _PUBLIC: Final = _SASL | {ApiKey.API_VERSIONS}
 """The APIs that need no token."""
+_LONG_POLLS: Final = frozenset(key.to_bytes(API_KEY.stop) for key in (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP))
 
 
 class KafkaConnection(asyncio.Protocol):
@@ -179,6 +181,24 @@ class KafkaConnection(asyncio.Protocol):
         return 0 < size <= self._small_frame_max_bytes and int.from_bytes(data[:SIZE_BYTES]) == size
 
     def _answer_frame(self, frame: bytes) -> None:
+        """Answer a request; in a later turn of the event loop, if it is one of many joins and syncs."""
+        turn = self._node.long_poll_turns.begin() if frame[API_KEY] in _LONG_POLLS else None
+        if turn is None:
+            self._answer_now(frame)
+            return
+        self._due_at_s = float("inf")
+        self._running = turn
+        turn.add_done_callback(partial(self._answer_in_turn, frame))
+
+    def _answer_in_turn(self, frame: bytes, turn: asyncio.Future[None]) -> None:
+        if turn.cancelled():  # the connection is lost
+            return
+        self._running = None
+        self._answer_now(frame)
+        if self._running is None:
+            self._go_on()
+
+    def _answer_now(self, frame: bytes) -> None:
         try:
             self._answer(frame)
         except (MalformedFrame, CoordinatorError) as failure:

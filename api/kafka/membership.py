@@ -41,7 +41,7 @@ SEVERAL_MEMBERS_FROM: Final = 3
 async def join_group(request: KafkaRequest) -> bytes:
     """Join the next generation; the response waits until all members have joined."""
     message, version = request.message, request.version
-    await request.begin_long_poll()
+    request.is_long_poll = True
     try:
         request.authorize("JoinGroup", message.group_id)
         answer = await request.coordinate(message.group_id, _join(request), JoinGroupResponse)
@@ -117,7 +117,7 @@ def _reason(message: Any) -> str | None:  # noqa: ANN401  # a join, or a member 
 async def sync_group(request: KafkaRequest) -> bytes:
     """Get the member's assignment; the response waits for the leader's."""
     message, version = request.message, request.version
-    await request.begin_long_poll()
+    request.is_long_poll = True
     try:
         request.authorize("SyncGroup", message.group_id)
         sync = SyncGroup(

@@ -30,6 +30,7 @@ class MalformedFrame(Exception):  # as the errors of the protocol
     """The bytes of a frame are no request that the listener knows."""
 
 
+API_KEY: Final = slice(0, 2)
 CORRELATION_ID: Final = slice(4, 8)
 """Where the correlation id is in a frame; its response repeats it."""
 

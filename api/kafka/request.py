@@ -74,11 +74,6 @@ class KafkaRequest(ClientRequest):
         self._is_counted = False
         current_client.set(self.client)
 
-    async def begin_long_poll(self) -> None:
-        """Wait for the turn of a join or a sync, which may be one of thousands."""
-        self.is_long_poll = True
-        await self.node.long_poll_turns.wait()
-
     @property
     def version(self) -> int:
         """Return the version of the request."""

@@ -3,18 +3,22 @@
 import asyncio
 from contextlib import ExitStack
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
+from api.kafka import connection
 from api.kafka.apis import ApiKey
-from api.kafka.messages import load_all
+from api.kafka.messages import decode, load_all
 from api.shared.limits import ListenerLimits
 from api.shared.node_context import NodeContext
 from api.shared.turns import LONG_POLLS_AT_ONCE
+from coordinator_core.protocol.errors import UnknownMemberId
+from tests.support.kafka_wire import read_response
 from tests.support.memory_store import MemoryStore
 from tests.support.no_queries import NO_QUERIES
 from tests.unit.api.kafka.wire import Fields, Wire
-from tests.unit.coordinator_core.runtime.nodes import running
+from tests.unit.coordinator_core.runtime.nodes import running, until
 
 pytestmark = pytest.mark.anyio
 
@@ -23,15 +27,67 @@ MEMBER: Fields = {"group_id": "g", "member_id": "unknown"}
 JOIN: Fields = {**MEMBER, "session_timeout": TIMEOUT, "rebalance_timeout": TIMEOUT, "protocol_type": "consumer"}
 
 
-@pytest.mark.parametrize(
+LONG_POLLS = pytest.mark.parametrize(
     ("key", "version", "fields"),
     [
         (ApiKey.JOIN_GROUP, 5, {**JOIN, "protocols": [{"name": "range", "metadata": b""}]}),
         (ApiKey.SYNC_GROUP, 3, {**MEMBER, "generation_id": 1, "assignments": []}),
     ],
 )
-async def test_few_are_answered_in_one_turn(key: ApiKey, version: int, fields: Fields) -> None:
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _loaded() -> None:
     load_all()
+
+
+@LONG_POLLS
+async def test_few_are_decoded_when_many_arrive_together(
+    key: ApiKey, version: int, fields: Fields, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded: list[int] = []
+
+    def counted(*args: Any) -> Any:  # noqa: ANN401  # as it is
+        decoded.append(len(wires))
+        return decode(*args)
+
+    monkeypatch.setattr(connection, "decode", counted)
+    wires: list[Wire] = []
+    async with running(MemoryStore()) as coordinator:
+        node = NodeContext(coordinator, NO_QUERIES, ListenerLimits())
+        with ExitStack() as closing:
+            for _ in range(3 * LONG_POLLS_AT_ONCE):
+                wires.append(Wire(node))
+                closing.callback(wires[-1].close)
+                wires[-1].send(key, version, fields)
+            assert len(decoded) == LONG_POLLS_AT_ONCE
+            gone = Wire(node)
+            gone.send(key, version, fields)
+            gone.close()
+            while not all(wire.is_answered for wire in wires):  # noqa: ASYNC110 - as the event loop turns
+                await asyncio.sleep(0)
+            assert node.long_poll_turns.begin() is None, "none waits"
+    assert len(decoded) == len(wires), "a client that is gone is not answered"
+
+
+async def test_what_follows_a_join_that_waits_is_answered_after_it() -> None:
+    async with running(MemoryStore()) as coordinator:
+        node = NodeContext(coordinator, NO_QUERIES, ListenerLimits())
+        wire = Wire(node)
+        while node.long_poll_turns.begin() is None:
+            pass
+        wire.send(ApiKey.SYNC_GROUP, 3, {**MEMBER, "generation_id": 1, "assignments": []})
+        wire.send(ApiKey.HEARTBEAT, 3, {**MEMBER, "generation_id": 1})
+        assert not wire.is_answered
+        await until(lambda: len(wire.frames()) == 2, "both responses")
+        synced, beaten = wire.frames()
+        wire.close()
+    assert read_response(ApiKey.SYNC_GROUP, 3, synced).error_code == UnknownMemberId.kafka_code
+    assert read_response(ApiKey.HEARTBEAT, 3, beaten).error_code == UnknownMemberId.kafka_code
+
+
+@LONG_POLLS
+async def test_few_are_answered_in_one_turn(key: ApiKey, version: int, fields: Fields) -> None:
     count = 3 * LONG_POLLS_AT_ONCE
     async with running(MemoryStore()) as coordinator:
         node = NodeContext(coordinator, NO_QUERIES, ListenerLimits())

@@ -60,6 +60,15 @@ class Wire:
         """Return whether there is a response to the last request."""
         return bool(self._transport.written)
 
+    def frames(self) -> list[bytes]:
+        """Return the responses since the last request was sent, without their sizes."""
+        left, frames = self._transport.written, []
+        while left:
+            end = 4 + int.from_bytes(left[:4])
+            frames.append(left[4:end])
+            left = left[end:]
+        return frames
+
     def send(self, key: ApiKey, version: int, values: Fields, client_id: str = "wire") -> None:
         """Send a request."""
         self._transport.written = b""
