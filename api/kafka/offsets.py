@@ -224,10 +224,11 @@ async def _fetched(request: KafkaRequest, group_id: str, wanted: Partitions | No
     """Fetch offsets of partitions, or all; of topics that the token may not read there are errors, or nothing."""
     if wanted is None:
         limit = 2 * request.node.limits.max_partitions_per_request
+        await request.with_deadline(request.begin_response(limit))
         every = await request.with_deadline(request.coordinator.fetch_offsets(group_id, None, limit=limit + 1))
         if len(every) > limit:
             raise InvalidRequest(f"the group has more than {limit} offsets: name the partitions")
-        await request.with_deadline(request.begin_response(len(every)))
+        request.shrink_response(len(every))
         denied = request.denied_topics({row.topic for row in every}, Operation.READ)
         shown = [row for row in every if row.topic not in denied]
         return [(topic, [_committed(row) for row in same]) for topic, same in groupby(shown, lambda row: row.topic)]

@@ -1,6 +1,7 @@
 """Joins and syncs of many members begin a few at a time, so that other requests come in between."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any
@@ -14,14 +15,16 @@ from api.shared.limits import ListenerLimits
 from api.shared.node_context import NodeContext
 from api.shared.turns import LONG_POLLS_AT_ONCE
 from coordinator_core.protocol.errors import UnknownMemberId
+from coordinator_core.state_store.rows import FetchedOffset
 from tests.support.kafka_wire import read_response
 from tests.support.memory_store import MemoryStore
 from tests.support.no_queries import NO_QUERIES
 from tests.unit.api.kafka.wire import Fields, Wire
-from tests.unit.coordinator_core.runtime.nodes import running, until
+from tests.unit.coordinator_core.runtime.nodes import commit_simple, running, until
 
 pytestmark = pytest.mark.anyio
 
+LARGE_BYTES = 2**30
 TIMEOUT = timedelta(seconds=10)
 MEMBER: Fields = {"group_id": "g", "member_id": "unknown"}
 JOIN: Fields = {**MEMBER, "session_timeout": TIMEOUT, "rebalance_timeout": TIMEOUT, "protocol_type": "consumer"}
@@ -84,6 +87,41 @@ async def test_what_follows_a_join_that_waits_is_answered_after_it() -> None:
         wire.close()
     assert read_response(ApiKey.SYNC_GROUP, 3, synced).error_code == UnknownMemberId.kafka_code
     assert read_response(ApiKey.HEARTBEAT, 3, beaten).error_code == UnknownMemberId.kafka_code
+
+
+class ReadStore(MemoryStore):
+    """A store that counts how often all offsets of a group are read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads = 0
+
+    def fetch_offsets(
+        self,
+        group_id: str,
+        topics: Sequence[str] | None = None,
+        after: tuple[str, int] | None = None,
+        limit: int | None = None,
+    ) -> list[FetchedOffset]:
+        """Count it."""
+        self.reads += 1
+        return super().fetch_offsets(group_id, topics, after, limit)
+
+
+async def test_all_offsets_are_read_when_large_requests_of_others_have_ended() -> None:
+    store = ReadStore()
+    async with running(store) as coordinator:
+        node = NodeContext(coordinator, NO_QUERIES, ListenerLimits())
+        await commit_simple(coordinator, "g", 1)
+        await node.large_request_turns.begin("another", LARGE_BYTES)
+        wire = Wire(node)
+        wire.send(ApiKey.OFFSET_FETCH, 7, {"group_id": "g", "topics": None, "require_stable": False})
+        await coordinator.fetch_offsets("g", None)
+        assert store.reads == 1, "the other read had begun before"
+        node.large_request_turns.end(LARGE_BYTES, 0)
+        await until(lambda: wire.is_answered, "the offsets")
+        wire.close()
+    assert store.reads == 2
 
 
 @LONG_POLLS
