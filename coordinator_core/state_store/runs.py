@@ -4,12 +4,15 @@ The status of a run changes from proposed to applying to applied, or from propos
 a DAG, or because it has expired.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from coordinator_core.protocol.requests import GroupSnapshot
+if TYPE_CHECKING:  # The command line, which reads the statuses, needs no msgspec.
+    from coordinator_core.protocol.requests import GroupSnapshot
 
 OFFSET_RETENTION = "offset_retention"
 """The kind of a run that archives offsets that are due."""
