@@ -46,4 +46,4 @@ def check_audit_log(connection: PsycopgConnection) -> CheckResult:
         return warning("audit log", f"{counted(unsealed, 'change')} not sealed for ten minutes", advice)
     if not seals:
         return ok("audit log", "nothing is sealed yet")
-    return ok("audit log", f"{counted(seals, 'sealed minute')} match; the newest seal begins with {newest}")
+    return ok("audit log", f"the seals of {counted(seals, 'minute')} match; the newest seal begins with {newest}")
