@@ -50,10 +50,10 @@ CHUNK_ALLOWANCE_BYTES: Final = 16
 """Framing bytes allowed per chunk of a body, in addition to twice the size of the chunk."""
 LARGE_READ_BYTES: Final = 65_536
 """After a read of so many bytes, other connections are read first."""
-_POST: Final = b"POST /"
-_LONG_POLLS: Final = frozenset({b"/join", b"/sync"})
+LONG_POLL_ENDINGS: Final = frozenset({b"/join", b"/sync"})
 """How the paths of joins and syncs end."""
-_ACTION_CHARS: Final = 5
+_PATH_PLACE: Final = len(b"POST ")
+_ENDING_CHARS: Final = len(b"/join")
 TOO_MANY_CONNECTIONS: Final = (
     "the connection limit of this node or of this address is reached; retry, or use another node"
 )
@@ -184,7 +184,8 @@ class HttpConnection(HttpToolsProtocol):
         if self._held:
             self._held.append(data)
             return
-        if data[(end := data.find(b" ", len(_POST))) - _ACTION_CHARS : end] in _LONG_POLLS:
+        end = data.find(b" ", _PATH_PLACE)
+        if data[end - _ENDING_CHARS : end] in LONG_POLL_ENDINGS:
             turn = self._read_turns.begin()
             if turn is not None:
                 self._held.append(data)
@@ -194,6 +195,7 @@ class HttpConnection(HttpToolsProtocol):
         self._parse(data)
 
     def _parse_held(self, _: object) -> None:
+        """Parse what was held back; nothing, if the connection is closing or closes meanwhile."""
         held, self._held = self._held, []
         self.flow.resume_reading()
         for data in held:

@@ -58,6 +58,7 @@ _SASL: Final = {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 _PUBLIC: Final = _SASL | {ApiKey.API_VERSIONS}
 """The APIs that need no token."""
 _LONG_POLLS: Final = frozenset(key.to_bytes(API_KEY.stop) for key in (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP))
+"""The first bytes of their frames."""
 
 
 class KafkaConnection(asyncio.Protocol):
@@ -191,7 +192,8 @@ class KafkaConnection(asyncio.Protocol):
         turn.add_done_callback(partial(self._answer_in_turn, frame))
 
     def _answer_in_turn(self, frame: bytes, turn: asyncio.Future[None]) -> None:
-        if turn.cancelled():  # the connection is lost
+        """Answer a request that was held back, unless the connection was lost or is closing."""
+        if turn.cancelled() or self._transport.is_closing():
             return
         self._running = None
         self._answer_now(frame)

@@ -31,6 +31,7 @@ class MalformedFrame(Exception):  # as the errors of the protocol
 
 
 API_KEY: Final = slice(0, 2)
+"""Where the API key is in a frame."""
 CORRELATION_ID: Final = slice(4, 8)
 """Where the correlation id is in a frame; its response repeats it."""
 

@@ -8,7 +8,9 @@ import uvicorn
 from litestar.types import ASGIApp, Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from api.http.connection import LARGE_READ_BYTES, HttpConnection
+from api.http.app import FAST_PATH_HANDLERS
+from api.http.connection import LARGE_READ_BYTES, LONG_POLL_ENDINGS, HttpConnection
+from api.http.fast_path import fast_path_endpoints
 from api.http.limits import HttpLimits
 from api.shared.connection_gate import ConnectionCounts, ConnectionGate
 from api.shared.turns import LONG_POLLS_AT_ONCE, LongPollTurns
@@ -26,6 +28,7 @@ class FakeTransport(asyncio.Transport):
 
     def __init__(self) -> None:
         self.is_reading_on = True
+        self.is_closed = False
 
     def pause_reading(self) -> None:
         """Note it."""
@@ -42,8 +45,8 @@ class FakeTransport(asyncio.Transport):
         """Do nothing."""
 
     def is_closing(self) -> bool:
-        """Return that it is open."""
-        return False
+        """Return whether it is closed."""
+        return self.is_closed
 
     def get_extra_info(self, name: str, default: object = None) -> object:
         """Return nothing."""
@@ -179,3 +182,26 @@ async def test_what_follows_a_join_that_waits_is_read_after_it() -> None:
     assert app.paths == ["/v1/groups/g/join", "/v1/groups/g/heartbeat"]
     assert not connection.flow.read_paused
     connection.connection_lost(None)
+
+
+async def test_a_join_that_waits_is_dropped_with_its_connection() -> None:
+    app, turns, transport = PathApp(), LongPollTurns(), FakeTransport()
+    connection = connected(app, transport, turns)
+    while turns.begin() is None:
+        pass
+    connection.data_received(post("/v1/groups/g/join"))
+    transport.is_closed = True
+    connection.connection_lost(None)
+    another = connected(app, FakeTransport(), turns)
+    another.data_received(post("/v1/groups/another/join"))
+    while not app.paths:  # noqa: ASYNC110 - as the event loop turns
+        await asyncio.sleep(0)
+
+    assert app.paths == ["/v1/groups/another/join"]
+    another.connection_lost(None)
+
+
+def test_the_joins_and_syncs_that_wait_are_the_long_polls_of_the_api() -> None:
+    endpoints = fast_path_endpoints(FAST_PATH_HANDLERS)
+
+    assert {b"/" + action for action, each in endpoints.items() if each.is_long_poll} == LONG_POLL_ENDINGS

@@ -64,9 +64,12 @@ async def test_few_are_decoded_when_many_arrive_together(
                 closing.callback(wires[-1].close)
                 wires[-1].send(key, version, fields)
             assert len(decoded) == LONG_POLLS_AT_ONCE
-            gone = Wire(node)
-            gone.send(key, version, fields)
+            gone, aborted = Wire(node), Wire(node)
+            for wire in (gone, aborted):
+                wire.send(key, version, fields)
             gone.close()
+            aborted.abort()
+            closing.callback(aborted.close)
             while not all(wire.is_answered for wire in wires):  # noqa: ASYNC110 - as the event loop turns
                 await asyncio.sleep(0)
             assert node.long_poll_turns.begin() is None, "none waits"

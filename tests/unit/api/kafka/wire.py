@@ -86,6 +86,10 @@ class Wire:
         await until(lambda: self._transport.is_aborted or self.is_answered, "the response, or the end")
         return self._transport.is_aborted and not self.is_answered
 
+    def abort(self) -> None:
+        """Abort the connection on the side of the node, which does not know yet that it is lost."""
+        self._connection.abort()
+
     def close(self) -> None:
         """Close the connection."""
         self._connection.connection_lost(None)
