@@ -129,8 +129,8 @@ class Tokens:
         self._known = {} if path is None else read_tokens_file(path)
         self._stored: Mapping[bytes, KnownToken] = {}
         self._recent: dict[bytes, KnownToken] = {}
-        """Known tokens by the credentials that a client has sent: to find a token in them and its digest takes three
-        times as long as all else that a heartbeat checks."""
+        """Known tokens by the credentials that a client has sent: without them each heartbeat parses its header again,
+        and computes a digest."""
         self._quotas: Mapping[str, Mapping[str, int]] = {}
         self._quotas_of: Mapping[TokenKey, KnownToken] = {}
         """The tokens that `_quotas` was read from."""
