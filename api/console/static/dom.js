@@ -40,22 +40,64 @@ export const tableHead = (titles) => h("thead", {}, h("tr", {}, titles.map(([tit
 export const linkRow = (to, attributes, ...cells) =>
   h("tr", { tabindex: "-1", "data-row": to, ...attributes, onclick: (event) => event.target.closest("a") || (location.hash = to) }, cells);
 
-/** Replace an element's content; the focus returns to the element with the same data-key. */
+/** Replace an element's content; the focus returns to the element with the same data-key, and the same text stays selected. */
 export function replaceContent(element, ...nodes) {
   const key = element.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
+  const select = selectionIn(element);
   element.replaceChildren(...flat(nodes));
   if (key !== undefined) element.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus({ preventScroll: true });
+  select();
+}
+
+/** Return a function that selects the text which is now selected in an element, if it is still at its place. */
+function selectionIn(element) {
+  const selection = getSelection();
+  const text = selection.toString();
+  if (!text || !element.contains(selection.anchorNode) || !element.contains(selection.focusNode)) return () => {};
+  const ends = [[selection.anchorNode, selection.anchorOffset], [selection.focusNode, selection.focusOffset]].map(([node, offset]) => ({ path: pathTo(element, node), offset }));
+  return () => {
+    const nodes = ends.map(({ path }) => path.reduce((node, index) => node?.childNodes[index], element));
+    if (!nodes.every((node, index) => node && ends[index].offset <= (node.length ?? node.childNodes.length))) return;
+    selection.setBaseAndExtent(nodes[0], ends[0].offset, nodes[1], ends[1].offset);
+    if (selection.toString() !== text) selection.removeAllRanges();
+  };
+}
+
+/** Return the indexes by which childNodes lead from an element to a node. */
+function pathTo(element, node) {
+  if (node === element) return [];
+  return [...pathTo(element, node.parentNode), [...node.parentNode.childNodes].indexOf(node)];
 }
 
 const REDRAW_MS = 10_000;
+/** Redraws that wait until no button of the pointer is down: a click needs the same element from its press to its release. */
+const waiting = new Set();
+let isPressed = false;
 
-/** Return a function that redraws an element if its arguments have changed, or after REDRAW_MS, since durations have aged. */
+addEventListener("pointerdown", () => (isPressed = true), true);
+for (const name of ["pointerup", "pointercancel", "dragend", "keydown"]) addEventListener(name, release, true);
+addEventListener("pointermove", (event) => event.buttons || release(), true); // a menu may have taken the release
+
+function release() {
+  if (!isPressed) return;
+  isPressed = false;
+  setTimeout(() => waiting.forEach((redraw) => redraw())); // after the click
+}
+
+/** Return a function that redraws an element if its arguments have changed, or after REDRAW_MS, since durations have aged; while a button of the pointer is down, once it is released. */
 export function redrawOnChange(element, draw) {
   let last;
-  return (...given) => {
+  let given;
+  function redraw() {
+    if (isPressed) return waiting.add(redraw);
+    waiting.delete(redraw);
     const now = `${Math.floor(Date.now() / REDRAW_MS)} ${JSON.stringify(given)}`;
     if (now === last) return;
     last = now;
     replaceContent(element, draw(...given));
+  }
+  return (...next) => {
+    given = next;
+    redraw();
   };
 }

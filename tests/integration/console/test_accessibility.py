@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.integration.console.boxes import boxes_of
 from tests.integration.console.sample_groups import SampleGroups
 from tests.support.http_client import Group
 from tests.support.nodes import Node
@@ -128,9 +129,9 @@ def test_the_bar_fits_a_narrow_window(page: Page, node: Node, width: int) -> Non
     page.set_viewport_size({"width": width, "height": 800})
     page.goto(f"{node.url}/#/settings")
     expect(page.locator("#poll-status")).to_have_attribute("data-state", "live")
-    for control in page.locator(".bar a, .bar button").all():
-        box = control.bounding_box()
-        assert box and box["x"] >= 0 and box["x"] + box["width"] <= width, control.text_content()  # noqa: PT018 - one place
+    controls = boxes_of(page.locator(".bar a, .bar button"))
+    assert controls
+    assert all(0 <= control.left and control.right <= width for control in controls), controls
 
 
 def test_no_screen_is_wider_than_a_narrow_window(page: Page, node: Node, places: list[str]) -> None:

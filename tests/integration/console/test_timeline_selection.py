@@ -6,6 +6,7 @@ from itertools import pairwise
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from tests.integration.console.boxes import box_of, boxes_of
 from tests.integration.console.sample_groups import SIMPLE_CONSUMER, SampleGroups
 from tests.support.http_client import Group, position
 from tests.support.nodes import Node
@@ -58,9 +59,8 @@ def sessions(page: Page) -> Locator:
 def drag(page: Page, timeline: Locator, start: float, end: float) -> None:
     """Drag from one share of the time axis to another one, which begins beside the labels."""
     timeline.scroll_into_view_if_needed()
-    box = timeline.bounding_box()
-    assert box is not None
-    left, width, middle = box["x"] + 190, box["width"] - 190, box["y"] + 30
+    box = box_of(timeline)
+    left, width, middle = box.left + 190, box.width - 190, box.top + 30
     page.mouse.move(left + start * width, middle)
     page.mouse.down()
     page.mouse.move(left + end * width, middle, steps=3)
@@ -118,6 +118,5 @@ def test_times_do_not_overlap_in_a_narrow_window(page: Page, timeline: Locator) 
     page.set_viewport_size({"width": 390, "height": 800})
     page.get_by_role("button", name="5 min", exact=True).click()
     expect(timeline.locator(".tick").nth(1)).to_be_visible()
-    boxes = [each.bounding_box() for each in timeline.locator(".tick").all()]
-    places = [(box["x"], box["x"] + box["width"]) for box in boxes if box]
-    assert all(end < start for (_, end), (start, _) in pairwise(places)), places
+    ticks = boxes_of(timeline.locator(".tick"))
+    assert all(left.right < right.left for left, right in pairwise(ticks)), ticks

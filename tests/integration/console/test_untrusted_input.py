@@ -14,6 +14,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from api.http import base64url
+from tests.integration.console.boxes import box_of
 from tests.integration.console.sample_groups import SIMPLE_CONSUMER, SampleGroups
 from tests.support.databases import Databases
 from tests.support.http_client import Client, fresh_id, join_body, position
@@ -85,9 +86,7 @@ def test_members_topics_and_reasons_are_text_in_tables_and_dialogs(
         ".map((node) => node.data)).join(''))"
     )
     button = page.get_by_role("button", name=re.compile("^Remove ")).first
-    box = button.bounding_box()
-    assert box is not None
-    assert box["x"] + box["width"] < page.evaluate("innerWidth")
+    assert box_of(button).right < page.evaluate("innerWidth")
     button.click()
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text(
@@ -136,10 +135,10 @@ def test_dialog_closes_when_the_page_changes(page: Page, node: Node, samples: Sa
 def test_name_of_255_characters_does_not_widen_the_list(page: Page, node: Node, samples: SampleGroups) -> None:
     samples.client.ok("POST", f"/v1/groups/{'y' * 255}/offsets", {**SIMPLE_CONSUMER, "offsets": [position(1)]})
     page.goto(f"{node.url}/#/?q={'y' * 255}")
-    box = page.locator("tbody tr").bounding_box()
-    assert box is not None
-    assert box["width"] < 1_280
-    assert box["height"] < 60
+    row = page.locator("tbody tr")
+    expect(row).to_have_count(1)
+    assert box_of(row).width < 1_280
+    assert box_of(row).height < 60
 
 
 # -- files ------------------------------------------------------------------------------------------------

@@ -1,0 +1,72 @@
+"""What a user does with the pointer outlasts a redraw of the page: a click, and a selection of text."""
+
+import re
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.integration.console.boxes import box_of
+from tests.integration.console.sample_groups import LONG_MS, SampleGroups
+from tests.support.http_client import Member, fresh_id, position
+from tests.support.nodes import Node
+
+SELECTED = "() => getSelection().toString()"
+
+
+@pytest.fixture
+def member(samples: SampleGroups) -> Member:
+    timeouts = {"session_timeout_ms": LONG_MS, "rebalance_timeout_ms": LONG_MS}
+    group = samples.client.group(fresh_id("redrawn"))
+    return group.stable(group.group_id, **timeouts)
+
+
+@pytest.fixture
+def row(page: Page, node: Node, member: Member) -> Locator:
+    """Open the group's page; return the row of its member."""
+    page.goto(f"{node.url}/#/groups/{member.group.group_id}")
+    row = page.get_by_role("region", name=re.compile("^Members")).locator("tbody tr")
+    expect(row).to_have_count(1)
+    return row
+
+
+def lag_in(row: Locator) -> Locator:
+    return row.locator("td").nth(6)
+
+
+def change(page: Page, member: Member, lag: int) -> None:
+    """Change the member's lag, and return once the page has loaded it."""
+    assert member.commit(position(1, topic=member.group.group_id, log_end_offset=1 + lag)).status == 200
+    for _ in range(2):  # the first may have been on its way
+        with page.expect_response(re.compile("/lag$")):
+            pass
+
+
+def test_button_that_is_pressed_over_a_redraw_is_clicked(page: Page, row: Locator, member: Member) -> None:
+    button = box_of(row.get_by_role("button"))
+    page.mouse.move(button.left + button.width / 2, button.top + button.height / 2)
+    page.mouse.down()
+    change(page, member, lag=17)
+    change(page, member, lag=18)
+    page.mouse.up()
+    expect(page.get_by_role("dialog")).to_contain_text("Remove")
+    expect(lag_in(row)).to_have_text("18")
+
+
+def test_selected_text_stays_selected_over_a_redraw(page: Page, row: Locator, member: Member) -> None:
+    host = row.locator("td").nth(1)
+    host.select_text()
+    selected = page.evaluate(SELECTED)
+    assert selected == host.text_content()
+    change(page, member, lag=19)
+    expect(lag_in(row)).to_have_text("19")
+    assert page.evaluate(SELECTED) == selected
+
+
+def test_text_that_changes_is_selected_no_longer(page: Page, row: Locator, member: Member) -> None:
+    change(page, member, lag=23)
+    expect(lag_in(row)).to_have_text("23")
+    lag_in(row).select_text()
+    assert page.evaluate(SELECTED) == "23"
+    change(page, member, lag=29)
+    expect(lag_in(row)).to_have_text("29")
+    assert page.evaluate(SELECTED) == ""
