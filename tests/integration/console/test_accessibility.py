@@ -131,7 +131,7 @@ def test_the_bar_fits_a_narrow_window(page: Page, node: Node, width: int) -> Non
     expect(page.locator("#poll-status")).to_have_attribute("data-state", "live")
     controls = boxes_of(page.locator(".bar a, .bar button"))
     assert controls
-    assert all(0 <= control.left and control.right <= width for control in controls), controls
+    assert all(control.left >= 0 and control.right <= width for control in controls), controls
 
 
 def test_no_screen_is_wider_than_a_narrow_window(page: Page, node: Node, places: list[str]) -> None:
