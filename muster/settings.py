@@ -373,6 +373,7 @@ class Settings(PlatformSettings, NodeSettings, MirrorSettings, GroupDefaults):
     model_config = SettingsConfigDict(
         env_prefix=ENVIRONMENT_PREFIX,
         env_ignore_empty=True,
+        str_strip_whitespace=True,  # secrets come from files, which end with a line break
         extra="forbid",
         frozen=True,
         hide_input_in_errors=True,

@@ -47,6 +47,17 @@ def test_configuration_and_rules_are_valid() -> None:
         assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
+def test_documented_scrape_on_kubernetes_is_valid_and_gives_what_the_rules_need(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "production.md").read_text()
+    (text,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "prometheus.yml").write_text(text)
+    checked = promtool("check", "config", "--syntax-only", str(tmp_path / "prometheus.yml"))
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    own_text = (PROMETHEUS / "prometheus.yml").read_text()
+    documented, own = (yaml.safe_load(each)["scrape_configs"][0] for each in (text, own_text))
+    assert {key: documented[key] for key in ("job_name", "params")} == {key: own[key] for key in ("job_name", "params")}
+
+
 def test_alert_rules_pass_their_unit_tests() -> None:
     tested = promtool("test", "rules", "rules_test.yml")
     assert tested.returncode == 0, tested.stdout + tested.stderr

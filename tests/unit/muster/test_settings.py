@@ -82,6 +82,16 @@ def test_an_empty_variable_counts_as_absent(monkeypatch: pytest.MonkeyPatch) -> 
     assert load_settings().database_url is None
 
 
+def test_line_break_at_the_end_of_a_secret_is_no_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_DATABASE_URL", "postgresql://ada:secret@db/muster\n")
+    monkeypatch.setenv("MUSTER_CLUSTER_SECRET", "s" * 32 + "\n")
+    settings = load_settings()
+    assert settings.database_url is not None
+    assert settings.cluster_secret is not None
+    assert settings.database_url.get_secret_value() == "postgresql+psycopg2://ada:secret@db/muster"
+    assert settings.cluster_secret.get_secret_value() == "s" * 32
+
+
 def test_wrong_number_is_reported_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUSTER_HTTP_PORT", "99999")
     assert refusal() == "MUSTER_HTTP_PORT should be less than or equal to 65535."

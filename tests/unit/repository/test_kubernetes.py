@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from api.shared.tokens import read_tokens_file
-from muster.settings import Settings
+from muster.settings import ENVIRONMENT_PREFIX, Settings, load_settings
 from tests.support.documented_commands import sessions
 from tests.support.repository import ROOT
 
@@ -23,6 +23,7 @@ MANIFESTS: list[dict[str, Any]] = [
 VERSIONS = ("1.29", "1.37")
 """The oldest and newest releases of Kubernetes that the manifests are checked for."""
 WORKLOADS = [each for each in MANIFESTS if "template" in each["spec"]]
+SECRETS = {"MUSTER_DATABASE_URL": "postgresql://muster@db/muster", "MUSTER_CLUSTER_SECRET": "s" * 32}
 NODES = next(each for each in WORKLOADS if each["kind"] == "StatefulSet")
 
 
@@ -51,24 +52,37 @@ def test_a_pod_has_no_rights_that_it_does_not_need(workload: dict[str, Any]) -> 
 
 
 def test_documented_commands_create_the_secrets_and_files_that_pods_use(tmp_path: Path) -> None:
-    commands = [shlex.split(command) for session in sessions("docs/production.md") for command in session]
-    words_of_secrets = [word for words in commands if words[:3] == ["kubectl", "create", "secret"] for word in words]
-    created = {found[1] for word in words_of_secrets if (found := re.match(r"--from-(?:literal|file)=([\w.-]+)", word))}
+    commands = [shlex.split(command) for command in sessions("docs/production.md")[0]]
+    created = {
+        (words[4], found[1])
+        for words in commands
+        if words[:4] == ["kubectl", "create", "secret", "generic"]
+        for word in words
+        if (found := re.fullmatch(r"--from-file=([\w.-]+)", word))
+    }
     text = "".join(file.read_text() for file in FOLDER.glob("*.yaml"))
-    assert created == {*re.findall(r"secretKeyRef: .*key: ([\w-]+)", text), *re.findall(r"/run/muster/([\w.]+)", text)}
+    (tokens,) = NODES["spec"]["template"]["spec"]["volumes"][:1]
+    assert created == {
+        *re.findall(r"secretKeyRef: {name: ([\w-]+), key: ([\w-]+)}", text),
+        *((tokens["secret"]["secretName"], file) for file in re.findall(r"/run/muster/([\w.]+)", text)),
+    }
     applied = {words[-1] for words in commands if words[:2] == ["kubectl", "apply"]}
     assert applied == {str(file.relative_to(ROOT)) for file in FOLDER.glob("*.yaml")}
-    for words in commands:
-        if words[:4] == ["muster", "token", "new", "--actor"]:
-            subprocess.run([sys.executable, "-m", *words], cwd=tmp_path, check=True, capture_output=True)
-    assert len(read_tokens_file(tmp_path / "tokens.json")) == 2
+    issuing = [words for words in commands if words[:3] == ["muster", "token", "new"]]
+    for words in issuing:
+        subprocess.run([sys.executable, "-m", *words], cwd=tmp_path, check=True, capture_output=True)
+    assert len(read_tokens_file(tmp_path / "tokens.json")) == len(issuing)
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=name_of)
-def test_variables_are_settings(workload: dict[str, Any]) -> None:
-    for container in workload["spec"]["template"]["spec"]["containers"]:
-        named = {each["name"] for each in container["env"]} - {"POD_NAME", "NAMESPACE"}
-        assert named <= {f"MUSTER_{name.upper()}" for name in Settings.model_fields}
+def test_variables_are_valid_settings(workload: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    (container,) = workload["spec"]["template"]["spec"]["containers"]
+    for each in container["env"]:
+        if each["name"].startswith(ENVIRONMENT_PREFIX):
+            assert each["name"].removeprefix(ENVIRONMENT_PREFIX).lower() in Settings.model_fields
+            value = each.get("value") or SECRETS[each["name"]]
+            monkeypatch.setenv(each["name"], value.replace("$(POD_NAME)", "muster-0").replace("$(NAMESPACE)", "ours"))
+    load_settings()
 
 
 def test_services_and_policies_select_the_nodes() -> None:
