@@ -60,5 +60,7 @@ class Assignor:
             ValueError: one is of another type or takes other arguments; the message names it.
         """
         check_name("name of an assignor", self.name, MAX_ASSIGNOR_NAME_LENGTH)
+        if not isinstance(self.is_cooperative, bool):
+            raise ValueError(f"is_cooperative must be True or False, and is {self.is_cooperative!r}")
         for name in ("assign", "user_data", "on_assignment"):
             check_function(name, getattr(self, name), 2, may_be_coroutine=name == "on_assignment")

@@ -112,7 +112,8 @@ class Consumer:
         api = _checked_api(group_id, group_instance_id)
         token = None if token is None else check_token(token)
         self._shared = SharedState(api, node_selector, self._timing, runtime, token=token, ssl_context=ssl_context)
-        client_id = check_name("client_id", client_id or _default_client_id(group_id), MAX_CLIENT_ID_LENGTH)
+        client_id = _default_client_id(group_id) if client_id is None else client_id
+        check_name("client_id", client_id, MAX_CLIENT_ID_LENGTH)
         self._is_static = group_instance_id is not None
         self._auto_offset_reset = auto_offset_reset
         self._connection = self._shared.new_connection()
@@ -270,9 +271,13 @@ class Consumer:
     ) -> None:
         """Commit offsets; by default the positions of all assigned partitions."""
         self._check_open()
+        _check_type("asynchronous", asynchronous, bool, "True or False")
+        completed = self._coroutine("on_complete", on_complete, 2)
+        if completed is not None and not asynchronous:
+            raise ValueError("on_complete is called for asynchronous commits only; this one returns or raises")
         wanted = await self._positions.all() if offsets is None else _as_offsets(offsets)
         if asynchronous and wanted:
-            self._commits.commit_async(wanted, self._coroutine("on_complete", on_complete, 2))
+            self._commits.commit_async(wanted, completed)
         elif wanted:
             try:
                 await self._commits.commit_sync(wanted, self._deadline_ms(timeout_s))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import ssl
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
@@ -56,10 +57,14 @@ class ThreadRuntime:
         return Urllib3Client(ssl_context)
 
     def as_coroutine(self, function: Callable[..., object]) -> Callable[..., Awaitable[Any]]:
-        """Return a coroutine function that calls it in the same thread."""
+        """Return a coroutine function that calls it in the same thread; a returned coroutine is a TypeError."""
 
         async def call(*arguments: object) -> object:
-            return function(*arguments)
+            result = function(*arguments)
+            if inspect.iscoroutine(result):
+                result.close()
+                raise TypeError(f"{function!r} returned a coroutine, which is not awaited here; agent.aio awaits them")
+            return result
 
         return call
 

@@ -35,6 +35,14 @@ def agent_calling(
     return agents[0]
 
 
+def test_callback_that_returns_a_coroutine_is_no_silent_nothing(joined: AgentMaker) -> None:
+    async def later() -> None:
+        """Do nothing."""
+
+    with pytest.raises(TypeError, match="returned a coroutine, which is not awaited here"):
+        joined(on_assigned=lambda _: later())
+
+
 @pytest.mark.parametrize("leaving", LEAVING.values(), ids=LEAVING.keys())
 @pytest.mark.parametrize("again", LEAVING.values(), ids=LEAVING.keys())
 def test_unsubscribe_in_on_revoked_revokes_and_leaves_once(

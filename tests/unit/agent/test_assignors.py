@@ -292,6 +292,7 @@ async def assign_later(counts: object, members: object) -> None:
     [
         ({"name": ""}, "a name of an assignor must have 1 to 249 characters, and has 0"),
         ({"name": 7}, "a name of an assignor must be a string, and is 7"),
+        ({"is_cooperative": None}, "is_cooperative must be True or False, and is None"),
         ({"assign": None}, "assign must be a function, and is None"),
         ({"assign": assign_later}, "assign must not be a coroutine function"),
         ({"assign": len}, "assign must take 2 positional arguments"),

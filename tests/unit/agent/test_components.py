@@ -431,6 +431,26 @@ def test_subscribing_to_nothing_is_refused() -> None:
         ConsumerAgent("http://127.0.0.1:1", "billing").subscribe([])
 
 
+@pytest.mark.parametrize(("given", "why"), [("", "have 1 to 200 characters, and has 0"), (0, "be a string, and is 0")])
+def test_wrong_client_id_is_refused(given: object, why: str) -> None:
+    options: dict[str, Any] = {"client_id": given}
+    with pytest.raises(ValueError, match=f"^a client_id must {why}"):
+        ConsumerAgent("http://127.0.0.1:1", "billing", **options)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"on_complete": print}, "on_complete is called for asynchronous commits only"),
+        ({"on_complete": 5, "asynchronous": True}, "on_complete must be a function, and is 5"),
+        ({"asynchronous": None}, "asynchronous must be True or False, and is None"),
+    ],
+)
+def test_wrong_arguments_of_a_commit_are_refused_with_nothing_to_commit(arguments: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=f"^{why}"):
+        ConsumerAgent("http://127.0.0.1:1", "billing").commit(**arguments)
+
+
 def test_default_client_id_contains_the_group() -> None:
     first, second = (ConsumerAgent("http://127.0.0.1:1", "g" * 255)._consumer._subscription.client_id for _ in range(2))
     number = int(first.rpartition("-")[2])
