@@ -25,8 +25,8 @@ OPTIONS: Final = {
     "user": "--user",
 }
 """Keys whose value, or each of whose values, is that of an option of podman."""
-ELSEWHERE: Final = {"build", "command", "depends_on", "deploy", "healthcheck", "image", "profiles"}
-"""Keys that are no option of podman. Health checks are run by those who wait for them."""
+ELSEWHERE: Final = {"build", "command", "depends_on", "deploy", "healthcheck", "image", "logging", "profiles"}
+"""Keys that are no option of podman. Health checks are run by those who wait for them; podman keeps its own logs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,6 +110,7 @@ def test_a_service_has_no_rights_and_resources_beyond_its_own(service: str) -> N
     assert described["security_opt"] == ["no-new-privileges:true"]
     assert described["mem_limit"]
     assert described["pids_limit"] > 0
+    assert described["logging"] == {"driver": "local"}, "else its output fills the disk"
     # A test of Dockerfiles checks the users of images that are built here.
     assert "build" in described or not described["user"].startswith(("0", "root"))
     assert not {"privileged", "network_mode", "cap_add", "pid", "ipc"} & described.keys()
