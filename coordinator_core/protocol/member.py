@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from coordinator_core.protocol.requests import SupportedProtocol
 
 
-class Member(Struct, frozen=True):
+class Member(Struct, frozen=True, gc=False):
     """One member of a group. Source: protocol.md section 1."""
 
     member_id: str

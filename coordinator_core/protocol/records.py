@@ -64,14 +64,14 @@ class RemovalReason(StrEnum):
 # -- stored ---------------------------------------------------------------------------------------
 
 
-class GroupCreated(Struct, frozen=True):
+class GroupCreated(Struct, frozen=True, gc=False):
     """The group was created, Empty and at generation 0."""
 
     is_stored: ClassVar[bool] = True
     at_ms: int
 
 
-class GroupFound(Struct, frozen=True):
+class GroupFound(Struct, frozen=True, gc=False):
     """A mirrored group was found as it is: what happened to it before is not known, and has no history.
 
     It is Stable, or Empty if it has no members. Its members are in the generation and have their assignments.
@@ -89,7 +89,7 @@ class GroupFound(Struct, frozen=True):
     members: tuple[Member, ...]
 
 
-class RebalanceStarted(Struct, frozen=True):
+class RebalanceStarted(Struct, frozen=True, gc=False):
     """A join phase began: every member has to join again."""
 
     is_stored: ClassVar[bool] = True
@@ -109,7 +109,7 @@ class RebalanceStarted(Struct, frozen=True):
     """Whether `at_ms` is the end of the join phase, as its start is not known (a mirrored group)."""
 
 
-class TriggerInferred(Struct, frozen=True):
+class TriggerInferred(Struct, frozen=True, gc=False):
     """The trigger of a mirrored group's rebalance was inferred, after a poll had seen the rebalance."""
 
     is_stored: ClassVar[bool] = True
@@ -119,7 +119,7 @@ class TriggerInferred(Struct, frozen=True):
     member_id: str | None
 
 
-class StateObserved(Struct, frozen=True):
+class StateObserved(Struct, frozen=True, gc=False):
     """A mirrored group was polled in a state to which its log has not led.
 
     CompletingRebalance: its generation is in the log when its assignment is accepted. PreparingRebalance: that
@@ -131,7 +131,7 @@ class StateObserved(Struct, frozen=True):
     state: GroupState
 
 
-class GenerationStarted(Struct, frozen=True):
+class GenerationStarted(Struct, frozen=True, gc=False):
     """A join phase ended with members; the leader assigns next."""
 
     is_stored: ClassVar[bool] = True
@@ -148,7 +148,7 @@ class GenerationStarted(Struct, frozen=True):
     topics_version: int
 
 
-class GroupEmptied(Struct, frozen=True):
+class GroupEmptied(Struct, frozen=True, gc=False):
     """A join phase ended without members."""
 
     is_stored: ClassVar[bool] = True
@@ -156,7 +156,7 @@ class GroupEmptied(Struct, frozen=True):
     generation: int
 
 
-class AssignmentAccepted(Struct, frozen=True):
+class AssignmentAccepted(Struct, frozen=True, gc=False):
     """The leader's assignment was accepted: the group is Stable. Members that it does not name own nothing."""
 
     is_stored: ClassVar[bool] = True
@@ -168,7 +168,7 @@ class AssignmentAccepted(Struct, frozen=True):
     """The members that the leader's assignment did not name."""
 
 
-class MemberRemoved(Struct, frozen=True):
+class MemberRemoved(Struct, frozen=True, gc=False):
     """A member session ended. The member's partitions have no owner until the next generation."""
 
     is_stored: ClassVar[bool] = True
@@ -178,7 +178,7 @@ class MemberRemoved(Struct, frozen=True):
     client_reason: str | None = None
 
 
-class MemberReplaced(Struct, frozen=True):
+class MemberReplaced(Struct, frozen=True, gc=False):
     """A static member rejoined without its member id: a new id, with the old assignment and order."""
 
     is_stored: ClassVar[bool] = True
@@ -187,7 +187,7 @@ class MemberReplaced(Struct, frozen=True):
     member: Member
 
 
-class GroupDied(Struct, frozen=True):
+class GroupDied(Struct, frozen=True, gc=False):
     """The group was deleted, or retired without committed offsets."""
 
     is_stored: ClassVar[bool] = True
@@ -241,7 +241,7 @@ class OffsetsCommitted(NamedTuple):
         )
 
 
-class OffsetRemoved(Struct, frozen=True):
+class OffsetRemoved(Struct, frozen=True, gc=False):
     """An offset was removed; it is archived under the id of the change that removed it."""
 
     is_stored: ClassVar[bool] = True
@@ -254,21 +254,21 @@ class OffsetRemoved(Struct, frozen=True):
 # -- volatile -------------------------------------------------------------------------------------
 
 
-class PendingMemberAdded(Struct, frozen=True):
+class PendingMemberAdded(Struct, frozen=True, gc=False):
     """A pending member id was issued; it blocks early ends of join phases until it is used or dropped."""
 
     is_stored: ClassVar[bool] = False
     member_id: str
 
 
-class PendingMemberRemoved(Struct, frozen=True):
+class PendingMemberRemoved(Struct, frozen=True, gc=False):
     """A pending member id was used, left, or expired."""
 
     is_stored: ClassVar[bool] = False
     member_id: str
 
 
-class MemberJoined(Struct, frozen=True):
+class MemberJoined(Struct, frozen=True, gc=False):
     """A new member was added for the next generation."""
 
     is_stored: ClassVar[bool] = False
@@ -276,7 +276,7 @@ class MemberJoined(Struct, frozen=True):
     protocol_type: str
 
 
-class MemberUpdated(Struct, frozen=True):
+class MemberUpdated(Struct, frozen=True, gc=False):
     """A member joined again, with its current protocols and timeouts."""
 
     is_stored: ClassVar[bool] = False
@@ -286,7 +286,7 @@ class MemberUpdated(Struct, frozen=True):
     protocols: tuple[SupportedProtocol, ...]
 
 
-class JoinParked(Struct, frozen=True):
+class JoinParked(Struct, frozen=True, gc=False):
     """A join waits for the join phase to end."""
 
     is_stored: ClassVar[bool] = False
@@ -295,7 +295,7 @@ class JoinParked(Struct, frozen=True):
     token: Token
 
 
-class SyncParked(Struct, frozen=True):
+class SyncParked(Struct, frozen=True, gc=False):
     """A sync waits for the leader's assignment."""
 
     is_stored: ClassVar[bool] = False
@@ -304,7 +304,7 @@ class SyncParked(Struct, frozen=True):
     token: Token
 
 
-class SyncReceived(Struct, frozen=True):
+class SyncReceived(Struct, frozen=True, gc=False):
     """A member synced in this generation: the sync timeout no longer applies to it."""
 
     is_stored: ClassVar[bool] = False
@@ -312,7 +312,7 @@ class SyncReceived(Struct, frozen=True):
     member_id: str
 
 
-class InitialDelayExtended(Struct, frozen=True):
+class InitialDelayExtended(Struct, frozen=True, gc=False):
     """New members joined during the initial rebalance delay, so it was extended."""
 
     is_stored: ClassVar[bool] = False
@@ -320,7 +320,7 @@ class InitialDelayExtended(Struct, frozen=True):
     remaining_delay_ms: int
 
 
-class PhaseTimeoutReset(Struct, frozen=True):
+class PhaseTimeoutReset(Struct, frozen=True, gc=False):
     """The timeout of the join or sync phase restarted: from another moment, or with another length."""
 
     is_stored: ClassVar[bool] = False

@@ -33,7 +33,7 @@ def metadata_bytes(protocols: Iterable[SupportedProtocol]) -> int:
 # -- members ----------------------------------------------------------------------------------------
 
 
-class JoinGroup(Struct, frozen=True):
+class JoinGroup(Struct, frozen=True, gc=False):
     """Join the next generation. Source: protocol.md section 5."""
 
     token: Token
@@ -52,7 +52,7 @@ class JoinGroup(Struct, frozen=True):
     reason: str | None = None
 
 
-class SyncGroup(Struct, frozen=True):
+class SyncGroup(Struct, frozen=True, gc=False):
     """Fetch the member's assignment; the leader's request brings all assignments. Source: protocol.md section 6."""
 
     token: Token
@@ -64,7 +64,7 @@ class SyncGroup(Struct, frozen=True):
     assignments: tuple[tuple[str, bytes], ...] = ()
 
 
-class Heartbeat(Struct, frozen=True):
+class Heartbeat(Struct, frozen=True, gc=False):
     """Restart the session, and learn whether to rejoin. Source: protocol.md section 7."""
 
     token: Token
@@ -81,7 +81,7 @@ class LeavingMember(NamedTuple):
     reason: str | None = None
 
 
-class LeaveGroup(Struct, frozen=True):
+class LeaveGroup(Struct, frozen=True, gc=False):
     """Remove members; each entry has its own result. Source: protocol.md section 8."""
 
     token: Token
@@ -120,7 +120,7 @@ class StoredOffset(NamedTuple):
         return reported_log_end(self.offset, self.log_end_offset, self.log_end_at_ms or self.committed_at_ms)
 
 
-class CommitOffsets(Struct, frozen=True):
+class CommitOffsets(Struct, frozen=True, gc=False):
     """Commit offsets, as a member or (generation -1, no ids) as a non-member. Source: protocol.md section 10.1."""
 
     token: Token
@@ -153,24 +153,24 @@ class DeadlineKind(StrEnum):
     """A pending member id."""
 
 
-class Deadline(Struct, frozen=True):
+class Deadline(Struct, frozen=True, gc=False):
     """One timer of a group; `subject` is a member id, or "" for a timer of the group."""
 
     kind: DeadlineKind
     subject: str = ""
 
 
-class ExpireDeadline(Struct, frozen=True):
+class ExpireDeadline(Struct, frozen=True, gc=False):
     """A timer fired. Source: protocol.md sections 9.2 to 9.6."""
 
     deadline: Deadline
 
 
-class Resume(Struct, frozen=True):
+class Resume(Struct, frozen=True, gc=False):
     """The group was just loaded: start its timers, and any rebalance that is due. Source: protocol.md section 13."""
 
 
-class Reevaluate(Struct, frozen=True):
+class Reevaluate(Struct, frozen=True, gc=False):
     """Settings or the topic metadata changed: adjust timers, and rebalance if partition counts changed."""
 
     is_rebalance_timeout_changed: bool = False
@@ -182,14 +182,14 @@ class Reevaluate(Struct, frozen=True):
 # -- operators and maintenance ---------------------------------------------------------------------------
 
 
-class ForceRebalance(Struct, frozen=True):
+class ForceRebalance(Struct, frozen=True, gc=False):
     """Start a rebalance on behalf of an operator."""
 
     token: Token
     reason: str
 
 
-class RemoveMember(Struct, frozen=True):
+class RemoveMember(Struct, frozen=True, gc=False):
     """Remove a member on behalf of an operator, as if it had left."""
 
     token: Token
@@ -197,7 +197,7 @@ class RemoveMember(Struct, frozen=True):
     reason: str
 
 
-class DeleteOffsets(Struct, frozen=True):
+class DeleteOffsets(Struct, frozen=True, gc=False):
     """Delete committed offsets, or report which would be deleted. Source: protocol.md section 10.3.
 
     `stored` has the offsets as they are now.
@@ -210,7 +210,7 @@ class DeleteOffsets(Struct, frozen=True):
     is_dry_run: bool = False
 
 
-class DeleteGroup(Struct, frozen=True):
+class DeleteGroup(Struct, frozen=True, gc=False):
     """Delete an Empty group with its offsets. Source: protocol.md section 11."""
 
     token: Token
@@ -226,7 +226,7 @@ class ExpiryCandidate(NamedTuple):
     commit_version: int
 
 
-class ExpireOffsets(Struct, frozen=True):
+class ExpireOffsets(Struct, frozen=True, gc=False):
     """Expire those of a run's candidates that are due by the full rule as of now. Source: protocol.md section 10.4."""
 
     token: Token
@@ -235,7 +235,7 @@ class ExpireOffsets(Struct, frozen=True):
     change_id: str
 
 
-class RemoveTopicOffsets(Struct, frozen=True):
+class RemoveTopicOffsets(Struct, frozen=True, gc=False):
     """Remove the offsets of a deleted topic whatever the group's state, except offsets committed since."""
 
     token: Token
@@ -270,7 +270,7 @@ class PartitionToReset(NamedTuple):
     """The offset that the request names for this partition."""
 
 
-class ResetOffsets(Struct, frozen=True):
+class ResetOffsets(Struct, frozen=True, gc=False):
     """Reset an Empty group's committed offsets, or report the offsets that a reset would commit."""
 
     token: Token
@@ -304,7 +304,7 @@ class OffsetToRestore(NamedTuple):
     changed_at_ms: int | None = None
 
 
-class RestoreOffsets(Struct, frozen=True):
+class RestoreOffsets(Struct, frozen=True, gc=False):
     """Undo a change of offsets, except where a newer one exists."""
 
     token: Token
@@ -322,7 +322,7 @@ class GroupSnapshot(NamedTuple):
     state_since_ms: int
 
 
-class RetireGroup(Struct, frozen=True):
+class RetireGroup(Struct, frozen=True, gc=False):
     """Retire an Empty group without committed offsets: it becomes Dead. Source: protocol.md section 10.4."""
 
     token: Token

@@ -9,7 +9,7 @@ from coordinator_core.protocol.errors import CoordinatorError
 from coordinator_core.protocol.requests import OffsetToCommit, Token
 
 
-class JoinGroupResponseMember(Struct, frozen=True):
+class JoinGroupResponseMember(Struct, frozen=True, gc=False):
     """A member as the leader sees it: with its metadata for the chosen protocol."""
 
     member_id: str
@@ -17,7 +17,7 @@ class JoinGroupResponseMember(Struct, frozen=True):
     metadata: bytes
 
 
-class JoinGroupResponse(Struct, frozen=True):
+class JoinGroupResponse(Struct, frozen=True, gc=False):
     """The member's generation. `members` is empty except for the leader; the three times are the effective ones."""
 
     generation: int
@@ -32,7 +32,7 @@ class JoinGroupResponse(Struct, frozen=True):
     rebalance_timeout_ms: int
 
 
-class SyncGroupResponse(Struct, frozen=True):
+class SyncGroupResponse(Struct, frozen=True, gc=False):
     """The member's own assignment."""
 
     protocol_type: str
@@ -40,7 +40,7 @@ class SyncGroupResponse(Struct, frozen=True):
     assignment: bytes
 
 
-class HeartbeatResponse(Struct, frozen=True):
+class HeartbeatResponse(Struct, frozen=True, gc=False):
     """The session was restarted; the two times are the effective ones."""
 
     session_timeout_ms: int
