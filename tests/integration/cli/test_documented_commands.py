@@ -18,7 +18,7 @@ from coordinator_core.protocol.hashing import shard_of
 from tests.support.certificates import Authority
 from tests.support.corrupt_rows import SICK, eventually_quarantined, settle, spoil
 from tests.support.databases import Databases
-from tests.support.documented_commands import languages, sessions
+from tests.support.documented_commands import sessions
 from tests.support.http_client import AS_JSON, Client, Group, Member, fresh_id, position
 from tests.support.known_log_ends import end_is
 from tests.support.muster_command import PATIENT, QUICK, Muster
@@ -26,7 +26,6 @@ from tests.support.nodes import Node, running_node
 from tests.support.repository import ROOT
 
 PAGES: Final = ("README.md", "docs/maintenance.md", "docs/runbook.md")
-LANGUAGES: Final = {"console", "http", "python", "sql", "text"}
 
 E2E: Final = "tests/system/e2e/test_local_platform.py"
 CLUSTER: Final = "tests/integration/spark/test_standalone_cluster.py"
@@ -274,11 +273,6 @@ def test_the_documented_repair_of_a_quarantined_group_works(
         offsets = client.ok("GET", f"{client.group(SICK).path}/offsets")["offsets"]
         assert [each["offset"] for each in offsets] == [41]
         assert client.group(SICK).stable().generation > 1
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_every_block_of_a_page_has_a_language(page: str) -> None:
-    assert languages(page) <= LANGUAGES
 
 
 def test_lists_of_commands_are_up_to_date() -> None:
