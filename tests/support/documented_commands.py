@@ -18,6 +18,7 @@ PROGRAMS: Final = (
     "psql",
     "python3",
     "spark-submit",
+    "spark_jobs/jobs/history_restore.py",
     "ss",
     "systemctl",
     "timedatectl",
