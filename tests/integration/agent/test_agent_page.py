@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import pytest
 
+from tests.support.documented_commands import sessions
 from tests.support.http_client import Client
 from tests.support.repository import ROOT
 from tests.support.tools import program
@@ -28,8 +29,9 @@ def programs(page: str, beginning: str) -> list[str]:
 
 
 def test_the_documented_command_sets_the_partition_count_of_a_topic(node_url: str) -> None:
-    (command,) = re.findall(r"^\$ curl (.*?)\n```", PAGE, flags=re.MULTILINE | re.DOTALL)
-    command = f"{program('curl')} {command.replace(':8080/', f':{urlsplit(node_url).port}/')}"
+    ((command,),) = sessions("docs/agent.md")
+    program("curl")
+    command = command.replace(":8080/", f":{urlsplit(node_url).port}/")
     subprocess.run(["bash", "-c", command], env={**os.environ, "USER": "ada"}, check=True)
     with closing(Client(node_url)) as client:
         topics = {each["topic"]: each["partitions"] for each in client.ok("GET", "/v1/topics")["topics"]}

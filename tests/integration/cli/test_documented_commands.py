@@ -329,6 +329,11 @@ RECIPES: Final = {
 """What a target runs, after `make setup`."""
 
 
+@pytest.mark.parametrize("command", [each for each in NOT_RUN if each.startswith("muster") and "…" not in each])
+def test_a_command_that_is_only_named_exists(bare_muster: Muster, command: str) -> None:
+    bare_muster.ok(*command.split()[1:], "--help")
+
+
 @pytest.mark.parametrize("command", MADE)
 def test_a_target_runs_the_program_that_is_tested(command: str) -> None:
     words = [*shlex.split(command), "--dry-run"]
