@@ -52,7 +52,7 @@ def test_button_that_is_pressed_over_a_redraw_is_clicked(page: Page, row: Locato
     expect(lag_in(row)).to_have_text("18")
 
 
-def test_selected_text_stays_selected_over_a_redraw(page: Page, row: Locator, member: Member) -> None:
+def test_selected_text_is_selected_after_a_redraw(page: Page, row: Locator, member: Member) -> None:
     host = row.locator("td").nth(1)
     host.select_text()
     selected = page.evaluate(SELECTED)
