@@ -12,7 +12,7 @@ TEST_PROCESSES ?= $(shell awk -v most=$$((2 * $$(nproc))) '/^MemAvailable/ {n = 
 PYTEST := $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 SBOM ?= dist/muster.cdx.json
 # What scripts/install-tools.sh installs before the tests, when it is missing.
-TOOLS := chromium libatomic promtool
+TOOLS := chromium curl libatomic promtool
 # Tests and the platform start hundreds of Python processes: each would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 MAKEFLAGS += --no-print-directory
@@ -26,13 +26,13 @@ setup: ## make the environment in .venv, unless it stands
 run: setup ## start everything: Postgres, a node, Airflow, a small live fleet (Ctrl-C stops it)
 	@exec $(BIN)/muster up $(ARGS)
 
-test: setup ## run the tests that are not marked slow; install Chromium and promtool if possible (TOOLS=: install nothing)
+test: setup ## run the tests that are not marked slow; install Chromium, curl and promtool if possible (TOOLS=: install nothing)
 	@scripts/install-tools.sh $(TOOLS)
 	@$(BIN)/python -m tests.support.class_archive
 	@exec $(PYTEST) -m "not slow and not containers and not peers" $(ARGS)
 
 # PgBouncer's package starts a daemon, so only CI installs it.
-test-all: setup ## run all tests; install Chromium and promtool if possible (TOOLS=: install nothing)
+test-all: setup ## run all tests; install Chromium, curl and promtool if possible (TOOLS=: install nothing)
 	@scripts/install-tools.sh $(TOOLS) $(if $(CI),pgbouncer)
 	@$(BIN)/python -m tests.support.class_archive
 	@exec $(PYTEST) -m "not containers and not peers" $(ARGS)

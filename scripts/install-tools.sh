@@ -1,5 +1,5 @@
 #!/bin/sh
-# Install what is missing of the named: make, git, venv, chromium, libatomic (for Playwright), promtool, pgbouncer,
+# Install what is missing of the named: make, git, venv, curl, chromium, libatomic (for Playwright), promtool, pgbouncer,
 # podman (with what it needs to build and to connect containers), mmdebstrap.
 #
 # Packages are installed by apt-get, as root or with a sudo that asks for no password. Prometheus, which brings promtool,

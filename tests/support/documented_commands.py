@@ -18,6 +18,7 @@ PROGRAMS: Final = (
     "psql",
     "python3",
     "spark-submit",
+    "spark_jobs/jobs/history_restore.py",
     "ss",
     "systemctl",
     "timedatectl",
@@ -57,9 +58,10 @@ def the_command(name: str, beginning: str) -> str:
     return command
 
 
-def languages(name: str) -> set[str]:
-    """Return the languages of a page's blocks."""
-    return set(re.findall(r"^```(.*)$", (ROOT / name).read_text(), re.MULTILINE)[::2])
+def blocks(name: str) -> list[tuple[str, str]]:
+    """Return the opening line and the content of each block of a page, indented ones too."""
+    fenced = r"^([ \t>]*(?:```|~~~).*)\n((?:.*\n)*?)[ \t>]*(?:```|~~~)[ \t]*$"
+    return re.findall(fenced, (ROOT / name).read_text(), re.MULTILINE)
 
 
 def _without_comment(command: str) -> str:

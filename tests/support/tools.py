@@ -14,6 +14,7 @@ import pytest
 
 PACKAGES: Final = {
     "chromium": "chromium",
+    "curl": "curl",
     "haproxy": "haproxy",
     "kcat": "kcat",
     "pgbouncer": "pgbouncer",

@@ -1,19 +1,22 @@
 """Commands and programs of docs/agent.md, and the program of README.md, work as written."""
 
-import argparse
 import asyncio
+import os
 import re
-import shlex
+import subprocess
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pytest
 
+from tests.support.documented_commands import sessions
 from tests.support.http_client import Client
 from tests.support.repository import ROOT
+from tests.support.tools import program
 
 PAGE = (ROOT / "docs" / "agent.md").read_text()
 README = (ROOT / "README.md").read_text()
@@ -26,19 +29,15 @@ def programs(page: str, beginning: str) -> list[str]:
 
 
 def test_the_documented_command_sets_the_partition_count_of_a_topic(node_url: str) -> None:
-    (command,) = re.findall(r"^\$ curl (.*?)\n```", PAGE, flags=re.MULTILINE | re.DOTALL)
-    parser = argparse.ArgumentParser()  # of the options of curl
-    parser.add_argument("address")
-    parser.add_argument("-X", dest="method")
-    parser.add_argument("-H", dest="headers", action="append")
-    parser.add_argument("-d", dest="data")
-    asked = parser.parse_args(shlex.split(command.replace("\\\n", " ").replace("$USER", "ada")))
-    path = asked.address.removeprefix("localhost:8080")
+    ((command,),) = sessions("docs/agent.md")
+    program("curl")
+    command = command.replace(":8080/", f":{urlsplit(node_url).port}/")
+    subprocess.run(["bash", "-c", command], env={**os.environ, "USER": "ada"}, check=True)
     with closing(Client(node_url)) as client:
-        headers = dict(header.split(": ") for header in asked.headers)
-        assert client.send(asked.method, path, asked.data.encode(), headers).status == 200
         topics = {each["topic"]: each["partitions"] for each in client.ok("GET", "/v1/topics")["topics"]}
+        (change,) = client.ok("GET", "/v1/changes?limit=1")["changes"]
     assert topics["invoices"] == 12
+    assert change["actor"] == "ada"
 
 
 class Source:

@@ -18,7 +18,7 @@ from coordinator_core.protocol.hashing import shard_of
 from tests.support.certificates import Authority
 from tests.support.corrupt_rows import SICK, eventually_quarantined, settle, spoil
 from tests.support.databases import Databases
-from tests.support.documented_commands import languages, sessions
+from tests.support.documented_commands import console_blocks, sessions
 from tests.support.http_client import AS_JSON, Client, Group, Member, fresh_id, position
 from tests.support.known_log_ends import end_is
 from tests.support.muster_command import PATIENT, QUICK, Muster
@@ -26,17 +26,20 @@ from tests.support.nodes import Node, running_node
 from tests.support.repository import ROOT
 
 PAGES: Final = ("README.md", "docs/maintenance.md", "docs/runbook.md")
-LANGUAGES: Final = {"console", "http", "python", "sql", "text"}
 
 E2E: Final = "tests/system/e2e/test_local_platform.py"
 CLUSTER: Final = "tests/integration/spark/test_standalone_cluster.py"
+RESTORE: Final = "tests/integration/spark/archive/test_history_restore.py"
 RUN_ELSEWHERE: Final = {
+    ".venv/bin/muster runs list": E2E,
+    ".venv/bin/muster sql 'SELECT group_id, topic": E2E,
     "kill -9 <": E2E,
     "muster airflow backfill create": E2E,
     "muster airflow dags list": E2E,
     "muster airflow tasks states-for-dag-run": E2E,
     "airflow pools set": E2E,
     "spark-submit --master": CLUSTER,
+    "spark_jobs/jobs/history_restore.py --first-day": RESTORE,
 }
 """Beginnings of commands, and the test that runs the page's words."""
 MADE: Final = {
@@ -102,7 +105,10 @@ SHOWS: Final = {
     "muster job history_restore --interval 2026-10-01 --table rebalances --execute": "restored rebalances 1 day",
     "muster offsets delete-log-ends --topic orders:0": "1 log end would be deleted",
     "muster runs candidates RUN": "simple_group",
+    "muster job group_cleanup --dry-run": "group_cleanup: proposed run",
     "muster runs list --status proposed": "offset_retention",
+    "muster runs reject RUN": "offset_retention as of",
+    "muster runs show RUN": "rejected by ada at",
     "muster runs show 6ff3c9be-…": "UTC: the candidates are those of run 0b5f4f8e-…",
     'openssl x509 -noout -enddate -in "$MUSTER_TLS_CERTIFICATE_FILE"': "notAfter=",
 }
@@ -185,12 +191,21 @@ class World:
             cursor.execute(OLD_REBALANCES)
         assert "is applied: candidates 3" in self.run("muster job history_archive")
 
+    def propose(self) -> None:
+        """Add a run that waits for a decision."""
+        with self._rows.cursor() as cursor:
+            cursor.execute(PROPOSAL)
+
+    def reject_the_candidates(self) -> None:
+        """Have a job propose the candidates, and an operator reject them."""
+        self.run("muster job offset_retention --dry-run")
+        self.run("muster runs reject RUN --reason 'too many'")
+
     def reject_twice(self) -> None:
         """Add two runs: one that an operator rejects, and one that a DAG rejects for the same candidates."""
         held = "the candidates are those of run 0b5f4f8e-…"
         for actor, reason in (("airflow:ada", "too many"), ("dag:offset_retention", held)):
-            with self._rows.cursor() as cursor:
-                cursor.execute(PROPOSAL)
+            self.propose()
             path = f"/v1/maintenance/runs/{self._run_id()}/reject"
             headers = {**AS_JSON, "X-Muster-Actor": actor}
             assert self._client.send("POST", path, json.dumps({"reason": reason}).encode(), headers).status == 200
@@ -224,9 +239,11 @@ PREPARED: Final[dict[str, Callable[[World], object]]] = {
     "muster job history_restore": World.archive_three_days,
     "muster job offset_retention": World.add_due_offset,
     "muster offsets delete-log-ends": World.wait_for_log_end,
+    "muster runs reject": World.propose,
     "muster runs show 6ff3c9be-…": World.reject_twice,
+    "muster runs show RUN": World.reject_the_candidates,
 }
-"""What happens before a command that begins so."""
+"""What happens before a session with a command that begins so, in this order."""
 
 
 @pytest.fixture(scope="module")
@@ -252,7 +269,7 @@ def world(
 @pytest.mark.parametrize("session", RUN)
 def test_a_documented_command_runs(world: World, session: list[str]) -> None:
     for beginning, prepare in PREPARED.items():
-        if session[0].startswith(beginning):
+        if any(command.startswith(beginning) for command in session):
             prepare(world)
     for command in session:
         assert SHOWS.get(command, "") in " ".join(world.run(command).split())
@@ -277,8 +294,8 @@ def test_the_documented_repair_of_a_quarantined_group_works(
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_block_of_a_page_has_a_language(page: str) -> None:
-    assert languages(page) <= LANGUAGES
+def test_no_comment_of_a_block_has_a_command_that_no_test_runs(page: str) -> None:
+    assert re.findall(r"# or\b.*", "".join(console_blocks((ROOT / page).read_text()))) == []
 
 
 def test_lists_of_commands_are_up_to_date() -> None:
@@ -299,13 +316,30 @@ def test_command_with_other_files_and_ports_is_run_elsewhere(command: str, where
     assert words in (ROOT / file).read_text(), command
 
 
-@pytest.mark.parametrize("command", [command for command in MADE if command.startswith("make run")])
-def test_make_run_is_muster_up_with_the_arguments(command: str) -> None:
-    _, _, options = command.partition("ARGS=")
+RECIPES: Final = {
+    "make docs": [
+        ".venv/bin/python -m scripts.reference_pages",
+        "NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build",
+    ],
+    "make run": ["exec .venv/bin/muster up"],
+    "make run ARGS=--no-airflow": ["exec .venv/bin/muster up --no-airflow"],
+    'make run ARGS="--nodes 3"': ["exec .venv/bin/muster up --nodes 3"],
+    "make spark-package": [".venv/bin/python -m spark_jobs.package dist/muster_spark.zip"],
+}
+"""What a target runs, after `make setup`."""
+
+
+@pytest.mark.parametrize("command", [each for each in NOT_RUN if each.startswith("muster") and "…" not in each])
+def test_a_command_that_is_only_named_exists(bare_muster: Muster, command: str) -> None:
+    bare_muster.ok(*command.split()[1:], "--help")
+
+
+@pytest.mark.parametrize("command", MADE)
+def test_a_target_runs_the_program_that_is_tested(command: str) -> None:
     words = [*shlex.split(command), "--dry-run"]
     # The tests may have been started by make, whose variables one that it starts would use too.
     environment = {
         key: value for key, value in os.environ.items() if key not in {"ARGS", "MAKEFLAGS", "MAKELEVEL", "MFLAGS"}
     }
     planned = subprocess.check_output(words, cwd=ROOT, text=True, env=environment).splitlines()
-    assert planned[-1].split() == ["exec", ".venv/bin/muster", "up", *options.strip('"').split()]
+    assert [line.strip() for line in planned if ".venv/bin/" in line] == RECIPES[command]

@@ -8,6 +8,7 @@ from jsonschema import Draft202012Validator
 from api.http.app import FAST_PATH_HANDLERS, LITESTAR_HANDLERS
 from tests.integration.http.openapi import answer_fits
 from tests.support.http_client import Client, Group, Json, join_body, position
+from tests.support.repository import ROOT
 
 ENDPOINTS = [*FAST_PATH_HANDLERS, *LITESTAR_HANDLERS]
 
@@ -32,6 +33,17 @@ def test_the_document_names_every_endpoint(document: Json) -> None:
 
     assert {(method, path) for method, path, _ in operations(document)} == declared
     assert len(declared) == len(ENDPOINTS)
+
+
+PAGES = ["README.md", *(f"docs/{name}.md" for name in ("agent", "consume", "maintenance", "runbook"))]
+REQUESTS = [request for page in PAGES for request in re.findall(r"`([A-Z]+) (/v1/[^`\s]+)`", (ROOT / page).read_text())]
+
+
+@pytest.mark.parametrize(("method", "path"), dict.fromkeys(REQUESTS))
+def test_a_request_that_a_page_names_is_an_operation(document: Json, method: str, path: str) -> None:
+    declared = [re.sub("{.*?}", "[^/]+", each) for name, each, _ in operations(document) if name == method.lower()]
+
+    assert any(re.fullmatch(each, path) for each in declared)
 
 
 def test_every_operation_is_documented(document: Json) -> None:

@@ -88,6 +88,10 @@ def _finds_due_offsets_expired(platform: NewUser) -> None:
     poll_until(lambda: _archived(platform) == {"nightly-export", "orders-v1"})
     assert platform.sql("SELECT count(*) FROM offsets WHERE group_id IN ('nightly-export', 'orders-v1')") == [(0,)]
     assert "history_archive" not in platform.reads("A maintenance run.*").group(), "another run was over before"
+    shown = platform.types(the_command("README.md", ".venv/bin/muster runs list"))
+    assert re.search("offset_retention .* applied ", shown), shown
+    shown = platform.types(the_command("README.md", ".venv/bin/muster sql 'SELECT group_id, topic, partition, cause"))
+    assert set(re.findall("nightly-export|orders-v1", shown)) == {"nightly-export", "orders-v1"}, shown
 
 
 def _publishes_airflow_url(platform: NewUser) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 
 import psycopg2.extensions as pg
@@ -37,6 +37,7 @@ from tests.integration.spark.archive.old_days import (
     in_postgres,
     rows,
 )
+from tests.support.documented_commands import the_command
 
 pytestmark = pytest.mark.slow
 
@@ -240,6 +241,13 @@ def test_invalid_day_is_rejected_in_one_sentence(
         history_restore.main(given)
     assert ended.value.code == 2
     assert complaint in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("more", [[], ["--table=rebalances", "--execute"]])
+def test_documented_submission_names_the_days(more: list[str]) -> None:
+    _, *words = the_command("docs/maintenance.md", "spark_jobs/jobs/history_restore.py --first-day").split()
+    asked = history_restore.read_command_line([*words, *more])
+    assert (asked.first_day, asked.last_day) == (date(2026, 10, 1), date(2026, 10, 3))
 
 
 def test_empty_restore_is_reported() -> None:
