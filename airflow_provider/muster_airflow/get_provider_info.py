@@ -54,6 +54,11 @@ def get_provider_info() -> dict[str, Any]:
                         "description": "For each part of a response",
                         "schema": {"type": ["number", "null"], "default": 30},
                     },
+                    "console_url": {
+                        "label": "Console",
+                        "description": "The console's address for browsers, in links; default: the first node",
+                        "schema": {"type": ["string", "null"]},
+                    },
                 },
             }
         ],

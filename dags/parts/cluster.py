@@ -24,9 +24,12 @@ def nodes(context: Context, *, retry_timeout_s: float | None = None) -> MusterHo
 
 
 def console_url(context: Context, run_id: str | None = None) -> str:
-    """Return the console's address of a maintenance run, or of the reports."""
-    is_own = _cluster(context) == submit.OWN_CLUSTER
-    return submit.console_url(run_id, None if is_own else nodes(context).console_url())
+    """Return the console's address of a maintenance run, or of the reports.
+
+    That of the own cluster is MUSTER_CONSOLE_URL, if it is set; others are in their connections.
+    """
+    of_own = os.environ.get("MUSTER_CONSOLE_URL") if _cluster(context) == submit.OWN_CLUSTER else None
+    return submit.console_url(of_own or nodes(context).console_url(), run_id)
 
 
 def provide_database(context: Context) -> None:

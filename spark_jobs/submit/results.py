@@ -1,14 +1,11 @@
 """Results of jobs and runs as a task's log, its XCom and a person who approves have them: counts, and a link."""
 
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from coordinator_core.jobs import JobSpec
 from spark_jobs.submit.maintenance_run import MaintenanceRun
-
-DEFAULT_URL = "http://127.0.0.1:8080"
 
 REASON_MAX_CHARS = 1_000
 """Copied from the API, which DAGs must not import; a test compares them."""
@@ -26,16 +23,9 @@ def read_result(kind: str, lines: Iterable[str]) -> dict[str, Any]:
     return dict(json.loads(found[-1])) if found else {}
 
 
-def console_url(run_id: str | None = None, console: str | None = None) -> str:
-    """Return the console's address of a maintenance run, or of the reports.
-
-    Args:
-        run_id: the maintenance run.
-        console: the console's address; None: that of the own cluster. `MUSTER_CONSOLE_URL` is the one for browsers;
-            without it `MUSTER_URL`, the one for tasks.
-    """
-    named = console or os.environ.get("MUSTER_CONSOLE_URL") or os.environ.get("MUSTER_URL") or DEFAULT_URL
-    return f"{named.strip().rstrip('/')}/#/{'reports' if run_id is None else f'maintenance/{run_id}'}"
+def console_url(console: str, run_id: str | None = None) -> str:
+    """Return the address of a maintenance run, or of the reports, in the console at an address."""
+    return f"{console.strip().rstrip('/')}/#/{'reports' if run_id is None else f'maintenance/{run_id}'}"
 
 
 def result_of_run(run: MaintenanceRun, url: str) -> dict[str, Any]:
@@ -44,9 +34,10 @@ def result_of_run(run: MaintenanceRun, url: str) -> dict[str, Any]:
 
 
 def describe_result(result: Mapping[str, Any]) -> str:
-    """Return a result in one line, which ends with the link."""
+    """Return a result in one line, which ends with the link; a report without rows says why."""
     counts = ", ".join(f"{name} {count}" for name, count in result.get("counts", {}).items())
-    return f"Counts: {counts or 'unknown'}. See {result['console']}"
+    reason = f" ({result['why_nothing']})" if result.get("why_nothing") else ""
+    return f"Counts: {counts or 'unknown'}{reason}. See {result['console']}"
 
 
 def rejection_text(rejection: Mapping[str, str | None]) -> str:

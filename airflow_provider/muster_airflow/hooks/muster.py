@@ -121,7 +121,12 @@ class MusterHook(BaseHook):
 
     def console_url(self) -> str:
         """Return the console's address for browsers; raises as `get_conn` does."""
-        connection = self.get_connection(self.muster_conn_id)
+        try:
+            connection = self.get_connection(self.muster_conn_id)
+        except AirflowNotFoundException:
+            if self.muster_conn_id != self.default_conn_name:
+                raise
+            return os.environ.get("MUSTER_URL") or DEFAULT_URL
         return str(json.loads(connection.extra or "{}").get("console_url") or self._urls(connection)[0])
 
     def test_connection(self) -> tuple[bool, str]:

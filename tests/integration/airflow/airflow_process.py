@@ -1,8 +1,8 @@
 """Run Airflow in a separate process, because importing it changes logging and warnings.
 
 Run as a program it reads one JSON command per line and writes one JSON line for each: `describe` lists what the DAG
-files hold, `run` tests a DAG for real and returns the state of every task, `queue` has the scheduler queue tasks, and
-`read` calls a node through the hook.
+files hold, `run` tests a DAG for real and returns the state of every task, `queue` has the scheduler queue tasks,
+`read` calls a node through the hook, and `console` returns the address of the console that DAGs link to.
 """
 
 import json
@@ -73,6 +73,10 @@ class AirflowProcess:
             Airflow's connections shows}.
         """
         return self._ask({"do": "read", "conn_id": conn_id, "path": path, "env": dict(env)})
+
+    def console_url(self, cluster: str, env: Mapping[str, str]) -> str:
+        """Return the address of the reports that DAGs for a cluster link to."""
+        return str(self._ask({"do": "console", "cluster": cluster, "env": dict(env)})["url"])
 
     def queue(
         self, pools: Mapping[str, int], running: Sequence[tuple[str, str]], scheduled: Sequence[tuple[str, str]]
@@ -162,8 +166,9 @@ def main() -> None:
         db.initdb()
         for line in sys.stdin:
             command = json.loads(line)
-            if command["do"] == "read":
-                print(json.dumps(_read(command)), file=answers)
+            if command["do"] in {"read", "console"}:
+                answer = _read(command) if command["do"] == "read" else _console(command)
+                print(json.dumps(answer), file=answers)
                 continue
             # Parsed again each time: a test run leaves its configuration in the DAG.
             folder = Path(command.get("folder", DAGS))
@@ -189,6 +194,13 @@ def _read(command: dict[str, Any]) -> dict[str, Any]:
         except Exception as failure:  # noqa: BLE001 - the test reads which
             answer, error = None, f"{type(failure).__name__}: {failure}"
         return {"answer": answer, "error": error, "test": hook.test_connection()}
+
+
+def _console(command: dict[str, Any]) -> dict[str, Any]:
+    from dags.parts.cluster import console_url  # noqa: PLC0415 - this process may have Airflow
+
+    with _environment(command["env"]):
+        return {"url": console_url({"params": {"cluster": command["cluster"]}})}
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import psycopg2.extensions as pg
 import pytest
@@ -74,6 +75,25 @@ def test_each_job_has_a_dag_for_the_cluster(airflow: AirflowProcess, env: dict[s
     assert dags["group_cleanup.prod"]["starts_on"] == ["offsets_expired.prod"]
     updated = {asset for task in dags["offset_retention.prod"]["tasks"] for asset in task["assets"]}
     assert updated == {"offsets_expired.prod"}
+
+
+def test_links_lead_to_the_console_that_browsers_open(airflow: AirflowProcess) -> None:
+    connection = {"conn_type": "muster", "host": "node-1.prod,node-2.prod:8090"}
+    named = {**connection, "extra": {"console_url": "https://muster.example.org/"}}
+
+    def url(cluster: str = "default", **env: Any) -> str:  # noqa: ANN401 - text, or JSON
+        variables = {name: value if isinstance(value, str) else json.dumps(value) for name, value in env.items()}
+        return airflow.console_url(cluster, {"MUSTER_CONSOLE_URL": "", "MUSTER_URL": "", **variables})
+
+    assert url() == "http://127.0.0.1:8080/#/reports"
+    assert url(MUSTER_URL="http://node:8080") == "http://node:8080/#/reports"
+    own: dict[str, Any] = {"MUSTER_URL": "http://node:8080", "AIRFLOW_CONN_MUSTER_DEFAULT": connection}
+    assert url(**own) == "http://node-1.prod:8080/#/reports"
+    own["AIRFLOW_CONN_MUSTER_DEFAULT"] = named
+    assert url(**own) == "https://muster.example.org/#/reports"
+    assert url(**own, MUSTER_CONSOLE_URL="https://own") == "https://own/#/reports"
+    prod = url("prod", AIRFLOW_CONN_MUSTER_PROD=named, MUSTER_CONSOLE_URL="https://own", MUSTER_CLUSTERS="prod")
+    assert prod == "https://muster.example.org/#/reports"
 
 
 @pytest.mark.slow

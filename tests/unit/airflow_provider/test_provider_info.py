@@ -1,6 +1,7 @@
 """The description of the provider fits Airflow's schema, and its distribution."""
 
 import json
+import re
 import tomllib
 from importlib.metadata import entry_points, version
 from importlib.util import find_spec
@@ -34,6 +35,13 @@ def test_every_module_of_the_description_is_a_file() -> None:
     hook = info["connection-types"][0]["hook-class-name"].rpartition(".")[0]
     for module in (*modules, hook):
         assert (ROOT / "airflow_provider" / module.replace(".", "/")).with_suffix(".py").is_file()
+
+
+def test_form_of_a_connection_has_every_field_of_the_page() -> None:
+    page = (ROOT / "docs" / "airflow-provider.md").read_text()
+    (described,) = re.findall(r"^\| extra \| (.*) \|$", page, re.MULTILINE)
+    fields = get_provider_info()["connection-types"][0]["conn-fields"]
+    assert fields.keys() == set(re.findall(r"`(\w+)`", described))
 
 
 def test_airflow_discovers_the_distribution_in_this_environment() -> None:

@@ -32,6 +32,7 @@ SERVICES: dict[str, dict[str, Any]] = yaml.safe_load(COMPOSE.read_text())["servi
 # Variables of jobs and their submission besides the settings.
 JOB_VARIABLES = {
     "MUSTER_ARCHIVE_URI",
+    "MUSTER_CONSOLE_URL",
     "MUSTER_JOBS_DATABASE_URL",
     "MUSTER_REPORTS_SINCE",
     "MUSTER_SPARK_POOL",
@@ -195,6 +196,11 @@ def test_requests_are_spread_over_all_nodes_and_no_others() -> None:
     assert url.hostname == "load-balancer"
     assert url.port in listening_ports("load-balancer")
     assert url.hostname in environment("node-1")["MUSTER_ALLOWED_HOSTS"].split(",")
+
+
+def test_links_lead_to_where_a_browser_on_this_machine_finds_the_console() -> None:
+    url = urlsplit(environment("airflow-scheduler")["MUSTER_CONSOLE_URL"])
+    assert f"{url.hostname}:{url.port}:8080" in SERVICES["load-balancer"]["ports"]
 
 
 def test_the_load_balancer_waits_longer_than_a_join_may() -> None:

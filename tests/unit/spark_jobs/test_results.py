@@ -15,15 +15,19 @@ def test_result_of_a_job_is_read_from_its_output() -> None:
     assert submit.read_result("history_archive", lines) == {}
 
 
-def test_result_of_a_run_has_its_counts_and_a_link(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MUSTER_URL", "http://node:8080/")
-    result = submit.result_of_run(RUN, submit.console_url("r-1"))
+def test_result_of_a_run_has_its_counts_and_a_link() -> None:
+    result = submit.result_of_run(RUN, submit.console_url("http://node:8080/", "r-1"))
     assert (result["status"], result["counts"]) == ("proposed", RUN.counts)
     line = "Counts: candidates 7, of 100, groups 3. See http://node:8080/#/maintenance/r-1"
     assert submit.describe_result(result) == line
-    monkeypatch.setenv("MUSTER_CONSOLE_URL", "https://muster.example.org")
-    assert submit.console_url() == "https://muster.example.org/#/reports"
-    assert submit.console_url("r-1", "http://prod:8080/") == "http://prod:8080/#/maintenance/r-1"
+    assert submit.console_url("https://muster.example.org") == "https://muster.example.org/#/reports"
+
+
+def test_result_without_rows_says_why() -> None:
+    result = {"counts": {"frequency_reports": 0}, "why_nothing": "there are no groups", "console": "http://node"}
+    line = "Counts: frequency_reports 0 (there are no groups). See http://node"
+    assert submit.describe_result(result) == line
+    assert submit.describe_result({**result, "why_nothing": None}) == "Counts: frequency_reports 0. See http://node"
 
 
 def test_approval_says_what_would_be_removed_from_whom_and_beyond_which_limit() -> None:
