@@ -10,7 +10,9 @@ import asyncio
 import ssl
 from base64 import urlsafe_b64encode
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from copy import copy
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
@@ -25,6 +27,8 @@ RETRIABLE_STATUSES = frozenset(
     {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.MISDIRECTED_REQUEST, HTTPStatus.TOO_MANY_REQUESTS}
 )
 """Statuses below 500 after which another node, or the same one later, may answer."""
+TLS_ERRORS = frozenset({ssl.SSLError, ssl.SSLCertVerificationError})
+"""A certificate that is not accepted, or a node without TLS; the other classes of `ssl` are lost connections."""
 
 Json = dict[str, Any]
 
@@ -41,6 +45,10 @@ class RequestRefused(Exception):
 
 class NodesUnavailable(Exception):
     """No node could answer; the message has the reason of each. Repeat the request later."""
+
+
+class NodesUnusable(Exception):
+    """No node can be used, since each is no Muster node, or TLS fails; the message has the reason of each."""
 
 
 class MusterClient:
@@ -64,15 +72,39 @@ class MusterClient:
             verify: whether, or with what, certificates are verified.
             timeout_s: limit of each part of a response.
             retry_timeout_s: how long requests are repeated while no node can answer; 0 asks each node once.
+
+        Raises:
+            ValueError: the token cannot be in a header; it is not shown.
         """
         assert nodes, "a cluster has a node"
+        if token and not (token.isascii() and token.isprintable()):
+            raise ValueError("a token is one line of printable ASCII")
         self._nodes = deque(node.rstrip("/") for node in nodes)
         self._headers = {"Accept": "application/json"}
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
-        self._verify = verify
+        # Made here, as it takes 60 ms, in which a triggerer does nothing else. Nodes without TLS need none.
+        needs_tls = any(node.startswith("https:") for node in nodes)
+        self._verify = httpx.create_ssl_context(verify=verify) if needs_tls else False
+        self._http: httpx.AsyncClient | None = None
         self._timeout = httpx.Timeout(timeout_s, connect=min(timeout_s, CONNECT_TIMEOUT_S))
         self._retry_timeout_s = retry_timeout_s
+
+    @asynccontextmanager
+    async def connected(self) -> AsyncIterator["MusterClient"]:
+        """Return a client of the same nodes, whose requests in the block share connections."""
+        async with self._connections() as http:
+            client = copy(self)
+            client._http = http  # noqa: SLF001 - of the same class
+            yield client
+
+    @asynccontextmanager
+    async def _connections(self) -> AsyncIterator[httpx.AsyncClient]:
+        if self._http is not None:
+            yield self._http
+            return
+        async with httpx.AsyncClient(headers=self._headers, verify=self._verify, timeout=self._timeout) as http:
+            yield http
 
     async def get(self, path: str) -> Json:
         """Read something; raises as `change` does."""
@@ -98,6 +130,7 @@ class MusterClient:
         Raises:
             RequestRefused: correct the request.
             NodesUnavailable: repeat the call with the same key; the change may have been made.
+            NodesUnusable: correct the nodes' addresses or certificates.
         """
         headers = {
             # Names are UTF-8 on the wire.
@@ -111,16 +144,20 @@ class MusterClient:
     ) -> Json:
         request = {"method": method, "headers": headers, "json": body}
         deadline_s = asyncio.get_running_loop().time() + self._retry_timeout_s
-        async with httpx.AsyncClient(headers=self._headers, verify=self._verify, timeout=self._timeout) as client:
+        async with self._connections() as http:
             while True:
                 failures = []
+                is_final = True
                 for _ in range(len(self._nodes)):
                     node = self._nodes[0]
                     try:
-                        return _read(await client.request(url=node + path, **request))  # type: ignore[arg-type]  # see above
-                    except (httpx.TransportError, NodesUnavailable) as failure:
+                        return _read(await http.request(url=node + path, **request))  # type: ignore[arg-type]  # see above
+                    except (httpx.TransportError, NodesUnavailable, NodesUnusable) as failure:
+                        is_final = is_final and _is_final(failure)
                         failures.append(f"{node}: {str(failure) or type(failure).__name__}")
                         self._nodes.rotate(-1)
+                if is_final:
+                    raise NodesUnusable(f"No node can be used. {'; '.join(failures)}")
                 if asyncio.get_running_loop().time() >= deadline_s:
                     raise NodesUnavailable(f"No node answers. {'; '.join(failures)}")
                 await asyncio.sleep(RETRY_DELAY_S)
@@ -143,14 +180,23 @@ def _read(response: httpx.Response) -> Json:
         answer = response.json()
     except ValueError:
         answer = None
+    status = response.status_code
+    is_temporary = status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in RETRIABLE_STATUSES
     if not isinstance(answer, dict):
-        raise NodesUnavailable(f"not a Muster node (status {response.status_code})")
+        text = f"not a Muster node (status {status})"
+        raise NodesUnavailable(text) if is_temporary else NodesUnusable(text)
     if response.is_success:
         return answer
-    is_temporary = response.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR or answer.get("action") == "retry"
-    if is_temporary or response.status_code in RETRIABLE_STATUSES:
-        raise NodesUnavailable(_sentence(response.status_code, answer))
-    raise RequestRefused(response.status_code, answer)
+    if is_temporary or answer.get("action") == "retry":
+        raise NodesUnavailable(_sentence(status, answer))
+    raise RequestRefused(status, answer)
+
+
+def _is_final(failure: BaseException | None) -> bool:
+    """Return whether a node fails so until the connection, or the node, is put right."""
+    while failure is not None and not isinstance(failure, NodesUnusable) and type(failure) not in TLS_ERRORS:
+        failure = failure.__cause__ or failure.__context__
+    return failure is not None
 
 
 def _sentence(status: int, problem: Json) -> str:

@@ -29,6 +29,20 @@ class Progress:
     """The present state and the target, in one sentence."""
     result: Json
     """What the sensor returns when the condition is met; empty if the group could not be read."""
+    is_answered: bool = True
+    """Whether a node answered."""
+
+
+class Log(Protocol):
+    """A logger of Python or structlog."""
+
+    def info(self, text: str, /) -> object:
+        """Log progress."""
+        ...
+
+    def warning(self, text: str, /) -> object:
+        """Log what is wrong."""
+        ...
 
 
 class Condition(Protocol):
@@ -41,6 +55,7 @@ class Condition(Protocol):
             GroupNotFound: the group does not exist.
             RequestRefused: the request would be refused again.
             NodesUnavailable: no node could answer; look again later.
+            NodesUnusable: no node ever will, unless the connection is corrected.
         """
         ...
 
@@ -125,15 +140,25 @@ async def look_once(condition: Condition, client: MusterClient, *, wait_for_grou
     Raises:
         GroupNotFound: the group does not exist.
         RequestRefused: the request would be refused again.
+        NodesUnusable: no node ever will answer, unless the connection is corrected.
     """
     try:
-        return await condition.look(client)
+        async with client.connected() as connected:
+            return await condition.look(connected)
     except NodesUnavailable as failure:
-        return Progress(is_met=False, text=str(failure), result={})
+        return Progress(is_met=False, text=str(failure), result={}, is_answered=False)
     except GroupNotFound as failure:
         if not wait_for_group:
             raise
         return Progress(is_met=False, text=f"{failure} Waiting for it.", result={})
+
+
+def log_progress(log: Log, progress: Progress, previous: str) -> None:
+    """Log what a look found; that no node answers as a warning, unless `previous`, the text before, is the same."""
+    if progress.is_answered:
+        log.info(progress.text)
+    elif progress.text != previous:
+        log.warning(progress.text)
 
 
 async def _state_of(group_id: str, client: MusterClient) -> str:

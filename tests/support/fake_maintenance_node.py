@@ -33,6 +33,8 @@ class FakeNode:
     mirrored_cluster: str | None = None
     seen: list[Seen] = field(default_factory=list)
     """Requests about runs."""
+    connections: set[tuple[str, int]] = field(default_factory=set)
+    """Clients' addresses, each of which is one connection."""
     url: str = ""
 
     def answer(self, request: Seen) -> tuple[int, dict[str, Any]]:
@@ -61,6 +63,8 @@ def running(node: FakeNode, certificate: Path | None = None) -> Iterator[FakeNod
     """Serve the node on a free port of this machine for the time of the block, by https if there is a certificate."""
 
     class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"  # Connections are kept.
+
         def do_GET(self) -> None:
             self._answer(None)
 
@@ -71,6 +75,7 @@ def running(node: FakeNode, certificate: Path | None = None) -> Iterator[FakeNod
             """Keep the test's output clean."""
 
         def _answer(self, body: Any) -> None:  # noqa: ANN401 - any JSON
+            node.connections.add(self.client_address)
             status, answer = node.answer(Seen(self.command, self.path, dict(self.headers), body))
             text = json.dumps(answer).encode()
             self.send_response(status)

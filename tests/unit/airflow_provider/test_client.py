@@ -3,16 +3,18 @@
 import asyncio
 import ssl
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
 
-from muster_airflow.client import Json, MusterClient, NodesUnavailable, RequestRefused, group_path
+from muster_airflow.client import Json, MusterClient, NodesUnavailable, NodesUnusable, RequestRefused, group_path
 from tests.support.certificates import write_certificate
 from tests.support.cutting_proxy import CuttingProxy
 from tests.support.fake_maintenance_node import FakeNode, running
+from tests.support.fake_node import FakeNode as AnyServer
 
 RUN = "/v1/maintenance/runs/7"
 
@@ -108,11 +110,87 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_certificate_is_verified(certificate: Path) -> None:
     trusting = ssl.create_default_context(cafile=certificate)
     with running(FakeNode(), certificate) as node:
-        with pytest.raises(NodesUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
-            read(MusterClient([node.url], token="t0ken", retry_timeout_s=0))
+        with pytest.raises(NodesUnusable, match=r"^No node can be used. https.*CERTIFICATE_VERIFY_FAILED"):
+            read(MusterClient([node.url], token="t0ken", retry_timeout_s=300))
         assert node.seen == []
         assert read(MusterClient([node.url], verify=trusting))["status"] == "applied"
         assert read(MusterClient([node.url], verify=False))["status"] == "applied"
+
+
+def test_certificates_are_loaded_once_and_only_for_https(
+    nodes: list[FakeNode], certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = []
+    load = ssl.create_default_context
+
+    def counted(*args: Any, **kwargs: Any) -> ssl.SSLContext:  # noqa: ANN401 - whatever it takes
+        loaded.append(args)
+        return load(*args, **kwargs)
+
+    monkeypatch.setattr(ssl, "create_default_context", counted)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    read(client_of(*nodes))
+    assert loaded == []
+    with running(FakeNode(), certificate) as node:
+        loaded.clear()  # the node's own
+        client = client_of(*nodes, node)
+        for path in ("/v1/maintenance/runs/1", "/v1/maintenance/runs/2"):
+            asyncio.run(client.get(path))
+    assert len(loaded) == 1
+
+
+def test_requests_of_one_block_share_a_connection(nodes: list[FakeNode]) -> None:
+    async def read_twice() -> None:
+        async with client_of(nodes[0]).connected() as client:
+            await client.get(RUN)
+            await client.get(RUN)
+
+    asyncio.run(read_twice())
+    assert (nodes[0].calls(), len(nodes[0].connections)) == (["GET 7", "GET 7"], 1)
+
+
+@pytest.mark.parametrize("token", ["s3cret\n", "s3crét", "s3cret\x7f", "s3cret\x00"])
+def test_token_that_no_header_can_have_is_refused_without_showing_it(token: str) -> None:
+    with pytest.raises(ValueError, match=r"^a token is one line of printable ASCII$"):
+        MusterClient(["http://127.0.0.1:1"], token=token)
+
+
+# -- what is no Muster node -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def other() -> Iterator[AnyServer]:
+    with closing(AnyServer()) as server:
+        yield server
+
+
+@pytest.mark.parametrize("status", [200, 302, 401, 404])
+def test_answer_that_no_node_gives_is_final(other: AnyServer, status: int) -> None:
+    other.answers = [(status, b"<html>")]
+    with pytest.raises(NodesUnusable, match=rf"^No node can be used. {other.url}: not a Muster node \(status {status}"):
+        read(MusterClient([other.url], retry_timeout_s=300))
+    assert len(other.seen) == 1
+
+
+@pytest.mark.parametrize("status", [429, 502, 503])
+def test_answer_of_a_proxy_without_nodes_is_temporary(other: AnyServer, status: int) -> None:
+    other.answers = [(status, b"<html>")]
+    with pytest.raises(NodesUnavailable, match=rf"not a Muster node \(status {status}\)"):
+        read(MusterClient([other.url], retry_timeout_s=0))
+
+
+def test_https_to_a_node_of_http_is_final(nodes: list[FakeNode]) -> None:
+    with pytest.raises(NodesUnusable, match="SSL"):
+        read(MusterClient([nodes[0].url.replace("http:", "https:")], retry_timeout_s=300))
+
+
+def test_one_node_that_can_be_used_is_enough(nodes: list[FakeNode], other: AnyServer) -> None:
+    other.answers = [(200, b"<html>")]
+    assert read(MusterClient([other.url, nodes[0].url], retry_timeout_s=0))["status"] == "applied"
+    with running(FakeNode()) as gone:
+        pass
+    with pytest.raises(NodesUnavailable):
+        read(MusterClient([other.url, gone.url], retry_timeout_s=0))
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,13 @@
 """Tests of the conditions that sensors wait for: known and unknown lags, targets, states, and what is logged."""
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
 
 from muster_airflow.client import MusterClient
-from muster_airflow.conditions import LagCondition, StateCondition, look_once
+from muster_airflow.conditions import LagCondition, Progress, StateCondition, log_progress, look_once
 from tests.support.fake_maintenance_node import FakeNode, running
 
 
@@ -87,5 +88,18 @@ def test_a_node_that_does_not_answer_is_no_error() -> None:
         pass
     client = MusterClient([gone.url], retry_timeout_s=0)
     found = asyncio.run(look_once(StateCondition("billing", ["Empty"]), client, wait_for_group=False))
-    assert not found.is_met
+    assert (found.is_met, found.is_answered) == (False, False)
     assert found.text.startswith(f"No node answers. {gone.url}: ")
+
+
+def test_nodes_that_do_not_answer_are_a_warning_when_the_text_changes(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    log = logging.getLogger("muster_airflow")
+    found = [Progress(is_met=False, text=text, result={}, is_answered=False) for text in ("down", "down", "refused")]
+    found += [Progress(is_met=False, text="Group g is Stable.", result={}) for _ in range(2)]
+    previous = ""
+    for progress in found:
+        log_progress(log, progress, previous)
+        previous = progress.text
+    logged = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert logged == [("WARNING", "down"), ("WARNING", "refused"), *[("INFO", "Group g is Stable.")] * 2]
