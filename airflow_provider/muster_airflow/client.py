@@ -51,6 +51,10 @@ class NodesUnusable(Exception):
     """No node can be used, since each is no Muster node, or TLS fails; the message has the reason of each."""
 
 
+class InvalidConnection(ValueError):
+    """A connection names no nodes, or has a field that is wrong; the message has which, and never the token."""
+
+
 class MusterClient:
     """Nodes of one cluster, and how to call them."""
 
@@ -74,9 +78,12 @@ class MusterClient:
             retry_timeout_s: how long requests are repeated while no node can answer; 0 asks each node once.
 
         Raises:
-            ValueError: the token cannot be in a header; it is not shown.
+            ValueError: a node is no URL, or the token cannot be in a header; it is not shown.
         """
         assert nodes, "a cluster has a node"
+        for node in nodes:
+            if not node.startswith(("http://", "https://")):
+                raise ValueError(f"{node} is no URL of http or https")
         if token and not (token.isascii() and token.isprintable()):
             raise ValueError("a token is one line of printable ASCII")
         self._nodes = deque(node.rstrip("/") for node in nodes)

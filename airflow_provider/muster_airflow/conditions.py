@@ -7,7 +7,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from muster_airflow.client import Json, MusterClient, NodesUnavailable, RequestRefused, group_path
+from muster_airflow.client import (
+    InvalidConnection,
+    Json,
+    MusterClient,
+    NodesUnavailable,
+    NodesUnusable,
+    RequestRefused,
+    group_path,
+)
 
 DEAD = "Dead"
 STATES = frozenset({"Empty", "PreparingRebalance", "CompletingRebalance", "Stable"})
@@ -18,6 +26,10 @@ NAMED_PARTITIONS = 5
 
 class GroupNotFound(Exception):
     """The group does not exist, or was deleted."""
+
+
+FINAL_FAILURES = (GroupNotFound, InvalidConnection, NodesUnusable, RequestRefused)
+"""What ends a wait: a later look fails likewise."""
 
 
 @dataclass(frozen=True, slots=True)

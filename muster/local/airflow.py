@@ -193,7 +193,7 @@ class AirflowServices:
             "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": str(TASK_HEARTBEAT_TIMEOUT_S),
             "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(self._logs / "airflow-tasks"),
             "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
-            "AIRFLOW__LOGGING__NAMESPACE_LEVELS": "airflow.task=INFO",
+            "AIRFLOW__LOGGING__NAMESPACE_LEVELS": "airflow.task=INFO muster_airflow=INFO",
             "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
             "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": SPARK_MASTER}),
         }

@@ -17,29 +17,34 @@ MUSTER_CLIENT_CERTIFICATE_FILE and MUSTER_CLIENT_KEY_FILE, as Muster's own comma
 import asyncio
 import json
 import os
+import re
 import ssl
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from airflow.sdk import BaseHook, Connection
 from airflow.sdk.exceptions import AirflowNotFoundException
 
-from muster_airflow.client import Json, MusterClient, RequestRefused, group_path, segment_of
+from muster_airflow.client import InvalidConnection, Json, MusterClient, RequestRefused, group_path, segment_of
+from muster_airflow.fields import seconds
 
 DEFAULT_PORT = 8080
+DEFAULT_CONNECTION = "AIRFLOW_CONN_MUSTER_DEFAULT"
 DEFAULT_URL = f"http://127.0.0.1:{DEFAULT_PORT}"
 DEFAULT_TIMEOUT_S = 30.0
 RETRY_TIMEOUT_S = 15.0
 """How long a request is repeated while no node can answer: longer than shards need to move to another node."""
 NOT_FOUND = 404
+NODE = re.compile(r"(?:\[[^\s\[\]/]+\]|[^\s\[\]/?#@:]+)(?P<port>:[0-9]+)?")
+"""`host` or `host:port`; an IPv6 address is in brackets."""
 
 
 class MusterHook(BaseHook):
     """Calls the nodes of one connection.
 
-    Methods raise `muster_airflow.client.RequestRefused` if a retry would be refused again, and `NodesUnavailable` if no
-    node could answer. In a coroutine, `await hook.aget_conn()` returns a client to await.
+    Methods raise `muster_airflow.client.RequestRefused` if a retry would be refused again, `NodesUnavailable` if no
+    node could answer, and `NodesUnusable` if none ever will, unless the connection is corrected. In a coroutine, `await
+    hook.aget_conn()` returns a client to await.
     """
 
     conn_name_attr = "muster_conn_id"
@@ -66,24 +71,20 @@ class MusterHook(BaseHook):
 
         Raises:
             AirflowNotFoundException: there is no such connection.
-            ValueError: it names no node, or another scheme.
+            InvalidConnection: it names no node, or has a field that is wrong.
             OSError: a file cannot be read, or has no certificate or key.
         """
-        try:
-            return self._client(self.get_connection(self.muster_conn_id))
-        except AirflowNotFoundException:
-            if self.muster_conn_id != self.default_conn_name:
-                raise
-            return self._client_of_environment()
+        return self._client(self._find())
 
     async def aget_conn(self) -> MusterClient:
         """Return a client of the connection's nodes, in a coroutine; raises as `get_conn` does."""
         try:
-            return self._client(await self.aget_connection(self.muster_conn_id))
-        except AirflowNotFoundException:
-            if self.muster_conn_id != self.default_conn_name:
-                raise
-            return self._client_of_environment()
+            connection = await self.aget_connection(self.muster_conn_id)
+        except AirflowNotFoundException as absence:
+            self._accept(absence)
+            connection = None
+        # Certificates are read from files.
+        return await asyncio.to_thread(self._client, connection)
 
     # -- calls ----------------------------------------------------------------------------------------------
 
@@ -121,13 +122,10 @@ class MusterHook(BaseHook):
 
     def console_url(self) -> str:
         """Return the console's address for browsers; raises as `get_conn` does."""
-        try:
-            connection = self.get_connection(self.muster_conn_id)
-        except AirflowNotFoundException:
-            if self.muster_conn_id != self.default_conn_name:
-                raise
+        connection = self._find()
+        if connection is None:
             return os.environ.get("MUSTER_URL") or DEFAULT_URL
-        return str(json.loads(connection.extra or "{}").get("console_url") or self._urls(connection)[0])
+        return str(_extra(connection).get("console_url") or _urls(connection)[0])
 
     def test_connection(self) -> tuple[bool, str]:
         """Return whether a node answers this connection, and its answer, for Airflow's button of this name."""
@@ -139,25 +137,39 @@ class MusterHook(BaseHook):
 
     # -- the connection -------------------------------------------------------------------------------------
 
-    def _client(self, connection: Connection) -> MusterClient:
-        extra = json.loads(connection.extra or "{}")
+    def _find(self) -> Connection | None:
+        """Return the connection; None: there is none, and the environment counts."""
+        try:
+            return self.get_connection(self.muster_conn_id)
+        except AirflowNotFoundException as absence:
+            self._accept(absence)
+            return None
+
+    def _accept(self, absence: AirflowNotFoundException) -> None:
+        """Raise unless the environment counts without the connection."""
+        if self.muster_conn_id != self.default_conn_name:
+            raise absence
+        if os.environ.get(DEFAULT_CONNECTION):
+            # Airflow takes what it cannot read for no connection.
+            text = f"{DEFAULT_CONNECTION} cannot be read: several nodes with ports need its JSON form"
+            raise InvalidConnection(text) from absence
+
+    def _client(self, connection: Connection | None) -> MusterClient:
+        try:
+            return self._client_of_environment() if connection is None else self._client_of(connection)
+        except ValueError as failure:
+            named = "MUSTER_URL, MUSTER_TOKEN" if connection is None else f"The connection {self.muster_conn_id}"
+            raise InvalidConnection(f"{named}: {failure}") from failure
+
+    def _client_of(self, connection: Connection) -> MusterClient:
+        extra = _extra(connection)
         return MusterClient(
-            self._urls(connection),
+            _urls(connection),
             token=connection.password,
             verify=_verify(extra),
-            timeout_s=float(extra.get("timeout_s") or DEFAULT_TIMEOUT_S),
+            timeout_s=seconds("timeout_s", extra.get("timeout_s")) or DEFAULT_TIMEOUT_S,
             retry_timeout_s=self._retry_timeout_s,
         )
-
-    def _urls(self, connection: Connection) -> list[str]:
-        """Return the URLs of the nodes, at least one."""
-        scheme = connection.schema or "http"
-        hosts = [host.strip() for host in (connection.host or "").split(",") if host.strip()]
-        if not hosts or scheme not in {"http", "https"}:
-            raise ValueError(
-                f"The connection {self.muster_conn_id} needs a host, and a schema that is http or https, not {scheme}."
-            )
-        return [_url(scheme, host, connection.port or DEFAULT_PORT) for host in hosts]
 
     def _client_of_environment(self) -> MusterClient:
         url, token = os.environ.get("MUSTER_URL") or DEFAULT_URL, os.environ.get("MUSTER_TOKEN")
@@ -169,15 +181,50 @@ class MusterHook(BaseHook):
         return MusterClient([url], token=token, verify=_verify(files), retry_timeout_s=self._retry_timeout_s)
 
 
+def _extra(connection: Connection) -> Json:
+    try:
+        extra = json.loads(connection.extra or "{}")
+    except ValueError:
+        extra = None
+    if not isinstance(extra, dict):
+        raise InvalidConnection("extra is no JSON object")
+    return extra
+
+
+def _urls(connection: Connection) -> list[str]:
+    """Return the URLs of the nodes, at least one."""
+    scheme = connection.schema or "http"
+    if scheme not in {"http", "https"}:
+        raise InvalidConnection(f"schema: {scheme} is neither http nor https")
+    hosts = [host.strip() for host in (connection.host or "").split(",") if host.strip()]
+    if not hosts:
+        raise InvalidConnection("host: name a node")
+    return [_url(scheme, host, connection.port or DEFAULT_PORT) for host in hosts]
+
+
 def _url(scheme: str, host: str, port: int) -> str:
-    """Return a node's URL; `host` may end with a port of its own, and an IPv6 address is in brackets."""
-    has_port = urlsplit(f"//{host}").port is not None
-    return f"{scheme}://{host}" if has_port else f"{scheme}://{host}:{port}"
+    """Return a node's URL; `host` may end with a port of its own."""
+    node = NODE.fullmatch(host)
+    if node is None:
+        raise InvalidConnection(f"host: {host!r} is neither host nor host:port")
+    return f"{scheme}://{host}" if node["port"] else f"{scheme}://{host}:{port}"
+
+
+def _is_verified(extra: Json) -> bool:
+    """Return whether certificates are verified; the extra of a URI has text."""
+    verify = extra.get("verify")
+    match str("" if verify is None else verify).lower():
+        case "" | "true":
+            return True
+        case "false":
+            return False
+        case _:
+            raise InvalidConnection(f"verify: {verify!r} is neither true nor false")
 
 
 def _verify(extra: Json) -> ssl.SSLContext | bool:
     ca, certificate = extra.get("ca_file") or None, extra.get("client_certificate_file")
-    is_verified = extra.get("verify") is not False
+    is_verified = _is_verified(extra)
     if not certificate and not (ca and is_verified):
         return is_verified
     context = ssl.create_default_context(cafile=ca)

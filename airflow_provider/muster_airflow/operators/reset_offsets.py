@@ -12,7 +12,8 @@ from uuid import UUID, uuid5
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException
 
-from muster_airflow.client import Json, RequestRefused
+from muster_airflow import fields
+from muster_airflow.client import Json, NodesUnusable, RequestRefused
 from muster_airflow.hooks.muster import MusterHook
 
 CHANGE_NAMESPACE = UUID("2c9d7a52-0f5e-4a0b-9d0e-6f1f3c6f7b91")
@@ -40,7 +41,7 @@ class ResetOffsetsOperator(BaseOperator):
         shift_by: with `shift`, the number of records; negative ones are read again.
         datetime: with `datetime`, a time with time zone.
         offsets: with `given`, `{"topic", "partition", "offset"}` for each partition.
-        topics: only these, as names or `{"topic", "partitions"}`; none: all with committed offsets.
+        topics: only these, as a name, or names or `{"topic", "partitions"}`; none: all with committed offsets.
         dry_run: whether to log and return the plan only. A text counts as true unless it is `False` or `false`.
         actor: recorded in the audit log, unless the connection's token names one.
         muster_conn_id: the connection.
@@ -71,7 +72,7 @@ class ResetOffsetsOperator(BaseOperator):
         shift_by: int | str | None = None,
         datetime: Instant | str | None = None,
         offsets: Sequence[Mapping[str, Any]] = (),
-        topics: Sequence[str | Mapping[str, Any]] = (),
+        topics: Sequence[str | Mapping[str, Any]] | str | None = None,
         dry_run: bool | str = False,
         actor: str = "dag:{{ dag.dag_id }}",
         muster_conn_id: str = MusterHook.default_conn_name,
@@ -99,6 +100,8 @@ class ResetOffsetsOperator(BaseOperator):
             if refusal.code == NON_EMPTY_GROUP:
                 raise
             raise AirflowFailException(str(refusal)) from refusal
+        except (NodesUnusable, ValueError) as failure:
+            raise AirflowFailException(str(failure)) from failure
 
     def _reset(self, hook: MusterHook, change_id: str) -> Json:
         if not self.reason.strip():
@@ -129,15 +132,15 @@ class ResetOffsetsOperator(BaseOperator):
     def _body(self) -> Json:
         """Return the request without `dry_run` and `reason`; the node checks which fields `to` requires."""
         at = self.datetime.isoformat() if isinstance(self.datetime, Instant) else self.datetime
-        fields = {
+        values = {
             "to": self.to,
-            "offset": None if self.offset is None else int(self.offset),
-            "shift_by": None if self.shift_by is None else int(self.shift_by),
+            "offset": fields.whole_number("offset", self.offset),
+            "shift_by": fields.whole_number("shift_by", self.shift_by),
             "datetime": at,
             "offsets": list(self.offsets),
-            "topics": [{"topic": topic} if isinstance(topic, str) else dict(topic) for topic in self.topics],
+            "topics": fields.topics("topics", self.topics),
         }
-        return {name: value for name, value in fields.items() if value not in (None, [])}
+        return {name: value for name, value in values.items() if value not in (None, [])}
 
 
 def _change_id(context: Context) -> str:

@@ -2,7 +2,8 @@
 
 Run as a program it reads one JSON command per line and writes one JSON line for each: `describe` lists what the DAG
 files hold, `run` tests a DAG for real and returns the state of every task, `queue` has the scheduler queue tasks,
-`read` calls a node through the hook, and `console` returns the address of the console that DAGs link to.
+`read` calls a node through the hook, `console` returns the address of the console that DAGs link to, and `time_out`
+ends the wait of a sensor.
 """
 
 import json
@@ -34,9 +35,9 @@ class AirflowProcess:
         self._process = process
         self._log = log
 
-    def describe(self, env: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
+    def describe(self, env: Mapping[str, str] = MappingProxyType({}), folder: Path = DAGS) -> dict[str, Any]:
         """Return {"import_errors", "warnings", "dags": [{"dag_id", "tasks", …}]}, with these variables added."""
-        return self._ask({"do": "describe", "env": dict(env)})
+        return self._ask({"do": "describe", "env": dict(env), "folder": str(folder)})
 
     def run(
         self,
@@ -77,6 +78,10 @@ class AirflowProcess:
     def console_url(self, cluster: str, env: Mapping[str, str]) -> str:
         """Return the address of the reports that DAGs for a cluster link to."""
         return str(self._ask({"do": "console", "cluster": cluster, "env": dict(env)})["url"])
+
+    def time_out(self, arguments: Mapping[str, object], env: Mapping[str, str]) -> dict[str, Any]:
+        """Resume a lag sensor whose trigger has timed out; return {"result", "error": exception as text or None}."""
+        return self._ask({"do": "time_out", "arguments": dict(arguments), "env": dict(env)})
 
     def queue(
         self, pools: Mapping[str, int], running: Sequence[tuple[str, str]], scheduled: Sequence[tuple[str, str]]
@@ -166,9 +171,8 @@ def main() -> None:
         db.initdb()
         for line in sys.stdin:
             command = json.loads(line)
-            if command["do"] in {"read", "console"}:
-                answer = _read(command) if command["do"] == "read" else _console(command)
-                print(json.dumps(answer), file=answers)
+            if command["do"] in WITHOUT_DAGS:
+                print(json.dumps(WITHOUT_DAGS[command["do"]](command)), file=answers)
                 continue
             # Parsed again each time: a test run leaves its configuration in the DAG.
             folder = Path(command.get("folder", DAGS))
@@ -201,6 +205,24 @@ def _console(command: dict[str, Any]) -> dict[str, Any]:
 
     with _environment(command["env"]):
         return {"url": console_url({"params": {"cluster": command["cluster"]}})}
+
+
+def _time_out(command: dict[str, Any]) -> dict[str, Any]:
+    from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR, TriggerFailureReason  # noqa: PLC0415 - likewise
+
+    from muster_airflow.sensors.consumer_group import ConsumerGroupLagSensor  # noqa: PLC0415 - likewise
+
+    sensor = ConsumerGroupLagSensor(task_id="wait", **command["arguments"])
+    with _environment(command["env"]):
+        try:
+            ended = {"error": TriggerFailureReason.TRIGGER_TIMEOUT.value}
+            return {"result": sensor.resume_execution(TRIGGER_FAIL_REPR, ended, {}), "error": None}
+        except Exception as failure:  # noqa: BLE001 - the test reads which
+            return {"result": None, "error": f"{type(failure).__name__}: {failure}"}
+
+
+WITHOUT_DAGS = {"read": _read, "console": _console, "time_out": _time_out}
+"""Commands that need no DAGs, and what carries them out."""
 
 
 @contextmanager

@@ -92,9 +92,41 @@ def test_hook_without_a_connection_uses_the_variables_of_the_commands(airflow: A
 def test_connection_without_a_host_is_refused(airflow: AirflowProcess) -> None:
     env = {"AIRFLOW_CONN_MUSTER_DEFAULT": json.dumps({"conn_type": "muster", "schema": "ftp"})}
     error = airflow.read("muster_default", RUN, env)["error"]
+    assert error == "InvalidConnection: The connection muster_default: schema: ftp is neither http nor https"
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"host": ""}, "host: name a node"),
+        ({"host": "http://node:8080"}, "host: 'http://node:8080' is neither host nor host:port"),
+        ({"host": "node-1:80,node-2:80a"}, "host: 'node-2:80a' is neither host nor host:port"),
+        ({"host": "node-1 node-2"}, "host: 'node-1 node-2' is neither host nor host:port"),
+        ({"extra": {"verify": "no"}}, "verify: 'no' is neither true nor false"),
+        ({"extra": {"timeout_s": "soon"}}, "timeout_s: 'soon' is no number of seconds"),
+        ({"extra": "[]"}, "extra is no JSON object"),
+        ({"password": "s3cret\n"}, "a token is one line of printable ASCII"),
+    ],
+)
+def test_invalid_connection_is_refused(airflow: AirflowProcess, fields: dict[str, object], why: str) -> None:
+    found = airflow.read("muster_default", RUN, connection("http://node:8080", **fields))
+    assert found["error"] == f"InvalidConnection: The connection muster_default: {why}"
+
+
+def test_environment_that_cannot_be_used_is_refused(airflow: AirflowProcess) -> None:
+    error = airflow.read("muster_default", RUN, {"MUSTER_URL": "node:8080"})["error"]
+    assert error == "InvalidConnection: MUSTER_URL, MUSTER_TOKEN: node:8080 is no URL of http or https"
+    uri = {"AIRFLOW_CONN_MUSTER_DEFAULT": "muster://node-1:8080,node-2:8080", "MUSTER_URL": "http://127.0.0.1:1"}
+    error = airflow.read("muster_default", RUN, uri)["error"]
     assert error == (
-        "ValueError: The connection muster_default needs a host, and a schema that is http or https, not ftp."
+        "InvalidConnection: AIRFLOW_CONN_MUSTER_DEFAULT cannot be read: several nodes with ports need its JSON form"
     )
+
+
+def test_hook_reads_the_text_of_an_extra_in_a_uri(airflow: AirflowProcess, tmp_path: Path) -> None:
+    with running(FakeNode(), write_certificate(tmp_path / "node.pem")) as node:
+        uri = f"muster://{node.url.removeprefix('https://')}/https?verify=false&timeout_s=5"
+        assert airflow.read("muster_default", RUN, {"AIRFLOW_CONN_MUSTER_DEFAULT": uri})["error"] is None
 
 
 def test_button_of_the_connection_shows_the_node_s_answer(airflow: AirflowProcess, node_url: str) -> None:
@@ -159,6 +191,67 @@ def test_deleted_or_missing_group_can_be_waited_for(client: Client, group: Group
         assert (found.is_met, found.text) == (False, f"Group {group_id} {why} Waiting for it.")
 
 
+# -- waits ----------------------------------------------------------------------------------------------------
+
+
+def wait(airflow: AirflowProcess, url: str, params: dict[str, object], **arguments: object) -> str:
+    """Return the state of a wait with these arguments of the sensor."""
+    env = {**connection(url), "WAIT": json.dumps(arguments)}
+    return str(airflow.run("one_wait", params, env, folder=PROVIDER_DAGS)["tasks"]["wait"])
+
+
+@pytest.mark.parametrize("is_deferrable", [True, False])
+def test_text_is_one_topic(
+    airflow: AirflowProcess, client: Client, topic: str, group: Group, *, is_deferrable: bool
+) -> None:
+    arguments = {"group_id": group.group_id, "max_lag": 6, "deferrable": is_deferrable}
+    assert wait(airflow, client.url, {"topic": topic}, topics="{{ params.topic }}", **arguments) == "success"
+    assert wait(airflow, client.url, {}, topics=None, **arguments) == "success"
+
+
+@pytest.mark.parametrize("is_deferrable", [True, False])
+def test_skip_of_a_missing_group_says_why(airflow: AirflowProcess, node_url: str, *, is_deferrable: bool) -> None:
+    group_id = fresh_id("missing")
+    assert wait(airflow, node_url, {}, group_id=group_id, soft_fail=True, deferrable=is_deferrable) == "skipped"
+    lines = [line for line in airflow.log().splitlines() if f"Group {group_id} does not exist." in line]
+    assert any("[error" in line for line in lines), lines
+
+
+def test_wait_that_times_out_ends_with_a_last_look(airflow: AirflowProcess, client: Client, group: Group) -> None:
+    env = connection(client.url)
+    late = airflow.time_out({"group_id": group.group_id, "max_lag": 2}, env)
+    assert late == {"result": None, "error": "AirflowSensorTimeout: Trigger timeout"}
+    assert f"Group {group.group_id} is Empty. Known lag: 3 records (target: 2)" in airflow.log()
+    skipped = airflow.time_out({"group_id": group.group_id, "max_lag": 1, "soft_fail": True}, env)
+    assert skipped["error"].startswith("AirflowSkipException")
+    assert f"Group {group.group_id} is Empty. Known lag: 3 records (target: 1)" in airflow.log()
+    in_time = airflow.time_out({"group_id": group.group_id, "max_lag": 3}, env)
+    assert (in_time["result"]["lag"], in_time["error"]) == (3, None)
+
+
+def test_invalid_fields_fail_when_the_dag_is_read(airflow: AirflowProcess) -> None:
+    invalid = {"max_lag": 1.5, "topics": ["{{ params.topic }}"]}
+    for arguments, why in ((invalid, "max_lag: 1.5 is no whole number"), ({"max_lag": None}, "set one of them")):
+        (error,) = airflow.describe({"WAIT": json.dumps(arguments)}, PROVIDER_DAGS)["import_errors"].values()
+        assert why in error
+    valid = {"max_lag": "{{ params.max_lag }}", "topics": ["{{ params.topic }}"], "max_lag_seconds": 5}
+    assert airflow.describe({"WAIT": json.dumps(valid)}, PROVIDER_DAGS)["import_errors"] == {}
+
+
+@pytest.mark.parametrize("is_deferrable", [True, False])
+def test_invalid_value_of_a_template_fails_without_retries(
+    airflow: AirflowProcess, node_url: str, *, is_deferrable: bool
+) -> None:
+    state = wait(airflow, node_url, {"max_lag": -1}, max_lag="{{ params.max_lag }}", deferrable=is_deferrable)
+    assert (state, "AirflowFailException: max_lag: -1 is below 0" in airflow.log()) == ("failed", True)
+
+
+@pytest.mark.parametrize("is_deferrable", [True, False])
+def test_invalid_connection_fails_the_wait_without_retries(airflow: AirflowProcess, *, is_deferrable: bool) -> None:
+    assert wait(airflow, "http://a:b:c", {}, deferrable=is_deferrable) == "failed"
+    assert "AirflowFailException: The connection muster_default: host: 'a:b:c' is neither" in airflow.log()
+
+
 # -- resets ---------------------------------------------------------------------------------------------------
 
 
@@ -179,6 +272,18 @@ def test_reset_whose_response_is_lost_is_made_once(airflow: AirflowProcess, clie
     assert sum(path.endswith("/offsets/reset") for path in proxy.paths) == 4
     assert offset_of(group) == 4
     assert len(client.ok("GET", f"/v1/changes?group_id={group.group_id}")["changes"]) == 1
+
+
+def test_reset_of_one_topic_by_its_name(airflow: AirflowProcess, client: Client, topic: str, group: Group) -> None:
+    group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(7, topic=fresh_id("other"), log_end_offset=7)]})
+    env = {**connection(client.url), "RESET_TOPICS": json.dumps(topic)}
+    run = airflow.run("one_reset", {"group_id": group.group_id, "max_lag": 6}, env, folder=PROVIDER_DAGS)
+    assert [each["topic"] for each in run["results"]["reset"]["offsets"]] == [topic]
+
+
+def test_text_without_a_whole_number_fails_the_reset(airflow: AirflowProcess, client: Client, group: Group) -> None:
+    assert reset(airflow, client.url, group, shift_by="1.5")["state"] == "failed"
+    assert "AirflowFailException: shift_by: '1.5' is no whole number" in airflow.log()
 
 
 def test_plan_is_logged_as_a_table(airflow: AirflowProcess, client: Client, topic: str, group: Group) -> None:

@@ -42,7 +42,6 @@ class RealAirflow:
         self._services = services
         self._environment = services.environment | {
             "AIRFLOW__CORE__DAGS_FOLDER": str(EXAMPLE_DAGS),
-            "AIRFLOW__LOGGING__LOGGING_LEVEL": "INFO",
             "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": str(TRIGGERER_TIMEOUT_S),
         }
         self._children: dict[str, Child] = {}

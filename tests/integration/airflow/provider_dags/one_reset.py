@@ -1,5 +1,7 @@
 """A reset without waiting before it, and a sensor that polls in the task."""
 
+import json
+import os
 from datetime import UTC, datetime
 
 from airflow.sdk import DAG, Param
@@ -18,6 +20,7 @@ with DAG(
         group_id="{{ params.group_id }}",
         to="shift",
         shift_by="{{ params.shift_by }}",
+        topics=json.loads(os.environ.get("RESET_TOPICS", "null")),
         reason="{{ params.reason }}",
         dry_run="{{ params.dry_run or False }}",
     )
