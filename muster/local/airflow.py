@@ -50,11 +50,18 @@ RESTART_DELAY_S = 2.0
 FERNET_KEY_BYTES = 32
 MIGRATED = "migrated-to"
 
+TRIGGERER = "airflow-triggerer"
+TRIGGERER_LOGGING = {
+    "AIRFLOW__LOGGING__LOGGING_LEVEL": "INFO",
+    "AIRFLOW__LOGGING__NAMESPACE_LEVELS": "airflow=WARNING airflow.task=INFO httpx=WARNING",
+}
+"""What triggers wait for is in the logs of their tasks: Airflow drops it unless the triggerer's own level is INFO."""
+
 SERVICES: Mapping[str, tuple[str, ...]] = {
     "airflow-api-server": ("api-server",),
     "airflow-scheduler": ("scheduler", "--skip-serve-logs"),
     "airflow-dag-processor": ("dag-processor",),
-    "airflow-triggerer": ("triggerer", "--skip-serve-logs"),
+    TRIGGERER: ("triggerer", "--skip-serve-logs"),
 }
 """A child's name, and what `airflow` is asked to be."""
 
@@ -144,7 +151,7 @@ class AirflowServices:
             ChildSpec(
                 name=name,
                 argv=(_airflow(), *arguments),
-                env=self.environment,
+                env=self.environment | (TRIGGERER_LOGGING if name == TRIGGERER else {}),
                 log_file=self._logs / f"{name}.log",
                 restart=True,
                 restart_delay_s=RESTART_DELAY_S,
@@ -193,7 +200,7 @@ class AirflowServices:
             "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": str(TASK_HEARTBEAT_TIMEOUT_S),
             "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(self._logs / "airflow-tasks"),
             "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
-            "AIRFLOW__LOGGING__NAMESPACE_LEVELS": "airflow.task=INFO muster_airflow=INFO",
+            "AIRFLOW__LOGGING__NAMESPACE_LEVELS": "airflow.task=INFO",
             "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
             "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": SPARK_MASTER}),
         }

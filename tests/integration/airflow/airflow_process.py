@@ -2,8 +2,8 @@
 
 Run as a program it reads one JSON command per line and writes one JSON line for each: `describe` lists what the DAG
 files hold, `run` tests a DAG for real and returns the state of every task, `queue` has the scheduler queue tasks,
-`read` calls a node through the hook, `console` returns the address of the console that DAGs link to, and `time_out`
-ends the wait of a sensor.
+`read` calls a node through the hook, `console` returns the address of the console that DAGs link to, and `defer`
+and `time_out` begin and end the wait of a sensor.
 """
 
 import json
@@ -78,6 +78,10 @@ class AirflowProcess:
     def console_url(self, cluster: str, env: Mapping[str, str]) -> str:
         """Return the address of the reports that DAGs for a cluster link to."""
         return str(self._ask({"do": "console", "cluster": cluster, "env": dict(env)})["url"])
+
+    def defer(self, arguments: Mapping[str, object]) -> dict[str, Any]:
+        """Return the arguments of the trigger that a lag sensor defers to."""
+        return dict(self._ask({"do": "defer", "arguments": dict(arguments)}))
 
     def time_out(self, arguments: Mapping[str, object], env: Mapping[str, str]) -> dict[str, Any]:
         """Resume a lag sensor whose trigger has timed out; return {"result", "error": exception as text or None}."""
@@ -207,6 +211,19 @@ def _console(command: dict[str, Any]) -> dict[str, Any]:
         return {"url": console_url({"params": {"cluster": command["cluster"]}})}
 
 
+def _defer(command: dict[str, Any]) -> dict[str, Any]:
+    from airflow.sdk.exceptions import TaskDeferred  # noqa: PLC0415 - this process may have Airflow
+
+    from muster_airflow.sensors.consumer_group import ConsumerGroupLagSensor  # noqa: PLC0415 - likewise
+
+    try:
+        ConsumerGroupLagSensor(task_id="wait", **command["arguments"]).execute({})
+    except TaskDeferred as deferred:
+        _, arguments = deferred.trigger.serialize()
+        return dict(arguments)
+    raise AssertionError("it defers")
+
+
 def _time_out(command: dict[str, Any]) -> dict[str, Any]:
     from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR, TriggerFailureReason  # noqa: PLC0415 - likewise
 
@@ -221,7 +238,7 @@ def _time_out(command: dict[str, Any]) -> dict[str, Any]:
             return {"result": None, "error": f"{type(failure).__name__}: {failure}"}
 
 
-WITHOUT_DAGS = {"read": _read, "console": _console, "time_out": _time_out}
+WITHOUT_DAGS = {"read": _read, "console": _console, "defer": _defer, "time_out": _time_out}
 """Commands that need no DAGs, and what carries them out."""
 
 

@@ -217,6 +217,21 @@ def test_skip_of_a_missing_group_says_why(airflow: AirflowProcess, node_url: str
     assert any("[error" in line for line in lines), lines
 
 
+def test_trigger_polls_as_the_sensor_would(airflow: AirflowProcess) -> None:
+    backoff = {"poke_interval": 5, "exponential_backoff": True, "max_wait": 40}
+    assert airflow.defer({"group_id": "g", "topics": "orders", "max_lag": "3", **backoff}) == {
+        "muster_conn_id": "muster_default",
+        "poll_interval_s": 5.0,
+        "exponential_backoff": True,
+        "max_wait_s": 40.0,
+        "wait_for_group": False,
+        "group_id": "g",
+        "topics": ["orders"],
+        "max_lag": 3,
+        "max_lag_seconds": None,
+    }
+
+
 def test_wait_that_times_out_ends_with_a_last_look(airflow: AirflowProcess, client: Client, group: Group) -> None:
     env = connection(client.url)
     late = airflow.time_out({"group_id": group.group_id, "max_lag": 2}, env)

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 import urllib3
 
-from muster.local.airflow import AirflowServices
+from muster.local.airflow import TRIGGERER, AirflowServices
 from muster.local.processes import Child, stop_children
 from tests.integration.airflow.airflow_process import EXAMPLE_DAGS
 from tests.support.databases import Databases
@@ -30,7 +30,6 @@ DAG = "replay_consumer_group"
 TOKEN = "ada's"
 AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
 STOP_TIMEOUT_S = 30.0
-TRIGGERER = "airflow-triggerer"
 TRIGGERER_TIMEOUT_S = 10
 """After how long without a heartbeat another triggerer continues the triggers of one."""
 
@@ -40,17 +39,18 @@ class RealAirflow:
 
     def __init__(self, services: AirflowServices) -> None:
         self._services = services
-        self._environment = services.environment | {
+        self._changes = {
             "AIRFLOW__CORE__DAGS_FOLDER": str(EXAMPLE_DAGS),
             "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": str(TRIGGERER_TIMEOUT_S),
         }
+        self._environment = services.environment | self._changes
         self._children: dict[str, Child] = {}
 
     def start(self, *names: str) -> None:
         """Start the services with these names, or all."""
         for spec in self._services.children():
             if not names or spec.name in names:
-                self._children[spec.name] = Child(replace(spec, env=self._environment))
+                self._children[spec.name] = Child(replace(spec, env={**spec.env, **self._changes}))
 
     def stop(self) -> None:
         stop_children(list(self._children.values()), STOP_TIMEOUT_S)
