@@ -59,7 +59,7 @@ class Terminal:
                 self._shown += shown
 
     def type(self, command: str) -> None:
-        """Run a command of the page, which must succeed, and wait for the prompt; no result depends on a wait's limit."""
+        """Run a command of the page, which must succeed, and await the prompt; no result depends on a wait's limit."""
         line = command.replace("consume orders-log", f"consume orders-log --url {self._node_url}")
         line = line.replace("timeout 60 ", f"timeout {PATIENCE_S} ")
         self._typed += 1
