@@ -79,8 +79,11 @@ def list_groups(
     found = NodeClient(url).pages(
         "/v1/groups", "groups", limit, state=list(split(state)), prefix=prefix, protocol_type=protocol_type
     )
-    columns = ("group_id", "state", "member_count", "generation", "protocol_type")
-    rows = ((*(each[name] for name in columns), each["coordinator"]["node_id"]) for each in found)
+    columns = ("member_count", "generation", "protocol_type")
+    rows = (
+        (each["group_id"], _state_now(each), *(each[name] for name in columns), each["coordinator"]["node_id"])
+        for each in found
+    )
     _print_rows(found, rows, "GROUP", "STATE", "MEMBERS", "GENERATION", "TYPE", "COORDINATOR", as_json=as_json)
 
 
@@ -207,8 +210,11 @@ def _overview_row(group: Json) -> tuple[Cell, ...]:
     lag = display.lag(group["lag"], group["log_end_at"], is_lower_bound=group["is_lag_lower_bound"])
     counts = (group["member_count"], lag, group["rebalances_last_hour"])
     since = display.since(group["state_since"])
-    state = display.state_now(group["state"], group["rebalances_last_hour"])
-    return (group["group_id"], state, since, *counts, trigger, display.since(ended))
+    return (group["group_id"], _state_now(group), since, *counts, trigger, display.since(ended))
+
+
+def _state_now(group: Json) -> str:
+    return display.state_now(group["state"], group["rebalances_last_hour"])
 
 
 def print_descriptions(
@@ -238,6 +244,10 @@ def print_descriptions(
 def _described(node: NodeClient, group_id: str, parts: DescribedParts) -> Json:
     described = node.whole(group_path(group_id), "members")
     if parts.state:
+        # A group's own id is the first of those that begin with it.
+        listed = node.pages("/v1/groups", "groups", 1, prefix=group_id)
+        is_listed = [each["group_id"] for each in listed] == [group_id]
+        described["rebalances_last_hour"] = listed[0]["rebalances_last_hour"] if is_listed else 0
         described["findings"] = findings(node, group_id)
     if parts.offsets:
         described["offsets"] = node.whole(group_path(group_id, "/lag"), "partitions")["partitions"]
@@ -267,7 +277,7 @@ def _print_state(described: Json, *, is_wide: bool) -> None:
         described["group_id"],
         described["coordinator"]["node_id"],
         described["protocol_name"],
-        described["state"],
+        _state_now(described),
         len(described["members"]),
         described["generation"],
         since and f"{since} UTC",

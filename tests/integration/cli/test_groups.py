@@ -5,6 +5,7 @@ from datetime import datetime
 import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
+from muster.display import FLAPPING_REBALANCES
 from tests.support.http_client import Client, Group, fresh_id, gives, join_body, position
 from tests.support.known_log_ends import age, run_sql
 from tests.support.muster_command import PATIENT, Muster, commit, offsets_of, undo_command
@@ -242,16 +243,20 @@ def test_group_without_rebalances_is_reported(muster: Muster, group: Group) -> N
     assert "has not rebalanced" in muster.ok("groups", "rebalances", group.group_id).out
 
 
-def test_overview_marks_a_flapping_group(muster: Muster, client: Client) -> None:
+def test_a_flapping_group_is_marked(muster: Muster, client: Client) -> None:
     group = client.group(fresh_id("flaps"))
     for _ in range(5):
         member = group.stable()
         group.post("leave", {"members": [{"member_id": member.member_id}]})
     group.stable()
 
-    (row,) = muster.ok("groups", "overview", "--search", group.group_id).rows
+    (glance,) = muster.ok("groups", "overview", "--search", group.group_id).rows
+    (listed,) = muster.ok("groups", "list", "--prefix", group.group_id).rows
+    described = muster.ok("groups", "describe", group.group_id, "--state").out.splitlines()[1].split()
 
-    assert row[1:3] == ["Stable,", "flapping"]
+    assert [glance[1:3], listed[1:3], described[3:5]] == [["Stable,", "flapping"]] * 3
+    (for_programs,) = muster.ok("groups", "describe", group.group_id, "--json").json["groups"]
+    assert for_programs["rebalances_last_hour"] >= FLAPPING_REBALANCES
 
 
 # -- owners, overview ---------------------------------------------------------------------------------------
