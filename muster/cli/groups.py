@@ -285,9 +285,13 @@ def _print_state(described: Json, *, is_wide: bool) -> None:
     table.print(is_wide=is_wide)
     for line in display.awaited_lines(described):
         print(line)
+    group = display.group_option(described["group_id"])
     for member_id in described["waiting_for"][:SUGGESTED_REMOVALS]:
-        options = f"{display.group_option(described['group_id'])} --member={display.shell_word(member_id)}"
-        print(f"  muster groups remove-member {options}")
+        print(f"  muster groups remove-member {group} --member={display.shell_word(member_id)}")
+    if described["waiting_for"] and described["state"] == display.PREPARING:
+        waited = display.since(described["state_since"])
+        print(f"  With a rebalance timeout shorter than the {waited} waited, the group continues at once:")
+        print(f"  muster config set {group} rebalance_timeout_ms=MS")
 
 
 def _print_members(described: Json, *, is_verbose: bool, is_wide: bool) -> None:
