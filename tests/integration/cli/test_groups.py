@@ -476,8 +476,8 @@ def test_advice_and_simulated_timeouts_are_shown(muster: Muster, group: Group) -
 
     (row,) = [line.split() for line in said.splitlines() if line.startswith("session_timeout_ms")]
     assert row[1:5] == ["10000", "-", "too", "little"]
-    assert "A session timeout of 20000 ms\n  would have cost " in said
-    assert "  would have kept 0 of 0 members that were evicted" in said
-    assert "A rebalance timeout of 9000 ms" in said
+    assert "A session timeout of 20000 ms would have changed nothing" in said
+    assert "A rebalance timeout of 9000 ms would have changed nothing" in said
+    assert "muster config set" not in said
     assert shown["what_if"]["session_timeout_ms"]["value"] == 20_000
     assert "INVALID_REQUEST" in muster.refused(1, "groups", "tuning", group.group_id, "--session-timeout-ms", "0")
