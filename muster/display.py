@@ -15,6 +15,7 @@ HOUR_S = 3_600
 DAY_S = 86_400
 AFTER_THE_RUN: Final = " (when the run is applied)"
 """What print_undo adds where a run has yet to archive what the undo restores."""
+NO_UNDO: Final = "There is no undo."
 PREPARING: Final = "PreparingRebalance"
 REBALANCING: Final = (PREPARING, "CompletingRebalance")
 MEMBER_ID_TAIL: Final = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")

@@ -189,12 +189,14 @@ def apply_run(node: NodeClient, run_id: str, reason: str, *, is_dry_run: bool, w
         time.sleep(POLL_S)  # Nodes send no notification when a run is completed.
         run = read_run(node, run_id)
     print_run(run, as_json=as_json)
-    if not as_json and change_id and run["kind"] == EXPIRY:
-        _print_undo(node, run, change_id)
+    if not as_json:
+        print_undo(node, run, change_id)
 
 
-def _print_undo(node: NodeClient, run: Json, change_id: str) -> None:
-    """Print how the change is undone, unless an earlier one had applied the run."""
+def print_undo(node: NodeClient, run: Json, change_id: str | None) -> None:
+    """Print how the change that applied a run is undone, unless it takes nothing, or an earlier one had applied it."""
+    if change_id is None or run["kind"] != EXPIRY or not run["counts"].get("candidates"):
+        return
     if node.get(f"/v1/changes/{segment(change_id)}")["before"]["status"] == RunStatus.PROPOSED:
         display.print_undo([change_id], "" if run["status"] in FINISHED else display.AFTER_THE_RUN)
 

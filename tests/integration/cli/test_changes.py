@@ -260,15 +260,17 @@ def test_applied_run_prints_its_undo_command_once(muster: Muster, run_id: str) -
 class AppliedRun:
     """A node that applies a run at once."""
 
-    def __init__(self, kind: str, status_before: str) -> None:
+    def __init__(self, kind: str, candidates: int, status_before: str) -> None:
         self.change_id: str | None = None
         self._kind = kind
+        self._candidates = candidates
         self._status_before = status_before
 
     def post(self, path: str, body: Json) -> Json:
         assert (path, body) == ("/v1/maintenance/runs/r1/apply", {"reason": "too old"})
         self.change_id = "c1"
-        return {"run_id": "r1", "kind": self._kind, "as_of": "", "status": "applied", "dry_run": False, "counts": {}}
+        run = {"run_id": "r1", "kind": self._kind, "as_of": "", "status": "applied", "dry_run": False}
+        return {**run, "counts": {"candidates": self._candidates}}
 
     def get(self, path: str) -> Json:
         assert path == "/v1/changes/c1"
@@ -276,22 +278,24 @@ class AppliedRun:
 
 
 @pytest.mark.parametrize(
-    ("kind", "status_before", "undoes"),
+    ("kind", "candidates", "status_before", "undoes"),
     [
-        ("offset_retention", "proposed", ["Undo with: muster changes undo c1"]),
-        ("offset_retention", "applied", []),
-        ("group_cleanup", "proposed", []),
-        ("history_archive", "proposed", []),
+        ("offset_retention", 1, "proposed", ["Undo with: muster changes undo c1"]),
+        ("offset_retention", 0, "proposed", []),
+        ("offset_retention", 1, "applied", []),
+        ("group_cleanup", 1, "proposed", []),
+        ("history_archive", 1, "proposed", []),
     ],
 )
 def test_undo_command_is_printed_for_runs_that_removed_offsets(
-    capsys: pytest.CaptureFixture[str], kind: str, status_before: str, undoes: list[str]
+    capsys: pytest.CaptureFixture[str], kind: str, candidates: int, status_before: str, undoes: list[str]
 ) -> None:
-    node = cast(Asked, AppliedRun(kind, status_before))
+    node = cast(Asked, AppliedRun(kind, candidates, status_before))
 
     runs.apply_run(node, "r1", "too old", is_dry_run=False, waits=False, as_json=False)
 
-    assert capsys.readouterr().out.splitlines()[1:] == undoes
+    said = capsys.readouterr().out.splitlines()
+    assert [line for line in said if line.startswith("Undo")] == undoes
 
 
 def test_run_that_exceeds_the_timeout_is_reported_and_continues(

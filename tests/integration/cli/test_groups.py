@@ -306,6 +306,7 @@ def test_rebalance_is_forced(muster: Muster, group: Group) -> None:
     assert group.client.ok("GET", f"/v1/changes/{done['change_id']}")["reason"] == "a test"
     assert member.post("heartbeat").code == "REBALANCE_IN_PROGRESS"
     assert "GROUP_ID_NOT_FOUND" in muster.refused(1, "groups", "rebalance", "nobody")
+    assert muster.ok("groups", "rebalance", group.group_id).out.endswith("There is no undo.\n")
 
 
 @pytest.mark.parametrize(
@@ -324,7 +325,7 @@ def test_member_is_removed_on_request(muster: Muster, group: Group, how: list[st
     wanted = ["groups", "remove-member", *(words.get(word, word) for word in how)]
 
     output = muster.ok(*wanted).out
-    owned = "Its 1 partition (orders:0) has no owner until another member joins."
+    owned = "Its 1 partition (orders:0) has no owner until another member joins. There is no undo."
     assert output.startswith(f"slow one at 127.0.0.1 ({member.member_id}) would be removed. {owned}")
     assert len(group.describe()["members"]) == 1
     would = muster.ok(*wanted, "--json").json
