@@ -236,7 +236,7 @@ def print_descriptions(
     else:
         for number, described in enumerate(found):
             print("\n" * bool(number), end="")
-            _print(described, parts, is_verbose=is_verbose, is_wide=is_wide)
+            _print(described, parts, is_verbose=is_verbose, is_wide=is_wide, is_one=len(groups) == 1)
     if refusals:
         raise UserError("\nmuster: ".join(refusals), FAILURE_EXIT_CODE)
 
@@ -257,14 +257,14 @@ def _described(node: NodeClient, group_id: str, parts: DescribedParts) -> Json:
 # -- for people -------------------------------------------------------------------------------------------
 
 
-def _print(described: Json, parts: DescribedParts, *, is_verbose: bool, is_wide: bool) -> None:
+def _print(described: Json, parts: DescribedParts, *, is_verbose: bool, is_wide: bool, is_one: bool) -> None:
     if parts.state:
         _print_state(described, is_wide=is_wide)
         print_findings(described["group_id"], described["findings"])
     if parts.members:
         _print_members(described, is_verbose=is_verbose, is_wide=is_wide)
     if parts.offsets:
-        _print_offsets(described, is_wide=is_wide)
+        _print_offsets(described, is_wide=is_wide, is_one=is_one)
     sys.stdout.flush()
 
 
@@ -343,13 +343,13 @@ def _heartbeat(member: Json) -> str | None:
     return ago and f"{ago} ago"
 
 
-def _print_offsets(described: Json, *, is_wide: bool) -> None:
+def _print_offsets(described: Json, *, is_wide: bool, is_one: bool) -> None:
     if not described["offsets"]:
         print(f"{display.printable(described['group_id'])} has no committed offsets.")
         return
     hosts = {each["member_id"]: each["client_host"] for each in described["members"]}
     headings = ("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID")
-    table = Table("GROUP", *headings, "LAG-SECONDS", wide_only={"CONSUMER-ID", "HOST"})
+    table = Table("GROUP", *headings, "LAG-SECONDS", wide_only={"CONSUMER-ID", "HOST", *(["GROUP"] if is_one else [])})
     for each in described["offsets"]:
         table.add(
             described["group_id"],
