@@ -119,14 +119,6 @@ def apply_timeout_message(run_id: str, after_s: float) -> str:
     return f"{message}; it continues; muster runs show {shell_word(run_id)} shows its progress."
 
 
-def run_counts(run: Json) -> str:
-    """Write the candidates of a maintenance run by outcome."""
-    from spark_jobs.submit import MEASURES  # noqa: PLC0415 - most commands print no run
-
-    counts = sorted((name, count) for name, count in run["counts"].items() if name not in MEASURES and count)
-    return ", ".join(f"{count} {name}" for name, count in counts) or "none"
-
-
 # -- of a group, as the API describes it ----------------------------------------------------------------
 
 

@@ -27,6 +27,7 @@ from muster.local.java import find_java, spark_environment
 from muster.local.processes import Child, ChildSpec, stop_children
 from muster.node.schema import require_schema
 from muster.node_client import NodeClient, client_token
+from muster.run_counts import counts_line
 from muster.settings import Settings
 from spark_jobs import submit
 from spark_jobs.errors import JobError
@@ -199,9 +200,7 @@ def apply_by_any_node(run_id: str, database_url: str, timeout_s: float) -> None:
         return
     if run["status"] not in FINISHED:
         raise UserError(display.apply_timeout_message(run_id, timeout_s))
-    counts_by_outcome = sorted((name, count) for name, count in run["counts"].items() if name not in submit.MEASURES)
-    counts = ", ".join(f"{outcome} {count}" for outcome, count in counts_by_outcome if count)
-    print(f"Run {run_id} is {run['status']}: {counts or 'nothing to do'}.")
+    print(f"Run {run_id} is {run['status']}: {counts_line(run)}.")
     print_undo(node, run, change_id)
 
 

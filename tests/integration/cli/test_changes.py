@@ -229,6 +229,9 @@ def test_run_is_a_dry_run_unless_executed(muster: Muster, run_id: str) -> None:
     assert applied["status"] == "applied"
     assert f"{run_id}: offset_retention as of " in muster.ok("runs", "show", run_id).out
     assert "there is nothing to decide" in muster.ok("runs", "apply", run_id).out
+    shown = [row[:3] for row in muster.ok("runs", "show", run_id).rows]
+    assert ["Examined", "4", "all"] in shown
+    assert ["Outcome:", "not", "due"] in shown
 
 
 def test_run_shows_who_rejected_it_and_why(muster: Muster, run_id: str) -> None:

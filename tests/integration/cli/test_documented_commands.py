@@ -183,7 +183,7 @@ class World:
         """Add three days of October, and have a run archive them."""
         with self._rows.cursor() as cursor:
             cursor.execute(OLD_REBALANCES)
-        assert "is applied: candidates 3" in self.run("muster job history_archive")
+        assert "is applied: 3 dropped" in self.run("muster job history_archive")
 
     def reject_twice(self) -> None:
         """Add two runs: one that an operator rejects, and one that a DAG rejects for the same candidates."""

@@ -73,7 +73,7 @@ def test_job_proposes_and_a_running_node_applies(
     output = capsys.readouterr().out.splitlines()
     assert output[1:] == [
         f"offset_retention: proposed run {run_id}: candidates 1, groups 1, simple_group 1.",
-        f"Run {run_id} is applied: candidates 1.",
+        f"Run {run_id} is applied: 1 candidate.",
         f"Undo with: muster changes undo {CHANGE_ID}",
     ]
 
