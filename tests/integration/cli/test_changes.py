@@ -151,6 +151,19 @@ def test_changes_are_selected_by_actor_and_action(muster: Muster, group: Group) 
     assert "action must be one of" in muster.refused(1, "changes", "list", "--action", "vanish")
 
 
+def test_the_topic_of_a_change_is_listed(muster: Muster, topic: str) -> None:
+    muster.ok("topics", "set", topic, "--partitions", "3")
+    muster.ok("topics", "delete", topic, "--execute")
+
+    table = muster.ok("changes", "list", "--action", "put_topic,delete_topic", "--limit", "2").out.splitlines()
+
+    assert "  TOPIC  " in table[0]
+    assert [(row.split()[3], topic in row.split()) for row in table[1:]] == [
+        ("delete_topic", True),
+        ("put_topic", True),
+    ]
+
+
 def test_values_kept_by_an_undo_are_reported(muster: Muster, group: Group) -> None:
     commit(group, position(5), position(6, partition=1))
     plan = muster.ok(
@@ -160,7 +173,7 @@ def test_values_kept_by_an_undo_are_reported(muster: Muster, group: Group) -> No
 
     said = muster.ok("changes", "undo", plan.json["groups"][0]["change_ids"][0]).out
 
-    assert said.splitlines()[-1] == "reset_offsets is undone, but for 1 where something newer stands."
+    assert said.splitlines()[-1] == "The change is undone, but for 1 where something newer stands."
     assert offsets_of(group) == {("orders", 0): 5, ("orders", 1): 99}
 
 
@@ -171,7 +184,7 @@ def test_undo_of_an_empty_deletion_reports_no_restored_offsets(muster: Muster, g
 
     said = muster.ok("changes", "undo", change["change_id"]).out
 
-    assert said == "delete_offsets had taken nothing, so nothing comes back.\n"
+    assert said == "The change had taken nothing, so nothing comes back.\n"
 
 
 @pytest.mark.parametrize("change", ["no-uuid", "0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d", "a/b?c"])
