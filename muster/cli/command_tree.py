@@ -116,6 +116,11 @@ class LazyConversion:
 class Commands(Group):
     """All commands, none of them loaded before it is asked for."""
 
+    def __init__(self, **options: Any) -> None:  # noqa: ANN401 - typer's own
+        """Name the commands, of which those with a similar name are suggested."""
+        super().__init__(**options)
+        self.commands = dict.fromkeys(BY_NAME)  # type: ignore[assignment]  # get_command loads them
+
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - typer's own context, which is private
         """Return all names, in the order of the help."""
         return list(BY_NAME)

@@ -152,6 +152,8 @@ def _loaded(command: str, entry: str, *names: str) -> list[str]:
     ("arguments", "said"),
     [
         (["fly"], "No such command 'fly'."),
+        (["topic", "list"], "No such command 'topic'. Did you mean 'topics'?"),
+        (["group", "list"], "No such command 'group'. Did you mean 'groups'?"),
         (["groups", "fly"], "No such command 'fly'."),
         (["groups", "describe", "--verbos"], "No such option: --verbos"),
         (["runs", "show"], "Missing argument 'RUN'."),
