@@ -349,7 +349,7 @@ def _print_offsets(described: Json, *, is_wide: bool, is_one: bool) -> None:
         return
     hosts = {each["member_id"]: each["client_host"] for each in described["members"]}
     headings = ("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID")
-    table = Table("GROUP", *headings, "LAG-SECONDS", wide_only={"CONSUMER-ID", "HOST", *(["GROUP"] if is_one else [])})
+    table = Table("GROUP", *headings, "TIME-LAG", wide_only={"CONSUMER-ID", "HOST", *(["GROUP"] if is_one else [])})
     for each in described["offsets"]:
         table.add(
             described["group_id"],
@@ -361,25 +361,27 @@ def _print_offsets(described: Json, *, is_wide: bool, is_one: bool) -> None:
             each["member_id"],
             hosts.get(each["member_id"]),
             each["client_id"],
-            _seconds(each),
+            _time_lag(each),
         )
     table.print(is_wide=is_wide)
     display.print_stale(described["offsets"])
 
 
-def _seconds(partition: Json) -> str | None:
+def _time_lag(partition: Json) -> str | None:
     """Say how far a partition is behind in time; with a sign where it may be more."""
     behind_s = partition["lag_seconds"]
-    return None if behind_s is None else f"{'≥' if partition['is_lag_lower_bound'] else ''}{behind_s:.1f}"
+    return None if behind_s is None else f"{'≥' if partition['is_lag_lower_bound'] else ''}{display.precise(behind_s)}"
 
 
 def delete_groups(node: NodeClient, groups: list[str], reason: str, *, is_dry_run: bool) -> list[Outcome]:
     """Delete each group, or report what would be deleted; one refusal does not stop the others."""
 
     def act(group_id: str) -> Outcome:
+        if refusal := _deletion_refusal(node, group_id):
+            return Outcome(group_id, "refused", refusal)
+        offsets = len(node.pages(group_path(group_id, "/offsets"), "offsets"))
         if is_dry_run:
-            return _dry_run_outcome(node, group_id)
-        offsets = _offset_count(node, group_id)
+            return Outcome(group_id, "would be deleted", f"{counted(offsets, 'offset')} would be archived")
         node.delete(group_path(group_id), reason)
         archived = f"{counted(offsets, 'offset')} archived"
         return Outcome(group_id, "deleted", archived, node.change_id, can_undo=offsets > 0)
@@ -387,20 +389,13 @@ def delete_groups(node: NodeClient, groups: list[str], reason: str, *, is_dry_ru
     return for_each(groups, act)
 
 
-def _dry_run_outcome(node: NodeClient, group_id: str) -> Outcome:
+def _deletion_refusal(node: NodeClient, group_id: str) -> str | None:
+    """Say why a known group cannot be deleted, as it is now."""
     described = node.whole(group_path(group_id), "members")
     if described["members"] or described["pending_members"]:
         members = counted(len(described["members"]) + described["pending_members"], "member")
-        return Outcome(group_id, "refused", f"the group has {members}; stop them first (NON_EMPTY_GROUP)")
-    if described["state"] == DEAD:
-        return Outcome(group_id, "refused", "the group is gone already (GROUP_ID_NOT_FOUND)")
-    return Outcome(
-        group_id, "would be deleted", f"{counted(_offset_count(node, group_id), 'offset')} would be archived"
-    )
-
-
-def _offset_count(node: NodeClient, group_id: str) -> int:
-    return len(node.pages(group_path(group_id, "/offsets"), "offsets"))
+        return f"the group has {members}; stop them first (NON_EMPTY_GROUP)"
+    return "the group is gone already (GROUP_ID_NOT_FOUND)" if described["state"] == DEAD else None
 
 
 app = command_group("List, describe, watch, reset and delete consumer groups.")

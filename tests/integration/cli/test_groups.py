@@ -82,6 +82,7 @@ def test_a_group_is_described_in_full(muster: Muster, group: Group, topic: str) 
     assert state[2:6] == ["range", "Stable", "1", "1"]
     assert members[1:5] == [member.member_id, "127.0.0.1", "agent-1", "1"]
     assert offsets[1:9] == [topic, "0", "5", "12", "7", member.member_id, "127.0.0.1", "agent-1"]
+    assert offsets[-1] in {"ms", "s"}
 
 
 @pytest.mark.parametrize(
@@ -435,6 +436,20 @@ def test_rejected_deletion_does_not_prevent_the_others(muster: Muster, client: C
     assert "GROUP_ID_NOT_FOUND" in ran.json["groups"][2]["detail"]
     assert ran.exit_code == 1
     assert (offsets_of(idle) == {}) is bool(execute)
+
+
+@pytest.mark.parametrize("execute", [[], ["--execute"]])
+def test_refused_deletion_is_summarized_once_in_the_same_words(
+    muster: Muster, client: Client, execute: list[str]
+) -> None:
+    idle = client.group(fresh_id())
+    commit(idle, position(1))
+
+    ran = muster("groups", "delete", idle.group_id, "nobody", *execute)
+
+    assert (ran.exit_code, ran.err) == (1, "")
+    assert ran.out.count("1 refused") == 1
+    assert " ".join(ran.rows[1]) == "nobody refused the group does not exist and has no history (GROUP_ID_NOT_FOUND)"
 
 
 def test_all_groups_can_be_narrowed_by_state_and_prefix(muster: Muster, client: Client) -> None:
