@@ -15,6 +15,7 @@ HOUR_S = 3_600
 DAY_S = 86_400
 AFTER_THE_RUN: Final = " (when the run is applied)"
 """What print_undo adds where a run has yet to archive what the undo restores."""
+NO_UNDO: Final = "There is no undo."
 PREPARING: Final = "PreparingRebalance"
 REBALANCING: Final = (PREPARING, "CompletingRebalance")
 MEMBER_ID_TAIL: Final = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
@@ -116,14 +117,6 @@ def apply_timeout_message(run_id: str, after_s: float) -> str:
     """Say that a run was waited for in vain, and how to look again."""
     message = f"Run {run_id} is not completed after {duration(after_s)}"
     return f"{message}; it continues; muster runs show {shell_word(run_id)} shows its progress."
-
-
-def run_counts(run: Json) -> str:
-    """Write the candidates of a maintenance run by outcome."""
-    from spark_jobs.submit import MEASURES  # noqa: PLC0415 - most commands print no run
-
-    counts = sorted((name, count) for name, count in run["counts"].items() if name not in MEASURES and count)
-    return ", ".join(f"{count} {name}" for name, count in counts) or "none"
 
 
 # -- of a group, as the API describes it ----------------------------------------------------------------

@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from muster import display, output
+from muster.run_counts import counts_line
 from muster.snapshots import Snapshot, WatchedGroup
 
 REFRESHES_PER_SECOND: Final = 4
@@ -208,7 +209,7 @@ def group_line(group: WatchedGroup) -> str:
 
 def run_line(run: display.Json) -> str:
     """Say in one line what came of the candidates of a maintenance run."""
-    return f"{run['kind']} {run['status']}: {display.run_counts(run)}"
+    return f"{run['kind']} {run['status']}: {counts_line(run)}"
 
 
 def group_table(snapshot: Snapshot, width: int) -> Table:

@@ -1,7 +1,8 @@
 """Output of commands: JSON for programs, tables for a terminal, plain columns for a pipe.
 
-In a terminal some columns are printed only on request, and a long id is folded, never cut; a pipe has all columns, and
-every row is one line. No name that a client chose can control the terminal.
+In a terminal some columns are printed only on request, and an id is in one piece where there is room for it, else
+folded, never cut; a pipe has all columns, and every row is one line. No name that a client chose can control the
+terminal.
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ STYLES: Final = {
     "ok": "green",
 }
 """Words that are coloured on a terminal."""
+IDS: Final = frozenset({"RUN", "CHANGE", "TOKEN-ID", "CONSUMER-ID", "OWNER"})
+"""Columns of ids that other commands take: they are copied."""
+FOLDED_MIN: Final = 8
+"""The room that a column must be left beside such an id."""
 GAP: Final = "  "
 
 
@@ -66,18 +71,19 @@ class Table:
         if sys.stdout.isatty():
             from rich.console import Console  # noqa: PLC0415 - a pipe needs none of it
 
-            Console(highlight=False).print(self.rich(is_wide=is_wide))
+            console = Console(highlight=False)
+            console.print(self.rich(is_wide=is_wide, width=console.width))
         else:
             print("\n".join(self.lines()))
 
     def lines(self) -> list[str]:
         """Return it as plain columns."""
         rows = [self._headings, *([_text(cell) for cell in row] for row in self._rows)]
-        widths = [max(len(row[index]) for row in rows) for index in range(len(self._headings))]
+        widths = [self._width(index) for index in range(len(self._headings))]
         return [GAP.join(self._padded(row, widths)).rstrip() for row in rows]
 
-    def rich(self, *, is_wide: bool = False) -> Any:  # noqa: ANN401 - a table of a library that is loaded for terminals only
-        """Return it as the terminal's library has tables."""
+    def rich(self, *, is_wide: bool = False, width: int = 0) -> Any:  # noqa: ANN401 - a table of a library that is loaded for terminals only
+        """Return it as the terminal's library has tables, with ids in one piece where it fits so into a width."""
         from rich import box, table, text  # noqa: PLC0415 - likewise
 
         drawn = table.Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
@@ -86,9 +92,14 @@ class Table:
             for index, heading in enumerate(self._headings)
             if is_wide or heading not in self._wide_only
         ]
+        numbers = {index for index, _ in shown if self._is_number(index)}
+        whole = numbers | {index for index, heading in shown if heading in IDS}
+        needed = sum(self._width(index) if index in whole else FOLDED_MIN for index, _ in shown)
+        if needed + len(GAP) * (len(shown) - 1) > width:
+            whole = numbers
         for index, heading in shown:
-            is_number = self._is_number(index)
-            drawn.add_column(heading, justify="right" if is_number else "left", overflow="fold", no_wrap=is_number)
+            is_number, is_whole = index in numbers, index in whole
+            drawn.add_column(heading, justify="right" if is_number else "left", overflow="fold", no_wrap=is_whole)
         for row in self._rows:
             cells = [_text(row[index]) for index, _ in shown]
             drawn.add_row(*(text.Text(cell, style=STYLES.get(cell, "")) for cell in cells))
@@ -99,6 +110,9 @@ class Table:
             cell.rjust(width) if self._is_number(index) else cell.ljust(width)
             for index, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
+
+    def _width(self, index: int) -> int:
+        return max(map(len, (self._headings[index], *(_text(row[index]) for row in self._rows))))
 
     def _is_number(self, index: int) -> bool:
         cells = [row[index] for row in self._rows if row[index] is not None]

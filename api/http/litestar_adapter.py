@@ -179,9 +179,15 @@ def _to_coordinator_error(error: HTTPException) -> Exception:
             return error
 
 
+NOT_A_NUMBER: Final = frozenset({"Expected int, got str", "Expected int | null, got str"})
+"""What is said of text in place of a number, which an absent parameter may be without."""
+
+
 def _validation_message(message: dict[str, str]) -> str:
-    text = message["message"].replace("`", "")
-    return f"{message.get('key', 'the request')}: {text[:1].lower()}{text[1:]}"
+    text, key = message["message"].replace("`", ""), message.get("key", "the request")
+    if text in NOT_A_NUMBER:
+        return f"{key} must be a whole number"
+    return f"{key}: {text[:1].lower()}{text[1:]}"
 
 
 def _request_name(scope: HTTPScope) -> str:

@@ -1,5 +1,6 @@
 """Lists of groups, including dead ones from history; whether a group exists or existed."""
 
+import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -21,8 +22,9 @@ from sqlalchemy.dialects.postgresql import distinct_on
 from coordinator_core.protocol.errors import GroupIdNotFound
 from coordinator_core.protocol.states import DEAD
 from coordinator_core.queries.group_patterns import GroupPatterns, covers
+from coordinator_core.queries.overview import RECENT_MS
 from coordinator_core.state_store.postgres.connections import Transaction
-from coordinator_core.state_store.tables import group_transitions, groups, shard_leases
+from coordinator_core.state_store.tables import group_transitions, groups, rebalances, shard_leases
 
 T = TypeVar("T")
 
@@ -51,6 +53,8 @@ class ListedGroup:
     protocol_type: str | None
     generation: int
     member_count: int
+    rebalances_last_hour: int
+    """The number that ended within the last hour."""
     node_id: str | None
 
 
@@ -64,8 +68,10 @@ def read_groups(transaction: Transaction, which: GroupFilter) -> list[ListedGrou
     if not parts:
         return []
     page = union_all(*parts).subquery() if len(parts) > 1 else parts[0].subquery()
+    is_recent = rebalances.c.completed_at > func.now() - dt.timedelta(milliseconds=RECENT_MS)
+    recent = select(func.count()).where(rebalances.c.group_id == page.c.group_id, is_recent).scalar_subquery()
     listed = (
-        select(*(page.c[name] for name in _LISTED), shard_leases.c.node_id)
+        select(*(page.c[name] for name in _LISTED), recent, shard_leases.c.node_id)
         .join_from(page, shard_leases, page.c.shard_id == shard_leases.c.shard_id, isouter=True)
         .order_by(page.c.group_id)
         .limit(which.limit)

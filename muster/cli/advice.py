@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from itertools import groupby
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -20,6 +21,16 @@ from muster.node_client import Json, NodeClient, group_path
 from muster.output import Table, print_json
 
 CHANGE = "change"
+DIFFERENCES: Final = {
+    "session_timeout_ms": ("added_at_most", "failures"),
+    "rebalance_timeout_ms": ("added", "waiting_added_ms"),
+}
+"""What else than avoided evictions is a difference that a timeout makes."""
+FUTURE: Final = {
+    "session_timeout_ms": "a dead member is detected after this time",
+    "rebalance_timeout_ms": "a rebalance waits at most this long for a member that does not join",
+}
+"""When a timeout that made no difference will make one."""
 
 
 def tuning(
@@ -78,20 +89,35 @@ def print_tuning(node: NodeClient, group_id: str, tried: dict[str, int | None], 
     for each in answer["recommendations"]:
         print(f"  {each['name']}: {each['because']}")
     what_if = answer["what_if"] or {}
-    if what_if.get("session_timeout_ms"):
-        _print_session(what_if["session_timeout_ms"])
-        _print_command(group_id, "session_timeout_ms", what_if)
-    if what_if.get("rebalance_timeout_ms"):
-        _print_rebalance(what_if["rebalance_timeout_ms"])
-        _print_command(group_id, "rebalance_timeout_ms", what_if)
+    for key, print_difference in (("session_timeout_ms", _print_session), ("rebalance_timeout_ms", _print_rebalance)):
+        if found := what_if.get(key):
+            timeout = f"\nA {key.removesuffix('_ms').replace('_', ' ')} of {found['value']} ms"
+            if _changes_nothing(key, found):
+                print(f"{timeout} would have changed nothing over the last {_nothing(key, found, what_if['window'])}")
+                continue
+            print(timeout)
+            print_difference(found)
+            print(f"  muster config set {display.group_option(group_id)} {key}={found['value']}")
 
 
-def _print_command(group_id: str, key: str, what_if: Json) -> None:
-    print(f"  muster config set {display.group_option(group_id)} {key}={what_if[key]['value']}")
+def _changes_nothing(key: str, found: Json) -> bool:
+    """Return whether a timeout would have made no difference to any eviction or wait."""
+    return not any(found[name] for name in ("avoided", *DIFFERENCES[key]))
+
+
+def _nothing(key: str, found: Json, window: Json) -> str:
+    """Say over what time a timeout would have changed nothing, why, and what it would change."""
+    begins, ends = (dt.datetime.fromisoformat(window[name]) for name in ("from", "to"))
+    remaining = len(found["remaining"])
+    evicted = "no member was evicted, and none would have been"
+    if remaining:
+        evictions = counted(remaining, "eviction of a live member", "evictions of live members")
+        evicted = f"{evictions} would have happened all the same"
+    span = display.duration((ends - begins).total_seconds())
+    return f"{span}: {evicted}. Only a failure in the future would differ: {FUTURE[key]}."
 
 
 def _print_session(found: Json) -> None:
-    print(f"\nA session timeout of {found['value']} ms")
     _print_cost(found)
     _print_avoided_evictions(found)
     if found["added_at_most"]:
@@ -105,7 +131,6 @@ def _print_session(found: Json) -> None:
 
 
 def _print_rebalance(found: Json) -> None:
-    print(f"\nA rebalance timeout of {found['value']} ms")
     _print_cost(found)
     _print_avoided_evictions(found)
     if found["added"]:

@@ -71,11 +71,20 @@ def list_changes(
     if not found:
         print("No matching changes." if actor or wanted else "No changes.")
         return
-    table = Table("AT", "ACTOR", "ACTION", "GROUP", "REASON", "UNDONE", "CHANGE", wide_only={"UNDONE"})
-    for each in found:
-        what = (each["actor"], each["action"], each["group_id"], each["reason"])
+    topics = list(map(_topic, found))
+    has_topics = any(topics)
+    about = ("GROUP", *(["TOPIC"] if has_topics else []))
+    table = Table("AT", "ACTOR", "ACTION", *about, "REASON", "UNDONE", "CHANGE", wide_only={"UNDONE"})
+    for each, topic in zip(found, topics, strict=True):
+        what = (each["actor"], each["action"], each["group_id"], *([topic] if has_topics else []), each["reason"])
         table.add(moment(each["at"]), *what, moment(each["undone_at"]), each["change_id"])
     table.print(is_wide=wide)
+
+
+def _topic(change: Json) -> str | None:
+    """Return the topic that a change names, if it names one."""
+    topic = (change["after"] or change["before"] or {}).get("topic")
+    return topic if isinstance(topic, str) else None
 
 
 @app.command()
@@ -145,11 +154,11 @@ def undo_change(node: NodeClient, change_id: str, reason: str, *, as_json: bool)
         coming = counted(answer["candidates"], "offset comes", "offsets come")
         print(f"{coming} back by run {answer['run_id']}; muster runs show shows its progress.")
     if not _parts(answer) and not answer["run_id"]:
-        print(f"{answer['action']} had taken nothing, so nothing comes back.")
+        print("The change had taken nothing, so nothing comes back.")
         return
     print_unconfirmed(answer)
     kept = sum(outcome not in DONE for _, outcome, _ in _parts(answer))
-    print(f"{answer['action']} is undone{f', but for {kept} where something newer stands' if kept else ''}.")
+    print(f"The change is undone{f', but for {kept} where something newer stands' if kept else ''}.")
 
 
 def print_unconfirmed(answer: Json) -> None:

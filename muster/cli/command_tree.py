@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import groupby
@@ -88,16 +89,24 @@ def _import_pydantic_late(params: list[Any]) -> None:
         each._runtime_param = LazyConversion()  # noqa: SLF001 - typer has no public place for it
 
 
+WHOLE_NUMBER: Final = re.compile("-?[0-9]{1,18}")
+"""A number of 64 bits."""
+
+
 class LazyConversion:
     """Converts a parameter's value; typer imports pydantic for each, which takes longer than all that a list needs."""
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:  # noqa: ANN401 - whatever type the parameter has
-        """Return text, and what was not given, as it is; anything else as typer converts it."""
+        """Return text, and what was not given, as it is, and a number within its range; else as typer converts it."""
         if value is None:
             return () if param.multiple or param.nargs == -1 else None
         annotation = param.type_descriptor.annotation
-        if annotation is str and isinstance(value, str):
+        if isinstance(annotation, type) and isinstance(value, annotation):
             return value
+        if annotation is int and WHOLE_NUMBER.fullmatch(value):
+            number, of = int(value), param.type_descriptor.parameter_info
+            if (of.min is None or number >= of.min) and (of.max is None or number <= of.max):
+                return number
         if annotation == list[str] and isinstance(value, tuple | list):
             return list(value)
         param._runtime_param = None  # noqa: SLF001 - likewise; typer makes its own
@@ -106,6 +115,11 @@ class LazyConversion:
 
 class Commands(Group):
     """All commands, none of them loaded before it is asked for."""
+
+    def __init__(self, **options: Any) -> None:  # noqa: ANN401 - typer's own
+        """Name the commands, of which those with a similar name are suggested."""
+        super().__init__(**options)
+        self.commands = dict.fromkeys(BY_NAME)  # type: ignore[assignment]  # get_command loads them
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - typer's own context, which is private
         """Return all names, in the order of the help."""

@@ -117,7 +117,7 @@ def report(outcomes: list[Outcome], *, as_json: bool, is_dry_run: bool) -> None:
     """Print what became of each group, and a summary.
 
     Raises:
-        UserError: something was refused; the sentence is the summary.
+        UserError: something was refused; the sentence is the summary, unless that was printed.
     """
     summary = outcome_summary(outcomes)
     if as_json:
@@ -135,7 +135,7 @@ def report(outcomes: list[Outcome], *, as_json: bool, is_dry_run: bool) -> None:
         print(f"{summary}{f' {DRY_RUN_NOTE}' if is_dry_run else ''}")
         print_undo(one.change_id for one in outcomes if one.change_id and one.can_undo)
     if any(one.outcome == "refused" for one in outcomes):
-        raise UserError(summary if as_json or len(outcomes) > 1 else "", FAILURE_EXIT_CODE)
+        raise UserError(summary if as_json else "", FAILURE_EXIT_CODE)
 
 
 def outcome_summary(outcomes: list[Outcome]) -> str:

@@ -79,8 +79,11 @@ def list_groups(
     found = NodeClient(url).pages(
         "/v1/groups", "groups", limit, state=list(split(state)), prefix=prefix, protocol_type=protocol_type
     )
-    columns = ("group_id", "state", "member_count", "generation", "protocol_type")
-    rows = ((*(each[name] for name in columns), each["coordinator"]["node_id"]) for each in found)
+    columns = ("member_count", "generation", "protocol_type")
+    rows = (
+        (each["group_id"], _state_now(each), *(each[name] for name in columns), each["coordinator"]["node_id"])
+        for each in found
+    )
     _print_rows(found, rows, "GROUP", "STATE", "MEMBERS", "GENERATION", "TYPE", "COORDINATOR", as_json=as_json)
 
 
@@ -207,8 +210,11 @@ def _overview_row(group: Json) -> tuple[Cell, ...]:
     lag = display.lag(group["lag"], group["log_end_at"], is_lower_bound=group["is_lag_lower_bound"])
     counts = (group["member_count"], lag, group["rebalances_last_hour"])
     since = display.since(group["state_since"])
-    state = display.state_now(group["state"], group["rebalances_last_hour"])
-    return (group["group_id"], state, since, *counts, trigger, display.since(ended))
+    return (group["group_id"], _state_now(group), since, *counts, trigger, display.since(ended))
+
+
+def _state_now(group: Json) -> str:
+    return display.state_now(group["state"], group["rebalances_last_hour"])
 
 
 def print_descriptions(
@@ -230,7 +236,7 @@ def print_descriptions(
     else:
         for number, described in enumerate(found):
             print("\n" * bool(number), end="")
-            _print(described, parts, is_verbose=is_verbose, is_wide=is_wide)
+            _print(described, parts, is_verbose=is_verbose, is_wide=is_wide, is_one=len(groups) == 1)
     if refusals:
         raise UserError("\nmuster: ".join(refusals), FAILURE_EXIT_CODE)
 
@@ -238,6 +244,10 @@ def print_descriptions(
 def _described(node: NodeClient, group_id: str, parts: DescribedParts) -> Json:
     described = node.whole(group_path(group_id), "members")
     if parts.state:
+        # A group's own id is the first of those that begin with it.
+        listed = node.pages("/v1/groups", "groups", 1, prefix=group_id)
+        is_listed = [each["group_id"] for each in listed] == [group_id]
+        described["rebalances_last_hour"] = listed[0]["rebalances_last_hour"] if is_listed else 0
         described["findings"] = findings(node, group_id)
     if parts.offsets:
         described["offsets"] = node.whole(group_path(group_id, "/lag"), "partitions")["partitions"]
@@ -247,14 +257,14 @@ def _described(node: NodeClient, group_id: str, parts: DescribedParts) -> Json:
 # -- for people -------------------------------------------------------------------------------------------
 
 
-def _print(described: Json, parts: DescribedParts, *, is_verbose: bool, is_wide: bool) -> None:
+def _print(described: Json, parts: DescribedParts, *, is_verbose: bool, is_wide: bool, is_one: bool) -> None:
     if parts.state:
         _print_state(described, is_wide=is_wide)
         print_findings(described["group_id"], described["findings"])
     if parts.members:
         _print_members(described, is_verbose=is_verbose, is_wide=is_wide)
     if parts.offsets:
-        _print_offsets(described, is_wide=is_wide)
+        _print_offsets(described, is_wide=is_wide, is_one=is_one)
     sys.stdout.flush()
 
 
@@ -267,7 +277,7 @@ def _print_state(described: Json, *, is_wide: bool) -> None:
         described["group_id"],
         described["coordinator"]["node_id"],
         described["protocol_name"],
-        described["state"],
+        _state_now(described),
         len(described["members"]),
         described["generation"],
         since and f"{since} UTC",
@@ -275,9 +285,13 @@ def _print_state(described: Json, *, is_wide: bool) -> None:
     table.print(is_wide=is_wide)
     for line in display.awaited_lines(described):
         print(line)
+    group = display.group_option(described["group_id"])
     for member_id in described["waiting_for"][:SUGGESTED_REMOVALS]:
-        options = f"{display.group_option(described['group_id'])} --member={display.shell_word(member_id)}"
-        print(f"  muster groups remove-member {options}")
+        print(f"  muster groups remove-member {group} --member={display.shell_word(member_id)}")
+    if described["waiting_for"] and described["state"] == display.PREPARING:
+        waited = display.since(described["state_since"])
+        print(f"  With a rebalance timeout shorter than the {waited} waited, the group continues at once:")
+        print(f"  muster config set {group} rebalance_timeout_ms=MS")
 
 
 def _print_members(described: Json, *, is_verbose: bool, is_wide: bool) -> None:
@@ -329,13 +343,13 @@ def _heartbeat(member: Json) -> str | None:
     return ago and f"{ago} ago"
 
 
-def _print_offsets(described: Json, *, is_wide: bool) -> None:
+def _print_offsets(described: Json, *, is_wide: bool, is_one: bool) -> None:
     if not described["offsets"]:
         print(f"{display.printable(described['group_id'])} has no committed offsets.")
         return
     hosts = {each["member_id"]: each["client_host"] for each in described["members"]}
     headings = ("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID")
-    table = Table("GROUP", *headings, "LAG-SECONDS", wide_only={"CONSUMER-ID", "HOST"})
+    table = Table("GROUP", *headings, "TIME-LAG", wide_only={"CONSUMER-ID", "HOST", *(["GROUP"] if is_one else [])})
     for each in described["offsets"]:
         table.add(
             described["group_id"],
@@ -347,25 +361,27 @@ def _print_offsets(described: Json, *, is_wide: bool) -> None:
             each["member_id"],
             hosts.get(each["member_id"]),
             each["client_id"],
-            _seconds(each),
+            _time_lag(each),
         )
     table.print(is_wide=is_wide)
     display.print_stale(described["offsets"])
 
 
-def _seconds(partition: Json) -> str | None:
+def _time_lag(partition: Json) -> str | None:
     """Say how far a partition is behind in time; with a sign where it may be more."""
     behind_s = partition["lag_seconds"]
-    return None if behind_s is None else f"{'≥' if partition['is_lag_lower_bound'] else ''}{behind_s:.1f}"
+    return None if behind_s is None else f"{'≥' if partition['is_lag_lower_bound'] else ''}{display.precise(behind_s)}"
 
 
 def delete_groups(node: NodeClient, groups: list[str], reason: str, *, is_dry_run: bool) -> list[Outcome]:
     """Delete each group, or report what would be deleted; one refusal does not stop the others."""
 
     def act(group_id: str) -> Outcome:
+        if refusal := _deletion_refusal(node, group_id):
+            return Outcome(group_id, "refused", refusal)
+        offsets = len(node.pages(group_path(group_id, "/offsets"), "offsets"))
         if is_dry_run:
-            return _dry_run_outcome(node, group_id)
-        offsets = _offset_count(node, group_id)
+            return Outcome(group_id, "would be deleted", f"{counted(offsets, 'offset')} would be archived")
         node.delete(group_path(group_id), reason)
         archived = f"{counted(offsets, 'offset')} archived"
         return Outcome(group_id, "deleted", archived, node.change_id, can_undo=offsets > 0)
@@ -373,20 +389,13 @@ def delete_groups(node: NodeClient, groups: list[str], reason: str, *, is_dry_ru
     return for_each(groups, act)
 
 
-def _dry_run_outcome(node: NodeClient, group_id: str) -> Outcome:
+def _deletion_refusal(node: NodeClient, group_id: str) -> str | None:
+    """Say why a known group cannot be deleted, as it is now."""
     described = node.whole(group_path(group_id), "members")
     if described["members"] or described["pending_members"]:
         members = counted(len(described["members"]) + described["pending_members"], "member")
-        return Outcome(group_id, "refused", f"the group has {members}; stop them first (NON_EMPTY_GROUP)")
-    if described["state"] == DEAD:
-        return Outcome(group_id, "refused", "the group is gone already (GROUP_ID_NOT_FOUND)")
-    return Outcome(
-        group_id, "would be deleted", f"{counted(_offset_count(node, group_id), 'offset')} would be archived"
-    )
-
-
-def _offset_count(node: NodeClient, group_id: str) -> int:
-    return len(node.pages(group_path(group_id, "/offsets"), "offsets"))
+        return f"the group has {members}; stop them first (NON_EMPTY_GROUP)"
+    return "the group is gone already (GROUP_ID_NOT_FOUND)" if described["state"] == DEAD else None
 
 
 app = command_group("List, describe, watch, reset and delete consumer groups.")

@@ -19,7 +19,7 @@ from muster.cli.argument_parsing import instant
 from muster.cli.command_tree import command_group
 from muster.cli.crash import command_settings
 from muster.cli.options import DataDirOption
-from muster.cli.runs import RUNS, apply_timeout_s, read_run
+from muster.cli.runs import RUNS, apply_timeout_s, print_undo, read_run
 from muster.data_dir import DataDir
 from muster.errors import UNREACHABLE_EXIT_CODE, USAGE_EXIT_CODE, UserError
 from muster.local.database import shared_database
@@ -27,6 +27,7 @@ from muster.local.java import find_java, spark_environment
 from muster.local.processes import Child, ChildSpec, stop_children
 from muster.node.schema import require_schema
 from muster.node_client import NodeClient, client_token
+from muster.run_counts import counts_line
 from muster.settings import Settings
 from spark_jobs import submit
 from spark_jobs.errors import JobError
@@ -187,6 +188,7 @@ def apply_by_any_node(run_id: str, database_url: str, timeout_s: float) -> None:
     try:
         node = NodeClient(node_url, ACTOR)
         run = node.post(f"{RUNS}/{run_id}/apply", {"reason": "no reason given"})
+        change_id = node.change_id
         deadline_s = time.monotonic() + timeout_s
         while run["status"] not in FINISHED and time.monotonic() < deadline_s:
             time.sleep(APPLY_POLL_S)  # Nodes send no notification when a run is completed.
@@ -198,9 +200,8 @@ def apply_by_any_node(run_id: str, database_url: str, timeout_s: float) -> None:
         return
     if run["status"] not in FINISHED:
         raise UserError(display.apply_timeout_message(run_id, timeout_s))
-    counts_by_outcome = sorted((name, count) for name, count in run["counts"].items() if name not in submit.MEASURES)
-    counts = ", ".join(f"{outcome} {count}" for outcome, count in counts_by_outcome if count)
-    print(f"Run {run_id} is {run['status']}: {counts or 'nothing to do'}.")
+    print(f"Run {run_id} is {run['status']}: {counts_line(run)}.")
+    print_undo(node, run, change_id)
 
 
 def _in_utc(moment: dt.datetime) -> dt.datetime:

@@ -113,6 +113,7 @@ def remove_member(
     described = node.whole(group_path(chosen), "members")
     removed = _member(described, named)
     count = display.owned_count(removed)
+    consequence = f"{_reassignment_text(described, removed)} {display.NO_UNDO}"
     who = display.printable(f"{removed['client_id']} at {removed['client_host']} ({removed['member_id']})")
     if not is_dry_run:
         node.delete(group_path(chosen, f"/members/{segment(removed['member_id'])}"), reason)
@@ -121,9 +122,9 @@ def remove_member(
         what = {"member_id": removed["member_id"], "partition_count": count, "change_id": change_id}
         print_json({"dry_run": is_dry_run, "group_id": chosen, **what})
     elif is_dry_run:
-        print(f"{who} would be removed. {_reassignment_text(described, removed)} {DRY_RUN_NOTE}")
+        print(f"{who} would be removed. {consequence} {DRY_RUN_NOTE}")
     else:
-        print(f"{who} was removed. {_reassignment_text(described, removed)}")
+        print(f"{who} was removed. {consequence}")
 
 
 def print_sessions(

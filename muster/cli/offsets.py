@@ -303,7 +303,7 @@ def _csv(groups: list[Committed]) -> str:
 
 def _print_table(node: NodeClient, groups: list[Committed], *, is_wide: bool) -> None:
     headings = ("GROUP", "TOPIC", "PARTITION", "OFFSET", "LOG-END-OFFSET", "COMMITTED", "METADATA")
-    table = Table(*headings, wide_only={"METADATA"})
+    table = Table(*headings, wide_only={"METADATA", *(["GROUP"] if len(groups) == 1 else [])})
     shown = []
     for group_id, offsets in groups:
         lags = _lags(node, group_id) if offsets else {}

@@ -52,13 +52,13 @@ def rebalance(
     actor: ActorOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Force a rebalance of a group."""
+    """Force a rebalance of a group; there is no undo."""
     node, chosen = NodeClient(url, actor), one_group(group_id, group)
     node.post(group_path(chosen, "/rebalance"), {"reason": reason})
     if as_json:
         print_json({"group_id": chosen, "change_id": node.change_id})
     else:
-        print(f"{display.printable(chosen)} rebalances; see muster groups watch.")
+        print(f"{display.printable(chosen)} rebalances; see muster groups watch. {display.NO_UNDO}")
 
 
 def print_rebalances(node: NodeClient, group_id: str, limit: int, *, is_wide: bool, as_json: bool) -> None:

@@ -25,6 +25,7 @@ from muster.display import counted, moment
 from muster.errors import FAILURE_EXIT_CODE, USAGE_EXIT_CODE, UserError
 from muster.node_client import Json, NodeClient, segment
 from muster.output import Table, print_json
+from muster.run_counts import counts_line, counts_rows
 
 app = command_group("Show, apply and reject maintenance runs.")
 
@@ -63,7 +64,7 @@ def list_runs(
     headings = ("RUN", "KIND", "AS OF", "STATUS", "CANDIDATES BY OUTCOME", "DECIDED BY")
     table = Table(*headings, wide_only={"DECIDED BY"})
     for each in found:
-        run = (each["run_id"], each["kind"], moment(each["as_of"]), each["status"], display.run_counts(each))
+        run = (each["run_id"], each["kind"], moment(each["as_of"]), each["status"], counts_line(each))
         table.add(*run, _describe_decision(each["decision"]) if each.get("decision") else None)
     table.print(is_wide=wide)
 
@@ -151,9 +152,9 @@ def print_run(run: Json, *, as_json: bool) -> None:
         print(f"Decided by {_describe_decision(decision)}")
     if held_by := run.get("held_by"):
         print(f"Has the candidates of run {held_by['run_id']}, rejected by {_describe_decision(held_by)}")
-    table = Table("WHAT", "COUNT")
-    for name, count in sorted(run["counts"].items()):
-        table.add(name, count)
+    table = Table("WHAT", "COUNT", "MEANING")
+    for row in counts_rows(run["counts"]):
+        table.add(*row)
     if len(table):
         table.print()
 
@@ -189,12 +190,14 @@ def apply_run(node: NodeClient, run_id: str, reason: str, *, is_dry_run: bool, w
         time.sleep(POLL_S)  # Nodes send no notification when a run is completed.
         run = read_run(node, run_id)
     print_run(run, as_json=as_json)
-    if not as_json and change_id and run["kind"] == EXPIRY:
-        _print_undo(node, run, change_id)
+    if not as_json:
+        print_undo(node, run, change_id)
 
 
-def _print_undo(node: NodeClient, run: Json, change_id: str) -> None:
-    """Print how the change is undone, unless an earlier one had applied the run."""
+def print_undo(node: NodeClient, run: Json, change_id: str | None) -> None:
+    """Print how the change that applied a run is undone, unless it takes nothing, or an earlier one had applied it."""
+    if change_id is None or run["kind"] != EXPIRY or not run["counts"].get("candidates"):
+        return
     if node.get(f"/v1/changes/{segment(change_id)}")["before"]["status"] == RunStatus.PROPOSED:
         display.print_undo([change_id], "" if run["status"] in FINISHED else display.AFTER_THE_RUN)
 

@@ -9,7 +9,10 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+CHANGE_ID: Final = "c1"
+"""The change of every POST."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,8 @@ class FakeNode:
     def answer(self, request: Seen) -> tuple[int, dict[str, Any]]:
         if request.path == "/v1/config":
             return HTTPStatus.OK, {"values": {}, "unconfirmed_nodes": [], "mirrored_cluster": self.mirrored_cluster}
+        if request.path == f"/v1/changes/{CHANGE_ID}":
+            return HTTPStatus.OK, {"before": {"status": "proposed"}}
         self.seen.append(request)
         if request.method == "POST" and self.refusals:
             return self.refusals.pop(0)
@@ -81,6 +86,8 @@ def running(node: FakeNode, certificate: Path | None = None) -> Iterator[FakeNod
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(text)))
+            if self.command == "POST":
+                self.send_header("X-Muster-Change-Id", CHANGE_ID)
             self.end_headers()
             self.wfile.write(text)
 

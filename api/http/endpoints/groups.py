@@ -61,6 +61,7 @@ class GroupResponse(Struct):
     protocol_type: str | None
     generation: int
     member_count: int
+    rebalances_last_hour: int
     coordinator: NodeResponse
 
 

@@ -151,6 +151,19 @@ def test_changes_are_selected_by_actor_and_action(muster: Muster, group: Group) 
     assert "action must be one of" in muster.refused(1, "changes", "list", "--action", "vanish")
 
 
+def test_the_topic_of_a_change_is_listed(muster: Muster, topic: str) -> None:
+    muster.ok("topics", "set", topic, "--partitions", "3")
+    muster.ok("topics", "delete", topic, "--execute")
+
+    table = muster.ok("changes", "list", "--action", "put_topic,delete_topic", "--limit", "2").out.splitlines()
+
+    assert "  TOPIC  " in table[0]
+    assert [(row.split()[3], topic in row.split()) for row in table[1:]] == [
+        ("delete_topic", True),
+        ("put_topic", True),
+    ]
+
+
 def test_values_kept_by_an_undo_are_reported(muster: Muster, group: Group) -> None:
     commit(group, position(5), position(6, partition=1))
     plan = muster.ok(
@@ -160,7 +173,7 @@ def test_values_kept_by_an_undo_are_reported(muster: Muster, group: Group) -> No
 
     said = muster.ok("changes", "undo", plan.json["groups"][0]["change_ids"][0]).out
 
-    assert said.splitlines()[-1] == "reset_offsets is undone, but for 1 where something newer stands."
+    assert said.splitlines()[-1] == "The change is undone, but for 1 where something newer stands."
     assert offsets_of(group) == {("orders", 0): 5, ("orders", 1): 99}
 
 
@@ -171,7 +184,7 @@ def test_undo_of_an_empty_deletion_reports_no_restored_offsets(muster: Muster, g
 
     said = muster.ok("changes", "undo", change["change_id"]).out
 
-    assert said == "delete_offsets had taken nothing, so nothing comes back.\n"
+    assert said == "The change had taken nothing, so nothing comes back.\n"
 
 
 @pytest.mark.parametrize("change", ["no-uuid", "0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d", "a/b?c"])
@@ -229,6 +242,9 @@ def test_run_is_a_dry_run_unless_executed(muster: Muster, run_id: str) -> None:
     assert applied["status"] == "applied"
     assert f"{run_id}: offset_retention as of " in muster.ok("runs", "show", run_id).out
     assert "there is nothing to decide" in muster.ok("runs", "apply", run_id).out
+    shown = [row[:3] for row in muster.ok("runs", "show", run_id).rows]
+    assert ["Examined", "4", "all"] in shown
+    assert ["Outcome:", "not", "due"] in shown
 
 
 def test_run_shows_who_rejected_it_and_why(muster: Muster, run_id: str) -> None:
@@ -260,15 +276,17 @@ def test_applied_run_prints_its_undo_command_once(muster: Muster, run_id: str) -
 class AppliedRun:
     """A node that applies a run at once."""
 
-    def __init__(self, kind: str, status_before: str) -> None:
+    def __init__(self, kind: str, candidates: int, status_before: str) -> None:
         self.change_id: str | None = None
         self._kind = kind
+        self._candidates = candidates
         self._status_before = status_before
 
     def post(self, path: str, body: Json) -> Json:
         assert (path, body) == ("/v1/maintenance/runs/r1/apply", {"reason": "too old"})
         self.change_id = "c1"
-        return {"run_id": "r1", "kind": self._kind, "as_of": "", "status": "applied", "dry_run": False, "counts": {}}
+        run = {"run_id": "r1", "kind": self._kind, "as_of": "", "status": "applied", "dry_run": False}
+        return {**run, "counts": {"candidates": self._candidates}}
 
     def get(self, path: str) -> Json:
         assert path == "/v1/changes/c1"
@@ -276,22 +294,24 @@ class AppliedRun:
 
 
 @pytest.mark.parametrize(
-    ("kind", "status_before", "undoes"),
+    ("kind", "candidates", "status_before", "undoes"),
     [
-        ("offset_retention", "proposed", ["Undo with: muster changes undo c1"]),
-        ("offset_retention", "applied", []),
-        ("group_cleanup", "proposed", []),
-        ("history_archive", "proposed", []),
+        ("offset_retention", 1, "proposed", ["Undo with: muster changes undo c1"]),
+        ("offset_retention", 0, "proposed", []),
+        ("offset_retention", 1, "applied", []),
+        ("group_cleanup", 1, "proposed", []),
+        ("history_archive", 1, "proposed", []),
     ],
 )
 def test_undo_command_is_printed_for_runs_that_removed_offsets(
-    capsys: pytest.CaptureFixture[str], kind: str, status_before: str, undoes: list[str]
+    capsys: pytest.CaptureFixture[str], kind: str, candidates: int, status_before: str, undoes: list[str]
 ) -> None:
-    node = cast(Asked, AppliedRun(kind, status_before))
+    node = cast(Asked, AppliedRun(kind, candidates, status_before))
 
     runs.apply_run(node, "r1", "too old", is_dry_run=False, waits=False, as_json=False)
 
-    assert capsys.readouterr().out.splitlines()[1:] == undoes
+    said = capsys.readouterr().out.splitlines()
+    assert [line for line in said if line.startswith("Undo")] == undoes
 
 
 def test_run_that_exceeds_the_timeout_is_reported_and_continues(

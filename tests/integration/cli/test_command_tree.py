@@ -110,8 +110,24 @@ def test_help_imports_no_heavy_modules(command: str) -> None:
     assert _loaded_by_help(command, "muster.cli.main", *HEAVY) == []
 
 
-@pytest.mark.parametrize("command", ["version", "groups list --state Empty", "config get", "changes undo x"])
-def test_command_without_numbers_imports_no_pydantic(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [
+        "version",
+        "groups list --state Empty",
+        "groups overview",
+        "groups rebalances g --limit 5",
+        "groups sessions g",
+        "groups tuning g --session-timeout-ms 20000",
+        "groups reset-offsets g --topic t --shift-by=-5",
+        "offsets show g",
+        "topics set t --partitions 3",
+        "config get",
+        "changes list",
+        "changes undo x",
+    ],
+)
+def test_text_numbers_and_defaults_are_read_without_pydantic(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUSTER_URL", f"http://127.0.0.1:{free_port()}")
 
     assert _loaded(command, "muster.cli.main", "pydantic", "rich", "sqlalchemy", "litestar") == []
@@ -136,6 +152,8 @@ def _loaded(command: str, entry: str, *names: str) -> list[str]:
     ("arguments", "said"),
     [
         (["fly"], "No such command 'fly'."),
+        (["topic", "list"], "No such command 'topic'. Did you mean 'topics'?"),
+        (["group", "list"], "No such command 'group'. Did you mean 'groups'?"),
         (["groups", "fly"], "No such command 'fly'."),
         (["groups", "describe", "--verbos"], "No such option: --verbos"),
         (["runs", "show"], "Missing argument 'RUN'."),
@@ -147,6 +165,10 @@ def _loaded(command: str, entry: str, *names: str) -> list[str]:
         (["groups", "remove-member", "--group", "a"], "Name a member."),
         (["groups", "remove-member", "a", "b", "--member", "c"], "Two members are named, b and c; one is wanted."),
         (["groups", "remove-member", "a", "b", "--group", "c"], "Two groups are named, a and c; one is wanted."),
+        (["groups", "rebalances", "g", "--limit", "0"], "Invalid value for '--limit': "),
+        (["groups", "rebalances", "g", "--limit", "1001"], "Invalid value for '--limit': "),
+        (["groups", "rebalances", "g", "--limit", "ten"], "Invalid value for '--limit': "),
+        (["groups", "rebalances", "g", "--limit", "9" * 5_000], "Invalid value for '--limit': "),
         (["groups", "describe", "\udcff"], "An argument is not UTF-8."),
         (["groups", "list", "--url", "nonsense"], "A node's URL looks like http://host:port, and not like nonsense."),
     ],

@@ -189,7 +189,7 @@ class World:
         """Add three days of October, and have a run archive them."""
         with self._rows.cursor() as cursor:
             cursor.execute(OLD_REBALANCES)
-        assert "is applied: candidates 3" in self.run("muster job history_archive")
+        assert "is applied: 3 dropped" in self.run("muster job history_archive")
 
     def propose(self) -> None:
         """Add a run that waits for a decision."""

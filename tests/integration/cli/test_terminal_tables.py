@@ -1,5 +1,6 @@
-"""Tables at a terminal of 120 columns: one line a row by default, and all columns with `--wide`."""
+"""Tables at a terminal of 120 columns: one line a row by default, all columns with `--wide`, and whole ids."""
 
+import json
 import sys
 from uuid import uuid4
 
@@ -13,6 +14,7 @@ from tests.support.offset_log import wait_for_checkpoint
 
 COLUMNS = 120
 MOMENT = "now() - interval '1 day'"
+COUNTS = {"candidates": 3, "of": 63, "groups": 1, "largest_group_permille": 0, "simple_group": 3, "undecided": 3}
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +35,10 @@ def run(names: dict[str, str], rows: PsycopgConnection) -> None:
     run_sql(
         rows,
         "INSERT INTO maintenance_runs (run_id, kind, as_of, status, dry_run, counts, created_at)"
-        " VALUES (%s, 'offset_retention', now(), 'proposed', false, '{}', now())"
+        " VALUES (%s, 'offset_retention', now(), 'proposed', false, %s, now())"
         " ON CONFLICT DO NOTHING RETURNING 1",
         names["RUN"],
+        json.dumps(COUNTS),
     )
     run_sql(
         rows,
@@ -46,6 +49,17 @@ def run(names: dict[str, str], rows: PsycopgConnection) -> None:
         names["RUN"],
         names["GROUP"],
     )
+
+
+@pytest.fixture(scope="module")
+def long_names(client: Client) -> dict[str, str]:
+    """Give a group with a long id, and a client and a change of it whose names and reason are long, too."""
+    group = client.group(fresh_id("settlement-of-international-card-payments-"))
+    member = group.stable(fresh_id("payments-"), client_id="settlement-worker-1")
+    reason = "its consumers pause for longer since the last release, see OPS-1234"
+    client.ok("PUT", f"{group.path}/config", {"values": {"group_max_size": 7}, "reason": reason})
+    (change,) = client.ok("GET", f"/v1/changes?group_id={group.group_id}")["changes"]
+    return {"GROUP": group.group_id, "MEMBER": member.member_id, "CHANGE": change["change_id"]}
 
 
 def at_terminal(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
@@ -86,3 +100,43 @@ def test_tables_fit_a_terminal_and_lose_no_column(
     assert wide == piped
     assert len(narrow[0].split()) < len(piped)
     assert narrow[0].split() == [word for word in piped if word in narrow[0].split()]
+
+
+@pytest.mark.usefixtures("run")
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("runs list", "RUN"),
+        ("changes list GROUP", "CHANGE"),
+        ("groups members GROUP", "MEMBER"),
+        ("groups owners GROUP", "MEMBER"),
+    ],
+)
+def test_ids_stay_whole_beside_long_names(
+    muster: Muster,
+    names: dict[str, str],
+    long_names: dict[str, str],
+    command: str,
+    shown: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    at_terminal(monkeypatch, COLUMNS)
+    printed = muster.ok(*(long_names.get(word, word) for word in command.split())).out
+
+    assert (names | long_names)[shown] in printed
+    assert [line for line in printed.splitlines() if len(line) > COLUMNS] == []
+
+
+@pytest.mark.parametrize("command", ["groups describe GROUP --offsets", "offsets show GROUP"])
+def test_the_one_group_that_is_asked_for_is_no_column(
+    muster: Muster,
+    names: dict[str, str],
+    long_names: dict[str, str],
+    command: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = [names.get(word, word) for word in command.split()]
+    at_terminal(monkeypatch, COLUMNS)
+
+    assert muster.ok(*words).out.startswith("TOPIC ")
+    assert muster.ok(*words, long_names["GROUP"]).out.startswith("GROUP ")

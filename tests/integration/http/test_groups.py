@@ -28,6 +28,7 @@ def test_list_has_one_entry_per_group(client: Client, group: Group) -> None:
                 "protocol_type": "consumer",
                 "generation": 1,
                 "member_count": 1,
+                "rebalances_last_hour": 1,
                 "coordinator": {"node_id": client.address},
             }
         ],

@@ -146,7 +146,7 @@ def test_rebalance_timeout_is_simulated(past: Past) -> None:
         ("session_timeout_ms=1800001", "session_timeout_ms (1800001) must be from 6000 to 1800000"),
         ("session_timeout_ms=99999999999", "session_timeout_ms must be from 1 to 2147483647"),
         ("rebalance_timeout_ms=999", "rebalance_timeout_ms must be from 1000 to 2147483647"),
-        ("session_timeout_ms=soon", "session_timeout_ms"),
+        ("session_timeout_ms=soon", "session_timeout_ms must be a whole number"),
         ("sesion_timeout_ms=9000", "the query has an unknown parameter sesion_timeout_ms"),
     ],
 )

@@ -16,7 +16,7 @@ from muster.errors import UserError
 from muster.local.java import wheel_java
 from muster.settings import Settings, load_settings
 from spark_jobs.submit import maintenance_run_id
-from tests.support.fake_maintenance_node import FakeNode, running
+from tests.support.fake_maintenance_node import CHANGE_ID, FakeNode, running
 
 pytestmark = pytest.mark.jvm
 
@@ -73,7 +73,8 @@ def test_job_proposes_and_a_running_node_applies(
     output = capsys.readouterr().out.splitlines()
     assert output[1:] == [
         f"offset_retention: proposed run {run_id}: candidates 1, groups 1, simple_group 1.",
-        f"Run {run_id} is applied: candidates 1.",
+        f"Run {run_id} is applied: 1 candidate.",
+        f"Undo with: muster changes undo {CHANGE_ID}",
     ]
 
 
@@ -91,6 +92,21 @@ def test_without_a_node_the_proposal_waits(
     output = capsys.readouterr().out
     assert output.startswith(why)
     assert output.endswith("The proposal waits: POST /v1/maintenance/runs/some-run/apply on a node applies it.\n")
+
+
+@pytest.mark.parametrize(("candidates", "undoes"), [(1, 1), (0, 0)])
+def test_undo_is_printed_for_an_applied_run_with_candidates(
+    database_url: str,
+    sql_connection: PsycopgConnection,
+    capsys: pytest.CaptureFixture[str],
+    candidates: int,
+    undoes: int,
+) -> None:
+    with running(FakeNode(counts={"candidates": candidates})) as node:
+        rows(sql_connection, NODE, node.url)
+        apply_by_any_node("some-run", database_url, 10.0)
+
+    assert capsys.readouterr().out.splitlines()[1:] == [f"Undo with: muster changes undo {CHANGE_ID}"] * undoes
 
 
 def test_rejection_is_reported_in_the_words_of_the_node(

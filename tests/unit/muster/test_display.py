@@ -33,8 +33,3 @@ def test_duration_is_printed_in_one_unit(seconds: float, words: str) -> None:
 
 def test_control_characters_in_names_are_escaped() -> None:
     assert display.printable("\x1b[2Jgone\n") == "�[2Jgone�"
-
-
-def test_counts_that_serve_only_the_limits_of_a_run_are_not_printed() -> None:
-    counts = {"of": 9, "expired": 3, "largest_group": 3, "committed_since": 2, "undecided": 0}
-    assert display.run_counts({"counts": counts}) == "2 committed_since, 3 expired"

@@ -90,7 +90,7 @@ def test_a_rebalance_under_way_is_shown_with_its_reason() -> None:
 
 
 def test_line_of_a_run_has_its_candidates_by_outcome() -> None:
-    assert run_line(RUN) == "offset_retention applied: 2 committed_since, 3 expired"
+    assert run_line(RUN) == "offset_retention applied: 2 committed since, 3 expired"
 
 
 def test_plain_output_reports_only_changes() -> None:

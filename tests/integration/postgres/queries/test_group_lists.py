@@ -4,8 +4,8 @@ import pytest
 
 from coordinator_core.queries.groups import GroupFilter, ListedGroup, read_groups
 from coordinator_core.state_store.interface import Store
-from tests.support.store_rows import NOW_MS, group_row, transition_row, write
-from tests.support.store_worlds import NODE, Owner, Query
+from tests.support.store_rows import NOW_MS, group_row, rebalance_row, transition_row, write
+from tests.support.store_worlds import NODE, Owner, Query, World
 
 
 def ids(query: Query, **which: object) -> list[str]:
@@ -22,9 +22,17 @@ def died(group_id: str, **given: object) -> tuple[object, ...]:
 
 def test_line_shows_group_state_and_coordinator(owner: Owner, store: Store, query: Query) -> None:
     owner.write(write(group=group_row(generation=4, member_count=3, shard_id=2), shard_id=2))
-    assert query(read_groups, GroupFilter()) == [ListedGroup("orders", "Stable", "consumer", 4, 3, NODE)]
+    assert query(read_groups, GroupFilter()) == [ListedGroup("orders", "Stable", "consumer", 4, 3, 0, NODE)]
     store.release(NODE, owner.epochs)
     assert [line.node_id for line in query(read_groups, GroupFilter())] == [None]
+
+
+def test_rebalances_that_ended_within_an_hour_are_counted(owner: Owner, world: World, query: Query) -> None:
+    minutes = (0, 59, 61)
+    ended = (world.today_ms() - minute * 60_000 for minute in minutes)
+    rows = tuple(rebalance_row(f"r-{at_ms}", "g", completed_at_ms=at_ms) for at_ms in ended)
+    owner.write(write("g", group=group_row("g"), rebalances=rows), write("h", group=group_row("h")))
+    assert [line.rebalances_last_hour for line in query(read_groups, GroupFilter())] == [2, 0]
 
 
 def test_groups_are_ordered_by_bytes(owner: Owner, query: Query) -> None:
@@ -76,7 +84,7 @@ def test_dead_groups_are_listed_on_request_only(owner: Owner, query: Query) -> N
     owner.write(write("dead", is_group_deleted=True, transitions=died("dead", generation=6)))
     assert ids(query) == ["alive"]
     assert query(read_groups, GroupFilter(states=frozenset({"Dead"}))) == [
-        ListedGroup("dead", "Dead", None, 6, 0, NODE)
+        ListedGroup("dead", "Dead", None, 6, 0, 0, NODE)
     ]
     assert ids(query, states=frozenset({"Dead", "Stable"})) == ["alive", "dead"]
 

@@ -49,7 +49,7 @@ def tuning(*avoided: Json, failures: tuple[Json, ...] = ()) -> CannedNode:
     }
     window = {"from": "2026-11-14T00:00:00Z", "to": "2026-11-21T00:00:00Z"}
     answer = {"window": window, "advice": {}, "effective": {}, "recommendations": []}
-    return CannedNode(tuning=answer | {"what_if": {"session_timeout_ms": what_if}})
+    return CannedNode(tuning=answer | {"what_if": {"window": window, "session_timeout_ms": what_if}})
 
 
 def test_repeated_evictions_of_a_client_have_one_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,6 +85,30 @@ def test_recommendations_are_printed_with_their_reason(capsys: pytest.CaptureFix
 def test_failures_detected_later_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     print_tuning(cast(NodeClient, tuning(failures=(eviction(1),))), "thumbnails", {}, as_json=False)
     assert "would have detected 1 real failure 9.0 s later in all." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("remaining", "evicted"),
+    [
+        ([], "no member was evicted, and none would have been"),
+        ([eviction(1)], "1 eviction of a live member would have happened all the same"),
+    ],
+    ids=["none", "the same"],
+)
+def test_a_timeout_that_changes_nothing_is_said_in_one_sentence(
+    capsys: pytest.CaptureFixture[str], remaining: list[Json], evicted: str
+) -> None:
+    node = tuning()
+    what_if = node.answers["tuning"]["what_if"]
+    session = what_if["session_timeout_ms"] | {"remaining": remaining}
+    rebalance = session | {"added": 0, "waiting_added_ms": 0, "no_shows": []}
+    what_if |= {"session_timeout_ms": session, "rebalance_timeout_ms": rebalance}
+    print_tuning(cast(NodeClient, node), "thumbnails", {}, as_json=False)
+
+    *_, of_session, _, of_rebalance = capsys.readouterr().out.splitlines()
+    said = f"of 15000 ms would have changed nothing over the last 7 days: {evicted}. Only a failure in the future"
+    assert of_session == f"A session timeout {said} would differ: a dead member is detected after this time."
+    assert of_rebalance.startswith(f"A rebalance timeout {said} would differ: a rebalance waits at most this long ")
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from io import StringIO
 from typing import get_args, get_type_hints
 
+from rich.console import Console
+
 from muster.cli.doctor.results import CheckResult
-from muster.output import STYLES
+from muster.output import STYLES, Table
 
 
 def test_every_status_of_a_check_has_a_colour() -> None:
@@ -13,3 +16,18 @@ def test_every_status_of_a_check_has_a_colour() -> None:
 
     assert statuses
     assert set(statuses) <= STYLES.keys()
+
+
+def test_an_id_that_leaves_the_other_columns_no_room_is_folded_and_not_cut() -> None:
+    run_id = "8a56c3f2-3649-49c0-aa33-20d5caf80b0a"
+    table = Table("RUN", "KIND", "STATUS")
+    table.add(run_id, "group_cleanup", "proposed")
+
+    printed = {width: StringIO() for width in (80, 40)}
+    for width, text in printed.items():
+        Console(width=width, file=text).print(table.rich(width=width))
+
+    assert run_id in printed[80].getvalue()
+    parts = [word for word in printed[40].getvalue().split() if word in run_id]
+    assert len(parts) > 1
+    assert "".join(parts) == run_id
