@@ -1,4 +1,4 @@
-"""The dialog that shortens the rebalance timeout of a stuck group suggests what the advice does."""
+"""A stuck group's notice, and its dialog that shortens the rebalance timeout: what it suggests, and what a value does."""
 
 import re
 
@@ -44,3 +44,19 @@ def test_without_advice_the_dialog_says_which_values_end_the_wait_and_their_unit
     dialog.get_by_role("button", name="Set").click()
     expect(page.get_by_role("status").filter(has_text="rebalance_timeout_ms updated")).to_be_visible()
     expect(page.get_by_text("Waiting for 1 member")).to_have_count(0)
+
+
+def test_group_that_waits_for_syncs_continues_with_a_shorter_timeout(
+    page: Page, node: Node, samples: SampleGroups
+) -> None:
+    leader, _ = samples.unsynced(2)
+    page.goto(f"{node.url}/#/groups/{leader.group.group_id}")
+    page.get_by_role("button", name="Shorten rebalance timeout…").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text(
+        re.compile(r"have waited for .*; with a value below that, those that have not synced are evicted at once")
+    )
+    dialog.get_by_label("New value").fill("1000")
+    dialog.get_by_label("Your name").fill("ada")
+    dialog.get_by_role("button", name="Set").click()
+    expect(page.locator(".facts")).to_contain_text("Empty")
