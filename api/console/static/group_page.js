@@ -211,5 +211,6 @@ function waiting([state, names, until, leader, ready, awaited], remove, shorten)
     names.length > 0 && ready > 0 && h("p", { class: "muted" }, `${plural(ready, "other member")} ${ready === 1 ? "is" : "are"} blocked until then.`),
     names.length > 0 && h("div", { class: "buttons" },
       awaited.slice(0, REMOVABLE_MAX).map((id) => h("button", { type: "button", "data-key": `awaited-${id}`, title: id, onclick: () => remove(id) }, `Remove ${clientOf(id)}…`)),
+      awaited.length > REMOVABLE_MAX && h("span", { class: "muted", "data-key": "awaited-more" }, `${count(awaited.length - REMOVABLE_MAX)} more can be removed in the list of members.`),
       h("button", { type: "button", "data-key": "shorten", onclick: shorten }, "Shorten rebalance timeout…")));
 }

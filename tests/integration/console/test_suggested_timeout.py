@@ -60,3 +60,11 @@ def test_group_that_waits_for_syncs_continues_with_a_shorter_timeout(
     dialog.get_by_label("Your name").fill("ada")
     dialog.get_by_role("button", name="Set").click()
     expect(page.locator(".facts")).to_contain_text("Empty")
+
+
+def test_notice_counts_the_awaited_members_that_have_no_button(page: Page, node: Node, samples: SampleGroups) -> None:
+    leader, _ = samples.unsynced(5)
+    page.goto(f"{node.url}/#/groups/{leader.group.group_id}")
+    notice = page.get_by_role("status").filter(has_text="Waiting for 5 members")
+    expect(notice.get_by_role("button", name="Remove")).to_have_count(3)
+    expect(notice).to_contain_text("2 more can be removed in the list of members.")
