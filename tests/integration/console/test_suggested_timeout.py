@@ -1,7 +1,9 @@
 """A stuck group's notice, and its dialog that shortens the rebalance timeout: what it suggests, and what a value does."""
 
 import re
+from datetime import UTC, datetime, timedelta
 
+import pytest
 from playwright.sync_api import Page, Route, expect
 
 from tests.integration.console.sample_groups import SampleGroups
@@ -68,3 +70,25 @@ def test_notice_counts_the_awaited_members_that_have_no_button(page: Page, node:
     notice = page.get_by_role("status").filter(has_text="Waiting for 5 members")
     expect(notice.get_by_role("button", name="Remove")).to_have_count(3)
     expect(notice).to_contain_text("2 more can be removed in the list of members.")
+
+
+@pytest.mark.parametrize(("value", "effect"), [("20000", "would end at once"), ("600000", "would end in at most 8 min")])
+def test_what_if_begins_with_the_wait_under_way(
+    page: Page, node: Node, samples: SampleGroups, value: str, effect: str
+) -> None:
+    stuck = samples.stuck()
+
+    def age(route: Route) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, json=answer.json() | {"state_since": waiting_since.isoformat()})
+
+    waiting_since = datetime.now(UTC) - timedelta(seconds=90)
+    page.route(re.compile(rf"{stuck.path}(\?|$)"), age)
+    page.goto(f"{node.url}/#/groups/{stuck.group_id}")
+    page.get_by_role("button", name="Shorten rebalance timeout…").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("New value").fill(value)
+    dialog.get_by_role("button", name="What if?").click()
+    result = dialog.get_by_role("status")
+    expect(result).to_contain_text(f"The wait under way for 1 member {effect}")
+    expect(result).to_contain_text("nothing else would have been different")
