@@ -1,6 +1,6 @@
 // One group: its state, its history and the operations on it.
 
-import { adviceSection } from "./advice_section.js";
+import { adviceSection, adviceSource } from "./advice_section.js";
 import { groupPath, read, readPages } from "./api.js";
 import { changesTable } from "./changes_list.js";
 import { h, redrawOnChange, replaceContent } from "./dom.js";
@@ -89,9 +89,9 @@ export function groupPage(main, [groupId]) {
     const advice = await read(groupPath(groupId, "tuning")).then((found) => found.advice.rebalance_timeout_ms, () => null);
     const isShorter = advice?.verdict === "change" && advice.value < (advice.present ?? requested);
     const waited = span(Date.now() - Date.parse(current.state_since));
-    return changeSetting(groupId, "rebalance_timeout_ms", again, { requested, reason: "the group is stuck in a rebalance",
+    return changeSetting(groupId, "rebalance_timeout_ms", again, { reason: "the group is stuck in a rebalance",
       note: current.state in SHORTENED ? `The members have waited for ${waited}; with a value below that, ${SHORTENED[current.state]}.` : "",
-      ...(isShorter && { suggested: advice.value, source: `the advice from this group’s history: ${advice.because}` }) });
+      ...(isShorter && { suggested: advice.value, source: adviceSource(advice) }) });
   }
 
   async function loadCurrent() {
