@@ -438,6 +438,7 @@ def test_a_member_is_removed_and_an_empty_group_deleted(shows: Callable[[str], P
     group.stable()
     page = shows("groups/short-lived")
     section(page, "Members").get_by_role("button", name=re.compile("Remove")).click()
+    expect(page.get_by_role("dialog")).to_contain_text("This cannot be undone.")
     decide(page, "it hangs", "Remove member")
     expect(section(page, "Members")).to_contain_text("This group has no members")
 
@@ -515,6 +516,7 @@ def test_a_rebalance_is_forced_with_a_reason(shows: Callable[[str], Page], sampl
     group.stable()
     page = shows("groups/shaken")
     page.get_by_role("button", name="Force a rebalance…").click()
+    expect(page.get_by_role("dialog")).to_contain_text("This cannot be undone.")
     decide(page, "to spread it anew", "Force a rebalance")
 
     expect(page.get_by_text(re.compile("Waiting for 1 member"))).to_be_visible()
@@ -541,6 +543,10 @@ def test_maintenance_run_is_reviewed_and_applied(shows: Callable[[str], Page], s
 
     expect(page.get_by_role("heading", level=1)).to_contain_text("applied")
     expect(candidates(page).first).to_contain_text("not due")
+
+    page.get_by_text("Applying the run.").get_by_role("button", name="Undo…").click()
+    decide(page, "too soon", "Undo")
+    expect(page.get_by_text("Change undone.")).to_be_visible()
 
 
 def test_maintenance_run_is_rejected(shows: Callable[[str], Page], samples: SampleGroups) -> None:
