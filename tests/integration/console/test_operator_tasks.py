@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from tests.integration.console.sample_groups import SIMPLE_CONSUMER, SampleGroups
 from tests.support.databases import Databases
-from tests.support.http_client import Client, Group, join_body, position
+from tests.support.http_client import Client, Group, Json, join_body, position
 from tests.support.nodes import Node, hanging_node, running_node
 from tests.support.tuning_history import Past
 
@@ -392,7 +392,7 @@ def test_dialog_of_an_unset_timeout_says_what_the_clients_request_now(
 ) -> None:
     group = samples.client.group("of-two-minds")
     group.stable(session_timeout_ms=300_000)
-    patient = {"client_id": "patient", "session_timeout_ms": 600_000}
+    patient: Json = {"client_id": "patient", "session_timeout_ms": 600_000}
     group.post("join", join_body(member_id=group.handshake(**patient), **patient, max_wait_ms=1))
     page = shows("groups/of-two-minds")
     page.get_by_role("button", name="Change session_timeout_ms").click()

@@ -9,6 +9,14 @@ from tests.integration.console.sample_groups import SampleGroups
 from tests.support.nodes import Node
 from tests.support.report_rows import AUDIT, DAY, FREQUENCY, complete_row, insert_reports, report
 
+FORECASTS = """
+INSERT INTO maintenance_runs (run_id, kind, as_of, status)
+VALUES ('0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d', 'offset_retention', now() - interval '1 min', 'applied');
+INSERT INTO offset_expiry_forecasts (group_id, shard_id, interval_start, interval_end, run_id, as_of, within_a_day,
+    within_a_week, next_expiry_at)
+SELECT %(group_id)s, 1, as_of, as_of, run_id, as_of, 4, 6, as_of + interval '1 hour' FROM maintenance_runs
+"""
+
 
 def test_reports_show_the_worst_groups_first(page: Page, node: Node, samples: SampleGroups) -> None:
     page.goto(f"{node.url}/#/reports")
@@ -75,6 +83,16 @@ def test_overview_counts_and_links_to_groups(page: Page, node: Node, samples: Sa
     expect(attention.get_by_role("link", name=healthy.group_id)).to_have_count(0)
     expect(page.get_by_role("img", name="25 rebalances in 24 hours")).to_be_visible()
     expect(page.get_by_role("img", name="0 evictions in 24 hours")).to_be_visible()
-    expect(card.filter(has_text="Groups").first).to_contain_text("2 Stable")
-    page.get_by_role("link", name="2 Stable").click()
-    expect(page.get_by_role("table", name="Groups").locator("tbody tr")).to_have_count(2)
+    expect(page.get_by_role("link", name="1 Stable", exact=True)).to_have_attribute("href", "#/?state=Stable")
+    expect(page.get_by_role("link", name="Evictions, 24 h")).to_have_attribute("href", "#/reports")
+    with samples.rows.cursor() as cursor:
+        cursor.execute(FORECASTS, {"group_id": healthy.group_id})
+    page.reload()
+    expiring = card.filter(has_text="Offsets that expire")
+    expect(expiring).to_contain_text("4 within a day, 6 within a week")
+    expect(expiring.get_by_role("listitem")).to_contain_text(f"{healthy.group_id}6 within a week")
+    expect(expiring.get_by_role("link")).to_have_attribute("href", f"#/groups/{healthy.group_id}")
+    page.get_by_role("link", name="1 Stable, flapping").click()
+    groups = page.get_by_role("table", name="Groups").locator("tbody tr")
+    expect(groups).to_have_count(2)
+    expect(groups.first).to_contain_text(flapping.group_id)
