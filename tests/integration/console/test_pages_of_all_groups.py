@@ -56,13 +56,22 @@ def test_reports_show_the_worst_groups_first(page: Page, node: Node, samples: Sa
 
 def test_reports_show_the_trend_of_each_group(page: Page, node: Node, samples: SampleGroups) -> None:
     with samples.rows.cursor() as cursor:  # The days of other tests' reports would be in the trend.
-        cursor.execute("DELETE FROM rebalance_frequency_reports; DELETE FROM assignment_balance_audits")
+        cursor.execute("DELETE FROM rebalance_frequency_reports; DELETE FROM assignment_balance_audits; DELETE FROM timeout_advice")
     today = (datetime.now(UTC) - DAY).days
     counts = {5: 1, 4: 0, 2: 7, 1: 30}
     churn = [report("trending", today - ago, of={**FREQUENCY, "rebalances": n}) for ago, n in counts.items()]
     insert_reports(samples.rows, "rebalances", [*churn, report("other", today - 3, of=FREQUENCY)])
-    scores = [report("lopsided", today - ago, of={**AUDIT, "score": score}) for ago, score in ((2, 80), (1, 40))]
-    insert_reports(samples.rows, "assignments", scores)
+    audits = [
+        report("lopsided", today - ago, of={**AUDIT, "score": score, "idle_members": idle})
+        for ago, score, idle in ((2, 80, 0), (1, 40, 3))
+    ]
+    insert_reports(samples.rows, "assignments", audits)
+    verdicts = ("session_verdict", "rebalance_verdict", "initial_delay_verdict")
+    advice = [
+        complete_row("timeout_advice", "hasty", today - ago, **dict(zip(verdicts, found, strict=True)))
+        for ago, found in ((2, ("keep", "keep", "keep")), (1, ("change", "change", "keep")))
+    ]
+    insert_reports(samples.rows, "timeouts", advice)
     page.goto(f"{node.url}/#/reports")
 
     row = page.get_by_role("row", name="trending")
@@ -70,6 +79,9 @@ def test_reports_show_the_trend_of_each_group(page: Page, node: Node, samples: S
     expect(trend.locator("rect")).to_have_count(len(counts))
     audited = page.get_by_role("row", name="lopsided")
     expect(audited.get_by_role("img", name=re.compile("^Score, the oldest first: .*80, 40$"))).to_be_visible()
+    expect(audited.get_by_role("img", name="Idle members, the oldest first: 0, 3", exact=True)).to_be_visible()
+    advised = page.get_by_role("row", name="hasty")
+    expect(advised.get_by_role("img", name="Settings to change, the oldest first: 0, 2", exact=True)).to_be_visible()
     row.get_by_role("cell").last.click()
     expect(page).to_have_url(f"{node.url}/#/groups/trending")
 
