@@ -56,7 +56,9 @@ def test_reports_show_the_worst_groups_first(page: Page, node: Node, samples: Sa
 
 def test_reports_show_the_trend_of_each_group(page: Page, node: Node, samples: SampleGroups) -> None:
     with samples.rows.cursor() as cursor:  # The days of other tests' reports would be in the trend.
-        cursor.execute("DELETE FROM rebalance_frequency_reports; DELETE FROM assignment_balance_audits; DELETE FROM timeout_advice")
+        cursor.execute(
+            "DELETE FROM rebalance_frequency_reports; DELETE FROM assignment_balance_audits; DELETE FROM timeout_advice"
+        )
     today = (datetime.now(UTC) - DAY).days
     counts = {5: 1, 4: 0, 2: 7, 1: 30}
     churn = [report("trending", today - ago, of={**FREQUENCY, "rebalances": n}) for ago, n in counts.items()]
