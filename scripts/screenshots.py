@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +25,7 @@ from tests.support.databases import FORGETFUL, Databases, cluster_directory
 from tests.support.http_client import Client, position
 from tests.support.nodes import Node, running_node
 from tests.support.offset_log import wait_for_checkpoint
-from tests.support.report_rows import AUDIT, FREQUENCY, complete_row, insert_reports, report
+from tests.support.report_rows import AUDIT, DAY, FREQUENCY, complete_row, insert_reports, report
 from tests.support.tools import library, program
 from tests.support.waiting import PATIENCE_S
 
@@ -33,6 +34,7 @@ WIDTH: Final = 1_280
 HEIGHT: Final = 800
 BYTES_MAX: Final = 150_000
 TOPIC: Final = "orders"
+REPORTED_DAYS: Final = 14
 
 PAST: Final = """
 WITH past (at, took_s, trigger, client_id) AS (
@@ -125,18 +127,28 @@ def create_samples(samples: SampleGroups) -> str:
 
 
 def insert_sample_reports(rows: PsycopgConnection, evicting: str, flapping: str) -> None:
-    """Insert one day's reports of two groups, as jobs write them."""
+    """Insert reports of three groups for each of the last days, as jobs write them."""
+    yesterday = (datetime.now(UTC) - DAY).days - 1
+    for ago in range(REPORTED_DAYS):
+        insert_reports_of_a_day(rows, evicting, flapping, yesterday - ago, ago)
+
+
+def insert_reports_of_a_day(rows: PsycopgConnection, evicting: str, flapping: str, day: int, ago: int) -> None:
+    """Insert the reports of a day that is so many days before yesterday."""
     frequency = {**FREQUENCY, "took_p95_ms": 9_000}
-    busy = {**frequency, "rebalances": 46, "rebalancing_share": 0.002, "rebalancing_ms": 180_000}
-    churning = {**frequency, "rebalances": 310, "rebalancing_share": 0.22, "rebalancing_ms": 19_000_000}
+    busy = {**frequency, "rebalances": 46 // (1 + ago), "rebalancing_share": 0.002, "rebalancing_ms": 180_000}
+    churning = {**frequency, "rebalances": 310 - 22 * ago, "rebalancing_share": 0.22, "rebalancing_ms": 19_000_000}
     evictions = {"evicted": 21, "spuriously_evicted": 21}
-    frequencies = [report(flapping, of={**churning, "is_churning": True}), report(evicting, of={**busy, **evictions})]
+    frequencies = [
+        report(flapping, day, of={**churning, "is_churning": True}),
+        report(evicting, day, of={**busy, **evictions}),
+    ]
     insert_reports(rows, "rebalances", frequencies)
-    uneven = {"members": 4, "idle_members": 1, "partitions": 12, "unassigned": 0}
-    spread = {"partitions_max": 6, "best_partitions_max": 3, "score": 75}
-    insert_reports(rows, "assignments", [report("invoices", of={**AUDIT, **uneven, **spread})])
+    uneven = {"members": 4, "idle_members": int(ago < 5), "partitions": 12, "unassigned": 0}
+    spread = {"partitions_max": 6, "best_partitions_max": 3, "score": 75 if ago < 5 else 100}
+    insert_reports(rows, "assignments", [report("invoices", day, of={**AUDIT, **uneven, **spread})])
     advice: dict[str, Any] = {
-        "session_verdict": "change",
+        "session_verdict": "change" if ago < 4 else "keep",
         "session_present_ms": 6_000,
         "session_advised_ms": 20_000,
         "session_reason": "21 of 21 evicted members rejoined within a minute",
@@ -147,7 +159,7 @@ def insert_sample_reports(rows: PsycopgConnection, evicting: str, flapping: str)
         "back_test": {"is_passed": True},
         "recommendations": [],
     }
-    insert_reports(rows, "timeouts", [complete_row("timeout_advice", evicting, **advice)])
+    insert_reports(rows, "timeouts", [complete_row("timeout_advice", evicting, day, **advice)])
 
 
 # -- pictures -----------------------------------------------------------------------------------------------
@@ -166,13 +178,19 @@ def take_all(browser: Browser, node: Node, group_id: str, folder: Path) -> None:
     )
     page = context.new_page()
     for name, (place, text) in pages.items():
-        page.goto(f"{node.url}/#/{place}")
-        expect(page.get_by_role("main")).to_contain_text(text)
+        open_page(page, node, place, text)
         if name == "group":
             page.get_by_role("button", name="24 h", exact=True).click()
             expect(page.get_by_role("main")).to_contain_text("in the last 1 d")
         take(page, folder / f"{name}.png")
     context.close()
+
+
+def open_page(page: Page, node: Node, place: str, text: str) -> None:
+    """Open a page, and wait for a text and for all that it loads."""
+    page.goto(f"{node.url}/#/{place}")
+    expect(page.get_by_role("main")).to_contain_text(text)
+    expect(page.get_by_role("main")).not_to_contain_text("Loading…")
 
 
 def take(page: Page, path: Path) -> None:

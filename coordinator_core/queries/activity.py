@@ -1,13 +1,18 @@
-"""The activity of all groups by hour: rebalances and evictions of a day, and the offsets that expire next."""
+"""The activity of all groups: rebalances and evictions of a day by hour, flapping groups, offsets that expire next."""
 
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from coordinator_core.queries.group_patterns import COVERED_GROUPS, GroupPatterns, pattern_parameters
+from coordinator_core.queries.overview import RECENT_MS
 from coordinator_core.state_store.postgres.connections import Transaction
 
 HOURS: Final = 24
 """The hours of an activity; the last one is the present hour."""
+FLAPPING_MIN: Final = 10
+"""So many rebalances within the last hour make a Stable group a flapping one, as in the console and the commands."""
+EXPIRING_GROUPS_MAX: Final = 5
+"""The groups that a forecast names."""
 
 
 class HourlyActivity(NamedTuple):
@@ -21,6 +26,15 @@ class HourlyActivity(NamedTuple):
     """Members that a timeout removed."""
 
 
+class ExpiringGroup(NamedTuple):
+    """A group that loses offsets within a week if it stays as it is."""
+
+    group_id: str
+    within_a_day: int
+    within_a_week: int
+    next_expiry_at_ms: int
+
+
 class ExpiryForecast(NamedTuple):
     """Offsets that expire if their groups stay as they are, by the newest run of `offset_retention`."""
 
@@ -28,6 +42,8 @@ class ExpiryForecast(NamedTuple):
     within_a_day: int
     within_a_week: int
     next_expiry_at_ms: int
+    groups: tuple[ExpiringGroup, ...] = ()
+    """Those that lose offsets first, at most EXPIRING_GROUPS_MAX."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +52,8 @@ class Activity:
 
     hours: tuple[HourlyActivity, ...]
     """HOURS of them, the oldest first."""
+    flapping_groups: int
+    """Stable groups with at least FLAPPING_MIN rebalances within the last hour."""
     forecast: ExpiryForecast | None
     """None: there is no forecast, or no offset expires within a week."""
 
@@ -59,6 +77,14 @@ FROM hours LEFT JOIN ended USING (hour) LEFT JOIN evicted USING (hour)
 ORDER BY hour
 """  # noqa: S608 - all of it is written here
 
+_FLAPPING: Final = f"""
+SELECT count(*) FROM groups JOIN (
+    SELECT group_id FROM rebalances WHERE completed_at > now() - {RECENT_MS} * interval '1 ms'
+    GROUP BY group_id HAVING count(*) >= {FLAPPING_MIN}
+) AS recent USING (group_id)
+WHERE state = 'Stable' AND {COVERED_GROUPS}
+"""  # noqa: S608 - likewise
+
 _FORECAST: Final = f"""
 SELECT floor(extract(epoch FROM max(as_of)) * 1000)::bigint, sum(within_a_day)::bigint, sum(within_a_week)::bigint,
     floor(extract(epoch FROM min(next_expiry_at)) * 1000)::bigint
@@ -67,10 +93,21 @@ WHERE {COVERED_GROUPS}
 HAVING count(*) > 0
 """  # noqa: S608 - likewise
 
+_EXPIRING: Final = f"""
+SELECT group_id, within_a_day, within_a_week, floor(extract(epoch FROM next_expiry_at) * 1000)::bigint
+FROM dashboards.offsets_expiring
+WHERE {COVERED_GROUPS}
+ORDER BY next_expiry_at, group_id LIMIT {EXPIRING_GROUPS_MAX}
+"""  # noqa: S608 - likewise
+
 
 def read_activity(transaction: Transaction, patterns: GroupPatterns | None) -> Activity:
     """Return the activity of the groups with these patterns; None: of all groups."""
     own = pattern_parameters(patterns)
     hours = tuple(HourlyActivity(*row) for row in transaction.execute(_HOURS, own))
+    ((flapping_groups,),) = transaction.execute(_FLAPPING, own)
     forecast = transaction.execute(_FORECAST, own).one_or_none()
-    return Activity(hours, None if forecast is None else ExpiryForecast(*forecast))
+    if forecast is None:
+        return Activity(hours, flapping_groups, None)
+    expiring = tuple(ExpiringGroup(*row) for row in transaction.execute(_EXPIRING, own))
+    return Activity(hours, flapping_groups, ExpiryForecast(*forecast)._replace(groups=expiring))

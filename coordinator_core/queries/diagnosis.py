@@ -50,9 +50,13 @@ STEPS_S: Final = (6, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 450, 600, 9
 """Values that suggested timeouts are rounded up to."""
 SAME_PROCESS: Final = ("UNKNOWN_MEMBER_ID", "UnknownMemberId", "ILLEGAL_GENERATION", "IllegalGeneration")
 """Parts of a join's reason which show that the client was a member before."""
+POLL_TIMEOUT: Final = ("poll timeout has expired", "max_poll_interval_ms")
+"""Parts of the reason of a leave, by Kafka's Java client and by Muster's agent, of a member that polled too late."""
 RANGE: Final = "range"
 
-FindingKind = Literal["crashed", "silent", "paused", "late_join", "late_sync", "removed", "restarted", "slow", "uneven"]
+FindingKind = Literal[
+    "crashed", "silent", "paused", "late_join", "late_sync", "removed", "restarted", "poll_timeout", "slow", "uneven"
+]
 ENDS: Final = (*(str(each) for each in RemovalReason),)
 """End reasons of the sessions that a diagnosis reads."""
 
@@ -285,11 +289,30 @@ class _ClientSessions:
         return Finding("removed", self.client, text)
 
     def _restarted(self, found: Sequence[ListedMemberSession]) -> Finding:
+        left = f"{self.client} left {_times(found)} and was back within a minute"
+        if late := self._leaves_after_poll_timeout(found):
+            text = (
+                f"{left}; {_times(late)} it said that its poll timeout had expired: it processes for longer than its"
+                " max.poll.interval.ms between two polls. Reduce that work (max.poll.records), or raise"
+                " max.poll.interval.ms at the client."
+            )
+            return Finding("poll_timeout", self.client, text)
         text = (
-            f"{self.client} left {_times(found)} and was back within a minute: it is being deployed, or a supervisor"
-            " starts it again. As a static member (group_instance_id) it could do so without a rebalance."
+            f"{left}: it is being deployed, or a supervisor starts it again. As a static member (group_instance_id) it"
+            " could do so without a rebalance."
         )
         return Finding("restarted", self.client, text)
+
+    def _leaves_after_poll_timeout(self, found: Sequence[ListedMemberSession]) -> list[Rebalance]:
+        """Return the rebalances that began with such a leave; many clients give no reason."""
+        member_ids = {each.row.member_id for each in found}
+        return [
+            each
+            for each in self.evidence.rebalances
+            if each.trigger == Trigger.MEMBER_LEFT
+            and each.trigger_member_id in member_ids
+            and any(words in (each.client_reason or "") for words in POLL_TIMEOUT)
+        ]
 
     def _waited(self) -> str:
         if not self.waits:
@@ -345,7 +368,7 @@ def _suggested_ms(needed_ms: int) -> int:
     return 1_000 * next((step for step in STEPS_S if step >= wanted_s), STEPS_S[-1])
 
 
-def _times(found: Sequence[ListedMemberSession]) -> str:
+def _times(found: Sequence[object]) -> str:
     return "once" if len(found) == 1 else f"{len(found)} times"
 
 

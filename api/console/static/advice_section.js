@@ -9,6 +9,9 @@ const VERDICTS = { change: ["▲", "warn", "Change recommended"], keep: ["●", 
 
 const EFFECTS = { stood_still_ms: "time without consumption", stood_still_saved_ms: "time without consumption, avoided", partitions_given_back: "partitions returned to the same member" };
 
+/** Return where an advised value comes from, in words. */
+export const adviceSource = ({ because }) => `the advice from this group’s history: ${because}`;
+
 /** Return one card per setting; `tuning` is the node’s response, or its error. */
 export function adviceSection(groupId, tuning, again) {
   if (tuning.refusal) return h("p", { class: "empty-state" }, `No recommendation: ${tuning.refusal}`);
@@ -29,7 +32,7 @@ function card(groupId, key, advice, effective, again) {
     isChange && h("p", { class: "from-to" }, `${shown(key, advice.present ?? effective)} → `, h("strong", {}, setting(key, advice.value))),
     h("p", {}, sentence(advice.because)),
     isChange && effects(advice.effect),
-    isChange && h("button", { type: "button", class: "primary", "data-key": `apply-${key}`, onclick: () => changeSetting(groupId, key, again, { suggested: advice.value, reason: `advice: ${advice.because}` }) }, `Apply ${span(advice.value)}…`));
+    isChange && h("button", { type: "button", class: "primary", "data-key": `apply-${key}`, onclick: () => changeSetting(groupId, key, again, { suggested: advice.value, source: adviceSource(advice), reason: `advice: ${advice.because}` }) }, `Apply ${span(advice.value)}…`));
 }
 
 /** Return the card of a change to the clients' configuration, which the console cannot make. */

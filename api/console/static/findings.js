@@ -22,5 +22,5 @@ function sentences(each) {
 function remedy(groupId, each, again) {
   if (!each.setting) return null;
   const label = each.value === null ? `Change ${each.setting}…` : `Try ${span(each.value)}…`;
-  return h("button", { type: "button", "data-key": `remedy-${each.kind}-${nameOf(each)}-${each.client_host}`, onclick: () => changeSetting(groupId, each.setting, again, { suggested: each.value, reason: `diagnosis: ${nameOf(each)}, ${plain(each.kind)}` }) }, label);
+  return h("button", { type: "button", "data-key": `remedy-${each.kind}-${nameOf(each)}-${each.client_host}`, onclick: () => changeSetting(groupId, each.setting, again, { suggested: each.value, source: "the diagnosis of the last hour", reason: `diagnosis: ${nameOf(each)}, ${plain(each.kind)}` }) }, label);
 }

@@ -11,7 +11,7 @@ import { toast } from "./toast.js";
 export async function forceRebalance(group, again) {
   const done = await askReason({
     title: "Force a rebalance?",
-    text: `${group.members.length === 1 ? "The member stops consuming, rejoins and receives" : `All ${plural(group.members.length, "member")} stop consuming, rejoin and receive`} a new assignment.`,
+    text: `${group.members.length === 1 ? "The member stops consuming, rejoins and receives" : `All ${plural(group.members.length, "member")} stop consuming, rejoin and receive`} a new assignment. This cannot be undone.`,
     verb: "Force a rebalance", danger: true,
     act: ({ reason }) => change("POST", groupPath(group.group_id, "rebalance"), { body: { reason } }),
   });
@@ -23,7 +23,7 @@ export async function forceRebalance(group, again) {
 export async function removeMember(group, member, again) {
   const done = await askReason({
     title: "Remove member?",
-    text: [h("bdi", {}, member.member_id), ": ", ownedPartitions(group, member), " If its process is still running, it rejoins."],
+    text: [h("bdi", {}, member.member_id), ": ", ownedPartitions(group, member), " If its process is still running, it rejoins. This cannot be undone."],
     verb: "Remove member", danger: true,
     act: ({ reason }) => change("DELETE", groupPath(group.group_id, "members", member.member_id), { query: { reason } }),
   });

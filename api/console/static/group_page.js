@@ -1,6 +1,6 @@
 // One group: its state, its history and the operations on it.
 
-import { adviceSection } from "./advice_section.js";
+import { adviceSection, adviceSource } from "./advice_section.js";
 import { groupPath, read, readPages } from "./api.js";
 import { changesTable } from "./changes_list.js";
 import { h, redrawOnChange, replaceContent } from "./dom.js";
@@ -89,9 +89,9 @@ export function groupPage(main, [groupId]) {
     const advice = await read(groupPath(groupId, "tuning")).then((found) => found.advice.rebalance_timeout_ms, () => null);
     const isShorter = advice?.verdict === "change" && advice.value < (advice.present ?? requested);
     const waited = span(Date.now() - Date.parse(current.state_since));
-    return changeSetting(groupId, "rebalance_timeout_ms", again, { requested, reason: "the group is stuck in a rebalance",
-      note: `The members have waited for ${waited}; with a value below that the group continues at once, without those that it waits for.`,
-      ...(isShorter && { suggested: advice.value, source: `the advice from this group’s history: ${advice.because}` }) });
+    return changeSetting(groupId, "rebalance_timeout_ms", again, { reason: "the group is stuck in a rebalance",
+      note: current.state in SHORTENED ? `The members have waited for ${waited}; with a value below that, ${SHORTENED[current.state]}.` : "",
+      ...(isShorter && { suggested: advice.value, source: adviceSource(advice) }) });
   }
 
   async function loadCurrent() {
@@ -190,6 +190,12 @@ const fact = (term, what) => h("div", {}, h("dt", {}, term), h("dd", {}, what));
 
 const REMOVABLE_MAX = 3;
 
+/** What a rebalance timeout that is already over does in each phase. */
+const SHORTENED = {
+  PreparingRebalance: "the group continues at once, without those that it waits for",
+  CompletingRebalance: "those that have not synced are evicted at once, except static members while group_sync_timeout_scope is dynamic, and the others rebalance again",
+};
+
 /**
  * Return the notice of a rebalancing group: the awaited members, what they have to do, the deadline, and what an operator can do.
  * `ready` counts the other members, `awaited` has the ids of those that can be removed.
@@ -205,5 +211,6 @@ function waiting([state, names, until, leader, ready, awaited], remove, shorten)
     names.length > 0 && ready > 0 && h("p", { class: "muted" }, `${plural(ready, "other member")} ${ready === 1 ? "is" : "are"} blocked until then.`),
     names.length > 0 && h("div", { class: "buttons" },
       awaited.slice(0, REMOVABLE_MAX).map((id) => h("button", { type: "button", "data-key": `awaited-${id}`, title: id, onclick: () => remove(id) }, `Remove ${clientOf(id)}…`)),
-      state === "PreparingRebalance" && h("button", { type: "button", "data-key": "shorten", onclick: shorten }, "Shorten rebalance timeout…")));
+      awaited.length > REMOVABLE_MAX && h("span", { class: "muted", "data-key": "awaited-more" }, `${count(awaited.length - REMOVABLE_MAX)} more can be removed in the list of members.`),
+      h("button", { type: "button", "data-key": "shorten", onclick: shorten }, "Shorten rebalance timeout…")));
 }

@@ -12,7 +12,11 @@ const EVERY_MS = 15_000;
 const GROUPS = 5;
 const RUNS = 5;
 const HEIGHT_PX = 40;
-const SHOWN_STATES = ["PreparingRebalance", "CompletingRebalance", "Stable", "Empty"];
+/** The states of the first card, each with the address of its groups. */
+const SHOWN_STATES = [
+  ["PreparingRebalance", "#/?state=PreparingRebalance"], ["CompletingRebalance", "#/?state=CompletingRebalance"],
+  ["Flapping", "#/?state=Stable&sort=rebalances"], ["Stable", "#/?state=Stable"], ["Empty", "#/?state=Empty"],
+];
 
 /** Show the overview of the cluster. */
 export function overviewPage(main) {
@@ -26,18 +30,20 @@ export function overviewPage(main) {
   return { stop: poller.stop };
 }
 
-function cards(attention, behind, { hours, forecast }, { runs }) {
+function cards(attention, behind, { hours, flapping_groups: flapping, forecast }, { runs }) {
+  const counts = { ...attention.counts, Flapping: flapping, Stable: Math.max((attention.counts.Stable ?? 0) - flapping, 0) };
   const unsettled = attention.groups.filter((group) => group.rebalances_last_hour >= FLAPPING_MIN || STATES[group.state].tone === "warn");
   const lagging = behind.groups.filter((group) => group.lag);
   return [
-    card("Groups", "#/", h("ul", { class: "plain" }, SHOWN_STATES.map((state) => h("li", {},
-      h("a", { href: `#/?state=${state}` }, h("strong", {}, count(attention.counts[state] ?? 0)), ` ${STATES[state].name}`))))),
+    card("Groups", "#/", h("ul", { class: "plain" }, SHOWN_STATES.map(([state, href]) => h("li", {},
+      h("a", { href }, h("strong", {}, count(counts[state] ?? 0)), ` ${STATES[state].name}`))))),
     card("Rebalances, 24 h", "#/?sort=rebalances", bars("rebalances", hours, "rebalances")),
-    card("Evictions, 24 h", "#/?sort=rebalances", bars("evictions", hours, "evictions")),
+    card("Evictions, 24 h", "#/reports", bars("evictions", hours, "evictions")),
     card("Need attention", "#/", list(unsettled, (group) => `${STATES[stateOf(group)].name}, ${plural(group.rebalances_last_hour, "rebalance")} in 1 h`, "No group is rebalancing or flapping.")),
     card("Highest lag", "#/?sort=lag", list(lagging, (group) => `${lag(group.lag, group.is_lag_lower_bound, group.log_end_at)} records`, "No known lag.")),
-    card("Offsets that expire", "#/maintenance", forecast
-      ? h("p", {}, h("strong", {}, count(forecast.within_a_day)), " within a day, ", h("strong", {}, count(forecast.within_a_week)), ` within a week, the next ${clock(forecast.next_expiry_at)}; as of ${clock(forecast.as_of)}.`)
+    card("Offsets that expire", null, forecast
+      ? [h("p", {}, h("strong", {}, count(forecast.within_a_day)), " within a day, ", h("strong", {}, count(forecast.within_a_week)), ` within a week, the next ${clock(forecast.next_expiry_at)}; as of ${clock(forecast.as_of)}.`),
+        list(forecast.groups, (group) => `${count(group.within_a_week)} within a week, the next ${clock(group.next_expiry_at)}`)]
       : h("p", { class: "muted" }, "None within a week, or no forecast yet: the DAG offset_retention writes one.")),
     card("Last maintenance", "#/maintenance", runs.length
       ? h("ul", { class: "plain" }, runs.slice(0, RUNS).map((run) => h("li", {}, statusBadge(run.status), " ", h("a", { href: `#/maintenance/${run.run_id}` }, plain(run.kind)), `, ${plural(run.counts.candidates ?? 0, "candidate")}, ${ago(run.as_of)}`)))
@@ -47,7 +53,7 @@ function cards(attention, behind, { hours, forecast }, { runs }) {
 
 const stateOf = (group) => stateNow(group.state, group.rebalances_last_hour);
 
-const card = (title, href, content) => h("section", { class: "card" }, h("h2", {}, h("a", { href }, title)), content);
+const card = (title, href, content) => h("section", { class: "card" }, h("h2", {}, href ? h("a", { href }, title) : title), content);
 
 function list(groups, words, none) {
   if (!groups.length) return h("p", { class: "muted" }, none);

@@ -18,14 +18,16 @@ const TREND_PX = 20;
 const percent = (share) => `${(100 * share).toFixed(share < 0.1 ? 1 : 0)}\u00a0%`;
 const worst = (text) => h("strong", { class: "critical" }, text);
 
-/** A report: its endpoint and job, the order of its groups, which of them need attention, its columns as [title, class, cell of a report], and the value whose trend is shown, with that of a full bar (by default the highest). */
+const ADVISED = [["session", "session_timeout_ms"], ["rebalance", "rebalance_timeout_ms"], ["initial_delay", "group_initial_rebalance_delay_ms"]];
+
+/** A report: its endpoint and job, the order of its groups, which of them need attention, its columns as [title, class, cell of a report], and the values whose trends are shown, each with that of a full bar (by default the highest). */
 const REPORTS = [
   {
     subject: "rebalances", title: "Rebalance frequency", job: "rebalance_frequency_report",
     order: (one, other) => other.rebalancing_share - one.rebalancing_share || other.rebalances - one.rebalances,
     matters: (report) => report.is_churning || report.rebalances > 0,
     none: "No group rebalanced.",
-    trend: { key: "rebalances", title: "Rebalances" },
+    trends: [{ title: "Rebalances", value: (report) => report.rebalances }],
     columns: [
       ["Rebalances", "number", (report) => (report.is_churning ? worst(`${count(report.rebalances)}, still rebalancing`) : count(report.rebalances))],
       ["Time rebalancing", "number", (report) => `${span(report.rebalancing_ms)} (${percent(report.rebalancing_share)})`],
@@ -40,7 +42,7 @@ const REPORTS = [
     order: (one, other) => one.score - other.score || other.idle_members - one.idle_members,
     matters: (report) => report.has_better || report.idle_members > 0 || report.unassigned > 0,
     none: "Every assignment is as even as the subscriptions allow, and every member owns a partition.",
-    trend: { key: "score", title: "Score", most: 100 },
+    trends: [{ title: "Score", value: (report) => report.score, most: 100 }, { title: "Idle members", value: (report) => report.idle_members }],
     columns: [
       ["Score", "number", (report) => (report.score < 50 ? worst(report.score) : count(report.score))],
       ["Since the last audit", "number", (report) => (report.trend === "first" ? NONE : `${report.trend} ${report.trend === "same" ? "as" : "than"} ${count(report.score_before)}`)],
@@ -55,6 +57,7 @@ const REPORTS = [
     order: (one, other) => changes(other).length - changes(one).length,
     matters: (report) => changes(report).length > 0,
     none: "No timeout should be changed.",
+    trends: [{ title: "Settings to change", value: (report) => changes(report).length, most: ADVISED.length }],
     columns: [
       ["Setting", "", (report) => lines(changes(report).map(({ key }) => key))],
       ["Now → advised", "action", (report) => lines(changes(report).map(({ from, to }) => `${from === null ? "set by each client" : span(from)} → ${span(to)}`))],
@@ -63,18 +66,17 @@ const REPORTS = [
     ],
   },
 ];
-const ADVISED = [["session", "session_timeout_ms"], ["rebalance", "rebalance_timeout_ms"], ["initial_delay", "group_initial_rebalance_delay_ms"]];
 
 /** Show the newest reports. */
 export function reportsPage(main) {
   const bodies = REPORTS.map(() => h("div", {}, h("p", { class: "muted" }, "Loading…")));
   replaceContent(main, h("h1", {}, "Reports"), REPORTS.map(({ subject, title }, index) =>
     h("section", { "aria-labelledby": `${subject}-title` }, h("h2", { id: `${subject}-title` }, title), bodies[index])));
-  const draw = REPORTS.map((report, index) => redrawOnChange(bodies[index], (page, trends) => section(report, page, trends)));
+  const draw = REPORTS.map((report, index) => redrawOnChange(bodies[index], (page, days) => section(report, page, days)));
   const poller = poll(async () => {
     await Promise.all(REPORTS.map(async (report, index) => {
       const page = await read(`/v1/reports/${report.subject}`, { limit: READ_MAX });
-      draw[index](page, report.trend ? await readTrends(report, page.reports) : null);
+      draw[index](page, await readDays(report, page.reports));
     }));
   }, EVERY_MS);
   pageKeys(rowKeys(main));
@@ -84,32 +86,32 @@ export function reportsPage(main) {
 /** Return the reports that need attention, the worst first. */
 const worstFirst = (report, reports) => reports.filter(report.matters).sort(report.order);
 
-/** Return the values of the groups that are shown: the newest intervals, the oldest first, and for each group its value in each of them, or null. */
-async function readTrends(report, reports) {
+/** Return the reports of the last days of the groups that are shown: the newest intervals, the oldest first, and for each group its report of each of them, or null. */
+async function readDays(report, reports) {
   const shown = worstFirst(report, reports).slice(0, SHOWN_MAX).map((each) => each.group_id);
   if (!shown.length) return null;
   const query = new URLSearchParams([["days", TREND_DAYS], ["limit", READ_MAX], ...shown.map((groupId) => ["group_id", groupId])]);
   const history = (await read(`/v1/reports/${report.subject}?${query}`)).reports;
   const starts = [...new Set(history.map((each) => each.interval_start))].slice(0, TREND_POINTS_MAX).sort();
-  const values = Map.groupBy(history, (each) => each.group_id);
-  const valueAt = (groupId, start) => values.get(groupId)?.find((each) => each.interval_start === start)?.[report.trend.key] ?? null;
-  return { starts, groups: shown.map((groupId) => [groupId, starts.map((start) => valueAt(groupId, start))]) };
+  const found = Map.groupBy(history, (each) => each.group_id);
+  const reportAt = (groupId, start) => found.get(groupId)?.find((each) => each.interval_start === start) ?? null;
+  return { starts, groups: shown.map((groupId) => [groupId, starts.map((start) => reportAt(groupId, start))]) };
 }
 
-function section(report, { reports, next_cursor: next }, trends) {
+function section(report, { reports, next_cursor: next }, days) {
   if (!reports.length) return h("p", { class: "empty-state" }, `No report yet: the DAG ${report.job} writes one a day; muster job ${report.job} writes one now.`);
   const found = worstFirst(report, reports);
   const newest = reports.reduce((last, each) => (each.interval_end > last.interval_end ? each : last));
   const among = `${next ? "the first " : ""}${count(reports.length)} ${reports.length === 1 ? "group" : "groups"}`;
   return [
     h("p", { class: "muted" }, `${found.length > SHOWN_MAX ? `The worst ${SHOWN_MAX} of ${count(found.length)}` : count(found.length)} of ${among} with a report; the newest covers ${span(Date.parse(newest.interval_end) - Date.parse(newest.interval_start))} from ${clock(newest.interval_start)}.`),
-    found.length ? table(report, found.slice(0, SHOWN_MAX), trends) : h("p", { class: "empty-state" }, report.none),
+    found.length ? table(report, found.slice(0, SHOWN_MAX), days) : h("p", { class: "empty-state" }, report.none),
   ];
 }
 
-function table({ title, columns, trend }, reports, trends) {
+function table({ title, columns, trends }, reports, days) {
   const [first, ...rest] = columns;
-  const shown = trend ? [first, [`${TREND_DAYS} days`, "", (report) => trendOf(trend, trends, report.group_id)], ...rest] : columns;
+  const shown = [first, ...trends.map((trend) => [`${trend.title}, ${TREND_DAYS} days`, "", (report) => trendOf(trend, days, report.group_id)]), ...rest];
   return h("div", { class: "scroll" }, h("table", { class: "list", "aria-label": title },
     tableHead([["Group"], ...shown]),
     h("tbody", {}, reports.map((each) => row(title, each, shown)))));
@@ -122,11 +124,11 @@ function row(title, report, columns) {
 }
 
 /** Return the trend of a group as a sparkline; its accessible name has the numbers. */
-function trendOf({ title, most }, { starts, groups }, groupId) {
-  const values = groups.find(([each]) => each === groupId)?.[1] ?? [];
-  if (values.every((value) => value === null)) return NONE;
-  const points = values.map((value, index) => ({ value, name: `${clock(starts[index])}: ${count(value)}` }));
-  const label = `${title}, the oldest first: ${values.map((value) => (value === null ? "no report" : count(value))).join(", ")}`;
+function trendOf({ title, value, most }, { starts, groups }, groupId) {
+  const values = (groups.find(([each]) => each === groupId)?.[1] ?? []).map((report) => report && value(report));
+  if (values.every((each) => each === null)) return NONE;
+  const points = values.map((each, index) => ({ value: each, name: `${clock(starts[index])}: ${count(each)}` }));
+  const label = `${title}, the oldest first: ${values.map((each) => (each === null ? "no report" : count(each))).join(", ")}`;
   return sparkline(points, { label, most: most ?? Math.max(...values, 1), height: TREND_PX });
 }
 

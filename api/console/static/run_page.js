@@ -1,6 +1,7 @@
 // One maintenance run: its candidates page by page, and the buttons to apply or reject it.
 
 import { change, read } from "./api.js";
+import { undoOf } from "./changes_list.js";
 import { h, redrawOnChange, replaceContent, tableHead } from "./dom.js";
 import { clock, count, plural } from "./format.js";
 import { askReason } from "./identity.js";
@@ -58,7 +59,7 @@ export function runPage(main, [runId]) {
       verb: isApply ? "Apply" : "Reject", danger: isApply,
       act: ({ reason }) => change("POST", `${path}/${verb}`, { body: { reason } }),
     });
-    if (done) toast(isApply ? "Applying the run." : "Run rejected.");
+    if (done) toast(isApply ? "Applying the run." : "Run rejected.", isApply && undoOf(done, poller.now));
     poller.now();
   }
 

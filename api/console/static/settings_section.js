@@ -1,6 +1,6 @@
 // Effective settings of a group or the cluster, their source, and the dialogue that changes one.
 
-import { change, groupPath, read } from "./api.js";
+import { change, groupPath, read, readPages } from "./api.js";
 import { undoOf } from "./changes_list.js";
 import { h } from "./dom.js";
 import { setting } from "./format.js";
@@ -49,13 +49,13 @@ function row(groupId, key, { value, source }, again) {
 
 /**
  * Ask for a new value and set it; a `suggested` one is filled in, and `reason` in the reason field.
- * `requested` is the clients' own value, which is effective where none is set; `source` says where the suggested one comes from, `note` what
- * a new value does now.
+ * `source` says where the suggested one comes from, `note` what a new value does now.
  */
-export async function changeSetting(groupId, key, again, { suggested = null, source = null, requested = null, note = "", reason = "" } = {}) {
+export async function changeSetting(groupId, key, again, { suggested = null, source = null, note = "", reason = "" } = {}) {
   const path = groupId === null ? "/v1/config" : groupPath(groupId, "config");
   const effective = await read(path).then(({ values }) => values[key], (refusal) => toast(refusal.message));
   if (!effective) return;
+  const requested = effective.value === null && groupId !== null ? await requestedBy(groupId, key) : "";
   const isScope = key === "group_sync_timeout_scope";
   const field = isScope
     ? { options: ["all", "dynamic"] }
@@ -70,10 +70,18 @@ export async function changeSetting(groupId, key, again, { suggested = null, sou
   again();
 }
 
+/** Return what a group's clients request for a timeout that is not set: the shortest and the longest, or the one that counts. */
+async function requestedBy(groupId, key) {
+  const { members } = await readPages(groupPath(groupId), "members").catch(() => ({ members: [] }));
+  const values = members.map((each) => each[key]).filter(Number.isInteger).sort((one, other) => one - other);
+  const shown = key === "rebalance_timeout_ms" ? values.slice(-1) : new Set([values.at(0), values.at(-1)]);
+  return values.length ? [...shown].map((value) => setting(key, value)).join(" to ") : "";
+}
+
 /** Return what the setting means, its effective value with the source, and the suggested value with its own. */
 function explanation(key, { value, source }, suggested, requested, suggestedBy) {
   const description = DESCRIPTIONS[key] ? `${DESCRIPTIONS[key][0].toUpperCase()}${DESCRIPTIONS[key].slice(1)}. ` : "";
-  return [description, "Effective now: ", h("strong", {}, value === null ? [UNSET[key], requested !== null && `, ${setting(key, requested)}`] : setting(key, value)), ` (${SOURCES[source] ?? source})`,
+  return [description, "Effective now: ", h("strong", {}, value === null ? [UNSET[key], requested && `, ${requested}`] : setting(key, value)), ` (${SOURCES[source] ?? source})`,
     suggested !== null && [", suggested: ", h("strong", {}, setting(key, suggested)), suggestedBy && ` (${suggestedBy})`], "."];
 }
 

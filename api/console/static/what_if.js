@@ -13,8 +13,10 @@ export function simulate(groupId, key, values) {
   const run = async () => {
     replaceContent(result, "Simulating with the group’s history…");
     try {
-      const { what_if: found } = await read(groupPath(groupId, "tuning"), { [key]: values().value });
-      replaceContent(result, found?.[key] ? sentences(key, found[key], found.window) : "Enter a value to simulate.");
+      const { value } = values();
+      const [{ what_if: found }, group] = await Promise.all([read(groupPath(groupId, "tuning"), { [key]: value }), read(groupPath(groupId), { limit: 1 })]);
+      const now = key === "rebalance_timeout_ms" ? underWay(group, Number(value)) : "";
+      replaceContent(result, found?.[key] ? now + sentences(key, found[key], found.window, now !== "") : "Enter a value to simulate.");
     } catch (refusal) {
       replaceContent(result, refusal.message);
     }
@@ -22,11 +24,18 @@ export function simulate(groupId, key, values) {
   return h("div", { class: "what-if" }, h("button", { type: "button", onclick: run }, "What if?"), result);
 }
 
-function sentences(key, found, window_) {
+/** Return a sentence about the wait under way, which the history does not have yet; "" if there is none. */
+function underWay({ waiting_for: names, state_since: since }, timeoutMs) {
+  if (!names.length) return "";
+  const leftMs = Date.parse(since) + timeoutMs - Date.now();
+  return `The wait under way for ${plural(names.length, "member")} would end ${leftMs > 0 ? `in at most ${span(leftMs)}` : "at once"}. `;
+}
+
+function sentences(key, found, window_, isWaiting) {
   const over = span(Date.parse(window_.to) - Date.parse(window_.from));
   const avoided = found.avoided.length, remaining = found.remaining.length;
   if (changesNothing(key, found)) {
-    return `Over the last ${over}, nothing would have been different: ${remaining ? `${plural(remaining, "spurious eviction")} would have happened all the same` : "no member was evicted, and none would have been"}. Only a failure in the future would show a difference: ${FUTURE[key]}.`;
+    return `Over the last ${over}, nothing ${isWaiting ? "else " : ""}would have been different: ${remaining ? `${plural(remaining, "spurious eviction")} would have happened all the same` : "no member was evicted, and none would have been"}. Only a failure in the future would show ${isWaiting ? "another" : "a"} difference: ${FUTURE[key]}.`;
   }
   const first = `Over the last ${over}, ${avoided} of ${plural(avoided + remaining, "spurious eviction")} would have been avoided.`;
   if (key === "rebalance_timeout_ms") {

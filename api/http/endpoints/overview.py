@@ -144,6 +144,15 @@ class HourlyActivityResponse(Struct):
     evictions: int
 
 
+class ExpiringGroupResponse(Struct):
+    """A group that loses offsets within a week if it stays as it is."""
+
+    group_id: str
+    within_a_day: int
+    within_a_week: int
+    next_expiry_at: datetime
+
+
 class ExpiryForecastResponse(Struct):
     """How many offsets expire if their groups stay as they are, by the newest run of `offset_retention`."""
 
@@ -151,23 +160,29 @@ class ExpiryForecastResponse(Struct):
     within_a_day: int
     within_a_week: int
     next_expiry_at: datetime
+    groups: list[ExpiringGroupResponse]
+    """The five groups that lose offsets first."""
 
 
 class ActivityResponse(Struct):
     """The last 24 hours, the oldest first; `forecast` is null if no offset expires within a week."""
 
     hours: list[HourlyActivityResponse]
+    flapping_groups: int
+    """Stable groups with at least ten rebalances within the last hour."""
     forecast: ExpiryForecastResponse | None
 
 
 @get("/v1/overview/activity", tags=TAGS, opt={REQUEST: "DescribeActivity"})
 async def describe_activity(context: CurrentRequest) -> ActivityResponse:
-    """Count rebalances and evictions of all groups by hour, and the offsets that expire next."""
+    """Count rebalances and evictions of all groups by hour, flapping groups, and the offsets that expire next."""
     found = await context.query(read_activity, context.covered_groups)
-    return ActivityResponse(
-        [response_of(HourlyActivityResponse, each) for each in found.hours],
-        None if found.forecast is None else response_of(ExpiryForecastResponse, found.forecast),
-    )
+    hours = [response_of(HourlyActivityResponse, each) for each in found.hours]
+    if found.forecast is None:
+        return ActivityResponse(hours, found.flapping_groups, None)
+    expiring = [response_of(ExpiringGroupResponse, each) for each in found.forecast.groups]
+    forecast = response_of(ExpiryForecastResponse, found.forecast, groups=expiring)
+    return ActivityResponse(hours, found.flapping_groups, forecast)
 
 
 def _order(sort: str) -> GroupOrder:

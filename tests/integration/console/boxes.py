@@ -18,6 +18,10 @@ class Box:
     def right(self) -> float:
         return self.left + self.width
 
+    @property
+    def bottom(self) -> float:
+        return self.top + self.height
+
 
 def boxes_of(locator: Locator) -> list[Box]:
     """Return the rectangles of all matching elements, found and measured at once: the page may redraw at any time."""

@@ -59,6 +59,16 @@ class SampleGroups:
 
     def large(self, members: int, topic: str = "orders") -> Group:
         """Create a stable group of so many members: worker-1 owns one partition, worker-2 two, and so on."""
+        first, ids = self.unsynced(members, topic)
+        owned = [range(n * (n - 1) // 2, n * (n + 1) // 2) for n in range(1, members + 1)]
+        parts = [gives(each, *numbers, topic=topic) for each, numbers in zip(ids, owned, strict=True)]
+        assert first.sync(*parts).status == 200
+        for each in ids[1:]:
+            assert Member(first.group, each, first.generation, {}).sync().status == 200
+        return first.group
+
+    def unsynced(self, members: int, topic: str = "orders") -> tuple[Member, list[str]]:
+        """Create a group that waits for the syncs of so many members; return its leader, and the ids of all."""
         group = self.client.group(fresh_id("large"))
         first = group.join(topic=topic, **_long("worker-1"))
         assert first.sync(gives(first.member_id, 0, topic=topic)).status == 200
@@ -68,13 +78,7 @@ class SampleGroups:
             ids.append(group.handshake(topic=topic, **long))
             joining = join_body(topic, member_id=ids[-1], **long, max_wait_ms=1)
             assert group.post("join", joining).code == "REBALANCE_IN_PROGRESS"
-        first = self._rejoin(first, "worker-1", topic)
-        owned = [range(n * (n - 1) // 2, n * (n + 1) // 2) for n in range(1, members + 1)]
-        parts = [gives(each, *numbers, topic=topic) for each, numbers in zip(ids, owned, strict=True)]
-        assert first.sync(*parts).status == 200
-        for each in ids[1:]:
-            assert Member(group, each, first.generation, {}).sync().status == 200
-        return group
+        return self._rejoin(first, "worker-1", topic), ids
 
     def flapping(self, times: int = 12) -> Group:
         """Create a group whose one member joins and leaves repeatedly."""

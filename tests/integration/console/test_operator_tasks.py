@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from tests.integration.console.sample_groups import SIMPLE_CONSUMER, SampleGroups
 from tests.support.databases import Databases
-from tests.support.http_client import Client, Group, position
+from tests.support.http_client import Client, Group, Json, join_body, position
 from tests.support.nodes import Node, hanging_node, running_node
 from tests.support.tuning_history import Past
 
@@ -208,6 +208,7 @@ def test_pausing_client_is_diagnosed_with_a_timeout(shows: Callable[[str], Page]
     expect(section(page, "Timeline")).to_contain_text("Most triggered by thumb-1 (3 of 3)")
 
     found.get_by_role("button", name="Try 15 s…").click()
+    expect(page.get_by_role("dialog")).to_contain_text("suggested: 15,000 ms (15 s) (the diagnosis of the last hour)")
     expect(page.get_by_label("New value")).to_have_value("15000")
     decide(page, "it pauses", "Set")
     expect(section(page, "Settings").locator("tr", has_text="session_timeout_ms").first).to_contain_text("15 s")
@@ -376,11 +377,28 @@ def test_advice_is_applied_with_its_own_reason(shows: Callable[[str], Page], sam
 
     card.get_by_role("button", name="Apply 20 s").click()
     expect(page.get_by_label("Reason")).to_have_value(re.compile("^advice: .* spurious evictions"))
+    expect(page.get_by_role("dialog")).to_contain_text(
+        re.compile(r"suggested: 20,000 ms \(20 s\) \(the advice from this group’s history: .* spurious evictions")
+    )
     page.get_by_label("Your name").fill("ada")
     page.get_by_role("dialog").get_by_role("button", name="Set").click()
 
     expect(section(page, "Changes")).to_contain_text("advice: 10000 ms has up to 6")
     assert group.describe()["config"]["session_timeout_ms"] == 20_000
+
+
+def test_dialog_of_an_unset_timeout_says_what_the_clients_request_now(
+    shows: Callable[[str], Page], samples: SampleGroups
+) -> None:
+    group = samples.client.group("of-two-minds")
+    group.stable(session_timeout_ms=300_000)
+    patient: Json = {"client_id": "patient", "session_timeout_ms": 600_000}
+    group.post("join", join_body(member_id=group.handshake(**patient), **patient, max_wait_ms=1))
+    page = shows("groups/of-two-minds")
+    page.get_by_role("button", name="Change session_timeout_ms").click()
+    expect(page.get_by_role("dialog")).to_contain_text(
+        "Effective now: requested by each client, 300,000 ms (5 min) to 600,000 ms (10 min) (the default)."
+    )
 
 
 def test_timeout_is_simulated_before_it_is_set(shows: Callable[[str], Page], flapping: Group) -> None:
@@ -420,6 +438,7 @@ def test_a_member_is_removed_and_an_empty_group_deleted(shows: Callable[[str], P
     group.stable()
     page = shows("groups/short-lived")
     section(page, "Members").get_by_role("button", name=re.compile("Remove")).click()
+    expect(page.get_by_role("dialog")).to_contain_text("This cannot be undone.")
     decide(page, "it hangs", "Remove member")
     expect(section(page, "Members")).to_contain_text("This group has no members")
 
@@ -497,6 +516,7 @@ def test_a_rebalance_is_forced_with_a_reason(shows: Callable[[str], Page], sampl
     group.stable()
     page = shows("groups/shaken")
     page.get_by_role("button", name="Force a rebalance…").click()
+    expect(page.get_by_role("dialog")).to_contain_text("This cannot be undone.")
     decide(page, "to spread it anew", "Force a rebalance")
 
     expect(page.get_by_text(re.compile("Waiting for 1 member"))).to_be_visible()
@@ -523,6 +543,10 @@ def test_maintenance_run_is_reviewed_and_applied(shows: Callable[[str], Page], s
 
     expect(page.get_by_role("heading", level=1)).to_contain_text("applied")
     expect(candidates(page).first).to_contain_text("not due")
+
+    page.get_by_text("Applying the run.").get_by_role("button", name="Undo…").click()
+    decide(page, "too soon", "Undo")
+    expect(page.get_by_text("Change undone.")).to_be_visible()
 
 
 def test_maintenance_run_is_rejected(shows: Callable[[str], Page], samples: SampleGroups) -> None:

@@ -9,6 +9,14 @@ from tests.integration.console.sample_groups import SampleGroups
 from tests.support.nodes import Node
 from tests.support.report_rows import AUDIT, DAY, FREQUENCY, complete_row, insert_reports, report
 
+FORECASTS = """
+INSERT INTO maintenance_runs (run_id, kind, as_of, status)
+VALUES ('0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d', 'offset_retention', now() - interval '1 min', 'applied');
+INSERT INTO offset_expiry_forecasts (group_id, shard_id, interval_start, interval_end, run_id, as_of, within_a_day,
+    within_a_week, next_expiry_at)
+SELECT %(group_id)s, 1, as_of, as_of, run_id, as_of, 4, 6, as_of + interval '1 hour' FROM maintenance_runs
+"""
+
 
 def test_reports_show_the_worst_groups_first(page: Page, node: Node, samples: SampleGroups) -> None:
     page.goto(f"{node.url}/#/reports")
@@ -48,13 +56,24 @@ def test_reports_show_the_worst_groups_first(page: Page, node: Node, samples: Sa
 
 def test_reports_show_the_trend_of_each_group(page: Page, node: Node, samples: SampleGroups) -> None:
     with samples.rows.cursor() as cursor:  # The days of other tests' reports would be in the trend.
-        cursor.execute("DELETE FROM rebalance_frequency_reports; DELETE FROM assignment_balance_audits")
+        cursor.execute(
+            "DELETE FROM rebalance_frequency_reports; DELETE FROM assignment_balance_audits; DELETE FROM timeout_advice"
+        )
     today = (datetime.now(UTC) - DAY).days
     counts = {5: 1, 4: 0, 2: 7, 1: 30}
     churn = [report("trending", today - ago, of={**FREQUENCY, "rebalances": n}) for ago, n in counts.items()]
     insert_reports(samples.rows, "rebalances", [*churn, report("other", today - 3, of=FREQUENCY)])
-    scores = [report("lopsided", today - ago, of={**AUDIT, "score": score}) for ago, score in ((2, 80), (1, 40))]
-    insert_reports(samples.rows, "assignments", scores)
+    audits = [
+        report("lopsided", today - ago, of={**AUDIT, "score": score, "idle_members": idle})
+        for ago, score, idle in ((2, 80, 0), (1, 40, 3))
+    ]
+    insert_reports(samples.rows, "assignments", audits)
+    verdicts = ("session_verdict", "rebalance_verdict", "initial_delay_verdict")
+    advice = [
+        complete_row("timeout_advice", "hasty", today - ago, **dict(zip(verdicts, found, strict=True)))
+        for ago, found in ((2, ("keep", "keep", "keep")), (1, ("change", "change", "keep")))
+    ]
+    insert_reports(samples.rows, "timeouts", advice)
     page.goto(f"{node.url}/#/reports")
 
     row = page.get_by_role("row", name="trending")
@@ -62,6 +81,9 @@ def test_reports_show_the_trend_of_each_group(page: Page, node: Node, samples: S
     expect(trend.locator("rect")).to_have_count(len(counts))
     audited = page.get_by_role("row", name="lopsided")
     expect(audited.get_by_role("img", name=re.compile("^Score, the oldest first: .*80, 40$"))).to_be_visible()
+    expect(audited.get_by_role("img", name="Idle members, the oldest first: 0, 3", exact=True)).to_be_visible()
+    advised = page.get_by_role("row", name="hasty")
+    expect(advised.get_by_role("img", name="Settings to change, the oldest first: 0, 2", exact=True)).to_be_visible()
     row.get_by_role("cell").last.click()
     expect(page).to_have_url(f"{node.url}/#/groups/trending")
 
@@ -75,6 +97,16 @@ def test_overview_counts_and_links_to_groups(page: Page, node: Node, samples: Sa
     expect(attention.get_by_role("link", name=healthy.group_id)).to_have_count(0)
     expect(page.get_by_role("img", name="25 rebalances in 24 hours")).to_be_visible()
     expect(page.get_by_role("img", name="0 evictions in 24 hours")).to_be_visible()
-    expect(card.filter(has_text="Groups").first).to_contain_text("2 Stable")
-    page.get_by_role("link", name="2 Stable").click()
-    expect(page.get_by_role("table", name="Groups").locator("tbody tr")).to_have_count(2)
+    expect(page.get_by_role("link", name="1 Stable", exact=True)).to_have_attribute("href", "#/?state=Stable")
+    expect(page.get_by_role("link", name="Evictions, 24 h")).to_have_attribute("href", "#/reports")
+    with samples.rows.cursor() as cursor:
+        cursor.execute(FORECASTS, {"group_id": healthy.group_id})
+    page.reload()
+    expiring = card.filter(has_text="Offsets that expire")
+    expect(expiring).to_contain_text("4 within a day, 6 within a week")
+    expect(expiring.get_by_role("listitem")).to_contain_text(f"{healthy.group_id}6 within a week")
+    expect(expiring.get_by_role("link")).to_have_attribute("href", f"#/groups/{healthy.group_id}")
+    page.get_by_role("link", name="1 Stable, flapping").click()
+    groups = page.get_by_role("table", name="Groups").locator("tbody tr")
+    expect(groups).to_have_count(2)
+    expect(groups.first).to_contain_text(flapping.group_id)

@@ -1,7 +1,9 @@
-"""The dialog that shortens the rebalance timeout of a stuck group suggests what the advice does."""
+"""The notice of a stuck group, and its dialog that shortens the rebalance timeout: suggestion and effect."""
 
 import re
+from datetime import UTC, datetime, timedelta
 
+import pytest
 from playwright.sync_api import Page, Route, expect
 
 from tests.integration.console.sample_groups import SampleGroups
@@ -44,3 +46,49 @@ def test_without_advice_the_dialog_says_which_values_end_the_wait_and_their_unit
     dialog.get_by_role("button", name="Set").click()
     expect(page.get_by_role("status").filter(has_text="rebalance_timeout_ms updated")).to_be_visible()
     expect(page.get_by_text("Waiting for 1 member")).to_have_count(0)
+
+
+def test_group_that_waits_for_syncs_continues_with_a_shorter_timeout(
+    page: Page, node: Node, samples: SampleGroups
+) -> None:
+    leader, _ = samples.unsynced(2)
+    page.goto(f"{node.url}/#/groups/{leader.group.group_id}")
+    page.get_by_role("button", name="Shorten rebalance timeout…").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text(
+        re.compile(r"have waited for .*; with a value below that, those that have not synced are evicted at once")
+    )
+    dialog.get_by_label("New value").fill("1000")
+    dialog.get_by_label("Your name").fill("ada")
+    dialog.get_by_role("button", name="Set").click()
+    expect(page.locator(".facts")).to_contain_text("Empty")
+
+
+def test_notice_counts_the_awaited_members_that_have_no_button(page: Page, node: Node, samples: SampleGroups) -> None:
+    leader, _ = samples.unsynced(5)
+    page.goto(f"{node.url}/#/groups/{leader.group.group_id}")
+    notice = page.get_by_role("status").filter(has_text="Waiting for 5 members")
+    expect(notice.get_by_role("button", name="Remove")).to_have_count(3)
+    expect(notice).to_contain_text("2 more can be removed in the list of members.")
+
+
+@pytest.mark.parametrize(("value", "effect"), [("20000", "at once"), ("600000", "in at most 8 min")])
+def test_what_if_begins_with_the_wait_under_way(
+    page: Page, node: Node, samples: SampleGroups, value: str, effect: str
+) -> None:
+    stuck = samples.stuck()
+
+    def age(route: Route) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, json=answer.json() | {"state_since": waiting_since.isoformat()})
+
+    waiting_since = datetime.now(UTC) - timedelta(seconds=90)
+    page.route(re.compile(rf"{stuck.path}(\?|$)"), age)
+    page.goto(f"{node.url}/#/groups/{stuck.group_id}")
+    page.get_by_role("button", name="Shorten rebalance timeout…").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("New value").fill(value)
+    dialog.get_by_role("button", name="What if?").click()
+    result = dialog.get_by_role("status")
+    expect(result).to_contain_text(f"The wait under way for 1 member would end {effect}")
+    expect(result).to_contain_text("nothing else would have been different")

@@ -50,6 +50,7 @@ def test_activity_has_the_last_24_hours(client: Client, group: Group) -> None:
     found = client.ok("GET", "/v1/overview/activity")
     assert (len(found["hours"]), found["forecast"]) == (24, None)
     assert sum(each["rebalances"] for each in found["hours"][-2:]) >= 1
+    assert found["flapping_groups"] >= 0
     answer_fits(client.ok("GET", "/openapi.json"), "get", "/v1/overview/activity", found)
 
 

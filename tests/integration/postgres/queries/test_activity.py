@@ -2,9 +2,9 @@
 
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
-from coordinator_core.queries.activity import HOURS, read_activity
+from coordinator_core.queries.activity import FLAPPING_MIN, HOURS, read_activity
 from coordinator_core.queries.group_patterns import GroupPatterns
-from tests.support.store_rows import NOW_MS, rebalance_row, session_row, write
+from tests.support.store_rows import NOW_MS, group_row, rebalance_row, session_row, write
 from tests.support.store_worlds import Owner, Query
 
 HOUR_MS = 3_600_000
@@ -49,6 +49,22 @@ def test_a_day_is_counted_by_hour(owner: Owner, query: Query, sql_connection: Ps
     assert sum(hour.rebalances for hour in query(read_activity, GroupPatterns(())).hours) == 0
 
 
+def test_stable_groups_that_rebalance_again_and_again_are_flapping(
+    owner: Owner, query: Query, sql_connection: PsycopgConnection
+) -> None:
+    at_ms = now_ms(sql_connection)
+    worlds = (
+        ("orders", "Stable", FLAPPING_MIN),
+        ("views", "Stable", FLAPPING_MIN - 1),
+        ("idle", "Empty", FLAPPING_MIN),
+    )
+    for group_id, state, count in worlds:
+        past = [rebalance_row(f"{group_id} {number}", group_id, completed_at_ms=at_ms) for number in range(count)]
+        owner.write(write(group_id, group=group_row(group_id, state=state), rebalances=tuple(past)))
+    assert query(read_activity, None).flapping_groups == 1
+    assert query(read_activity, GroupPatterns(("vi%",))).flapping_groups == 0
+
+
 def test_forecasts_of_a_tokens_groups_are_summed_up(query: Query, sql_connection: PsycopgConnection) -> None:
     with sql_connection.cursor() as cursor:
         cursor.execute(FORECASTS)
@@ -58,6 +74,8 @@ def test_forecasts_of_a_tokens_groups_are_summed_up(query: Query, sql_connection
     assert own is not None
     assert (own.within_a_day, own.within_a_week) == (2, 5)
     assert own.next_expiry_at_ms - whole.next_expiry_at_ms == 24 * HOUR_MS
+    assert [(each.group_id, each.within_a_week) for each in whole.groups] == [("orders", 5), ("views", 5)]
+    assert [each.group_id for each in own.groups] == ["views"]
     others = query(read_activity, GroupPatterns(("%",), ("views%",))).forecast
     assert others is not None
     assert (others.within_a_day, others.within_a_week) == (2, 5)

@@ -171,3 +171,20 @@ def test_client_that_restarts_three_times_is_reported() -> None:
     assert found(left[:2]) == []
     (restarted,) = found(left)
     assert restarted.kind == "restarted"
+
+
+@pytest.mark.parametrize(
+    "reason",
+    ["consumer poll timeout has expired.", "max_poll_interval_ms (300000) passed without a poll()"],
+)
+def test_client_that_leaves_after_its_poll_timeout_is_not_called_restarted(reason: str) -> None:
+    left = [evicted(number, "left", back_ms=1_000) for number in range(3)]
+    leaves = [
+        rebalance_row(str(number), trigger="member_left", trigger_member_id=f"batch-{number}", client_reason=reason)
+        for number in range(2)
+    ]
+    (finding,) = found(left, rebalances=leaves)
+    assert (finding.kind, finding.setting) == ("poll_timeout", None)
+    assert "left 3 times and was back within a minute; 2 times it said that its poll timeout" in finding.text
+    assert "max.poll.interval.ms" in finding.text
+    assert "static member" not in finding.text
