@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from muster_airflow.client import Json, MusterClient, RequestRefused
-from muster_airflow.conditions import Condition, Log, log_progress, look_once
+from muster_airflow.client import Json, MusterClient, NodesUnusable, RequestRefused
+from muster_airflow.conditions import Condition, Log, Progress, log_progress, look_once
 
 MAX_DOUBLINGS = 30
 """How often an interval is doubled at most; 1 second is 34 years then."""
@@ -47,10 +47,10 @@ async def wait_until_met(
     Raises:
         GroupNotFound: the group does not exist, and is not waited for.
         RequestRefused: the request would be refused again.
-        NodesUnusable: no node ever will answer, unless the connection is corrected.
+        NodesUnusable: no node can be used, and none has answered before.
     """
     client, is_fresh = await connect(), True
-    looks, previous = 0, ""
+    looks, previous, was_answered = 0, "", False
     while True:
         try:
             progress = await look_once(condition, client, wait_for_group=wait_for_group)
@@ -59,9 +59,14 @@ async def wait_until_met(
                 raise
             client, is_fresh = await connect(), True
             continue
+        except NodesUnusable as failure:
+            if not was_answered:
+                raise
+            # It was usable before: a proxy has no node at the moment, or a certificate is being replaced.
+            progress = Progress(is_met=False, text=str(failure), result={}, is_answered=False)
         log_progress(log, progress, previous)
         if progress.is_met:
             return progress.result
         is_fresh = False
-        looks, previous = looks + 1, progress.text
+        looks, previous, was_answered = looks + 1, progress.text, was_answered or progress.is_answered
         await asyncio.sleep(interval.after(looks))

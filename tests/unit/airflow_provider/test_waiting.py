@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from muster_airflow.client import Json, MusterClient, NodesUnavailable, RequestRefused
+from muster_airflow.client import Json, MusterClient, NodesUnavailable, NodesUnusable, RequestRefused
 from muster_airflow.conditions import GroupNotFound, Progress
 from muster_airflow.waiting import Interval, wait_until_met
 
@@ -52,6 +52,13 @@ def test_wait_ends_with_what_no_look_will_change(failure: Exception) -> None:
     with pytest.raises(type(failure)):
         wait(script)
     assert len(script.connections) == 1
+
+
+def test_nodes_that_cannot_be_used_end_the_wait_unless_one_has_answered() -> None:
+    unusable, lost = NodesUnusable("No node can be used."), NodesUnavailable("No node answers.")
+    assert wait(Scripted(STABLE, unusable, EMPTY)) == {"state": "Empty"}
+    with pytest.raises(NodesUnusable):
+        wait(Scripted(lost, unusable))
 
 
 def test_connection_is_read_again_when_its_token_was_replaced() -> None:
