@@ -112,7 +112,7 @@ def test_tables_fit_a_terminal_and_lose_no_column(
         ("groups owners GROUP", "MEMBER"),
     ],
 )
-def test_ids_stay_whole_beside_long_names(
+def test_ids_are_whole_beside_long_names(
     muster: Muster,
     names: dict[str, str],
     long_names: dict[str, str],

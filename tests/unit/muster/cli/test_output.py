@@ -18,7 +18,7 @@ def test_every_status_of_a_check_has_a_colour() -> None:
     assert set(statuses) <= STYLES.keys()
 
 
-def test_an_id_that_leaves_the_other_columns_no_room_is_folded_and_not_cut() -> None:
+def test_id_beside_which_no_column_would_fit_is_folded_and_not_cut() -> None:
     run_id = "8a56c3f2-3649-49c0-aa33-20d5caf80b0a"
     table = Table("RUN", "KIND", "STATUS")
     table.add(run_id, "group_cleanup", "proposed")
