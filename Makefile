@@ -65,7 +65,7 @@ docker-check: setup ## check what can be checked of docker/ without an engine
 
 docker-test: setup ## as root on Debian: build the images, run the platform of docker/ with podman and test it, stop it
 	@scripts/install-tools.sh $(if $(TOOLS),podman mmdebstrap)
-	@exec $(BIN)/python -m pytest tests/system/containers $(ARGS)
+	@exec $(BIN)/python -m pytest --timeout 3600 tests/system/containers $(ARGS) # the images are built within the first test
 
 check: setup ## lint, format, types, import directions and the word list
 	$(BIN)/ruff check
