@@ -288,9 +288,9 @@ def _print_state(described: Json, *, is_wide: bool) -> None:
     group = display.group_option(described["group_id"])
     for member_id in described["waiting_for"][:SUGGESTED_REMOVALS]:
         print(f"  muster groups remove-member {group} --member={display.shell_word(member_id)}")
-    if described["waiting_for"] and described["state"] == display.PREPARING:
+    if described["waiting_for"]:
         waited = display.since(described["state_since"])
-        print(f"  With a rebalance timeout shorter than the {waited} waited, the group continues at once:")
+        print(f"  With a rebalance timeout shorter than the {waited} waited, the wait ends at once:")
         print(f"  muster config set {group} rebalance_timeout_ms=MS")
 
 

@@ -364,7 +364,7 @@ def test_the_leader_of_a_sync_phase_is_named(muster: Muster, group: Group) -> No
 
     assert f"waits for agent-1 at 127.0.0.1 ({leader.member_id}, the leader) to sync until 20" in said
     assert "sync (leader)" in said
-    assert "rebalance_timeout_ms" not in said
+    assert f"muster config set --group={group.group_id} rebalance_timeout_ms=MS" in said
     group.client.call("POST", f"{group.path}/leave", {"members": [{"member_id": leader.member_id}]})
 
 
