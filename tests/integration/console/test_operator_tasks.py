@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from tests.integration.console.sample_groups import SIMPLE_CONSUMER, SampleGroups
 from tests.support.databases import Databases
-from tests.support.http_client import Client, Group, Json, join_body, position
+from tests.support.http_client import Client, Group, position
 from tests.support.nodes import Node, hanging_node, running_node
 from tests.support.tuning_history import Past
 
@@ -385,31 +385,6 @@ def test_advice_is_applied_with_its_own_reason(shows: Callable[[str], Page], sam
 
     expect(section(page, "Changes")).to_contain_text("advice: 10000 ms has up to 6")
     assert group.describe()["config"]["session_timeout_ms"] == 20_000
-
-
-def test_dialog_of_an_unset_timeout_says_what_the_clients_request_now(
-    shows: Callable[[str], Page], samples: SampleGroups
-) -> None:
-    group = samples.client.group("of-two-minds")
-    group.stable(session_timeout_ms=300_000)
-    patient: Json = {"client_id": "patient", "session_timeout_ms": 600_000}
-    group.post("join", join_body(member_id=group.handshake(**patient), **patient, max_wait_ms=1))
-    page = shows("groups/of-two-minds")
-    page.get_by_role("button", name="Change session_timeout_ms").click()
-    expect(page.get_by_role("dialog")).to_contain_text(
-        "Effective now: requested by each client, 300,000 ms (5 min) to 600,000 ms (10 min) (the default)."
-    )
-
-
-def test_timeout_is_simulated_before_it_is_set(shows: Callable[[str], Page], flapping: Group) -> None:
-    page = shows(f"groups/{flapping.group_id}")
-    page.get_by_role("button", name="Change session_timeout_ms").click()
-    page.get_by_label("New value").fill("20000")
-    page.get_by_role("button", name="What if?").click()
-
-    expect(page.get_by_role("dialog")).to_contain_text(
-        "nothing would have been different: no member was evicted, and none would have been."
-    )
 
 
 def test_a_change_is_undone_from_its_confirmation(shows: Callable[[str], Page], samples: SampleGroups) -> None:

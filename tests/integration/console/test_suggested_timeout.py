@@ -1,4 +1,4 @@
-"""The notice of a stuck group, and its dialog that shortens the rebalance timeout: suggestion and effect."""
+"""Dialogs of timeouts, and the notice of a stuck group: the effective value, the suggestion, and the effect."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from tests.integration.console.sample_groups import SampleGroups
+from tests.support.http_client import Json, join_body
 from tests.support.nodes import Node
 
 
@@ -92,3 +93,28 @@ def test_what_if_begins_with_the_wait_under_way(
     result = dialog.get_by_role("status")
     expect(result).to_contain_text(f"The wait under way for 1 member would end {effect}")
     expect(result).to_contain_text("nothing else would have been different")
+
+
+def test_dialog_of_an_unset_timeout_says_what_the_clients_request_now(
+    page: Page, node: Node, samples: SampleGroups
+) -> None:
+    group = samples.client.group("of-two-minds")
+    group.stable(session_timeout_ms=300_000)
+    patient: Json = {"client_id": "patient", "session_timeout_ms": 600_000}
+    group.post("join", join_body(member_id=group.handshake(**patient), **patient, max_wait_ms=1))
+    page.goto(f"{node.url}/#/groups/of-two-minds")
+    page.get_by_role("button", name="Change session_timeout_ms").click()
+    expect(page.get_by_role("dialog")).to_contain_text(
+        "Effective now: requested by each client, 300,000 ms (5 min) to 600,000 ms (10 min) (the default)."
+    )
+
+
+def test_timeout_is_simulated_before_it_is_set(page: Page, node: Node, samples: SampleGroups) -> None:
+    page.goto(f"{node.url}/#/groups/{samples.flapping().group_id}")
+    page.get_by_role("button", name="Change session_timeout_ms").click()
+    page.get_by_label("New value").fill("20000")
+    page.get_by_role("button", name="What if?").click()
+
+    expect(page.get_by_role("dialog")).to_contain_text(
+        "nothing would have been different: no member was evicted, and none would have been."
+    )
