@@ -9,8 +9,8 @@ from coordinator_core.state_store.postgres.connections import Transaction
 
 HOURS: Final = 24
 """The hours of an activity; the last one is the present hour."""
-FLAPPING_MIN: Final = 10
-"""So many rebalances within the last hour make a Stable group a flapping one, as in the console and the commands."""
+FLAPPING_REBALANCES: Final = 10
+"""So many rebalances within the last hour make a Stable group a flapping one, for the console and commands, too."""
 EXPIRING_GROUPS_MAX: Final = 5
 """The groups that a forecast names."""
 
@@ -53,7 +53,7 @@ class Activity:
     hours: tuple[HourlyActivity, ...]
     """HOURS of them, the oldest first."""
     flapping_groups: int
-    """Stable groups with at least FLAPPING_MIN rebalances within the last hour."""
+    """Stable groups with at least FLAPPING_REBALANCES rebalances within the last hour."""
     forecast: ExpiryForecast | None
     """None: there is no forecast, or no offset expires within a week."""
 
@@ -80,7 +80,7 @@ ORDER BY hour
 _FLAPPING: Final = f"""
 SELECT count(*) FROM groups JOIN (
     SELECT group_id FROM rebalances WHERE completed_at > now() - {RECENT_MS} * interval '1 ms'
-    GROUP BY group_id HAVING count(*) >= {FLAPPING_MIN}
+    GROUP BY group_id HAVING count(*) >= {FLAPPING_REBALANCES}
 ) AS recent USING (group_id)
 WHERE state = 'Stable' AND {COVERED_GROUPS}
 """  # noqa: S608 - likewise

@@ -6,7 +6,7 @@ import { ago, clock, count, lag, left, NONE, plural, span } from "./format.js";
 import { pageKeys, rowKeys } from "./keys.js";
 import { paging, pagingKeys } from "./paging.js";
 import { poll } from "./poll.js";
-import { badge, FLAPPING_MIN, groupAddress, groupLink, member, shortTrigger, stateNow, STATES } from "./labels.js";
+import { badge, FLAPPING_REBALANCES, groupAddress, groupLink, member, shortTrigger, stateNow, STATES } from "./labels.js";
 
 const EVERY_MS = 3_000;
 const TYPING_MS = 150;
@@ -187,7 +187,7 @@ function row(group, wait) {
     h("td", { class: "id" }, groupLink(group.group_id)),
     h("td", { class: "number" }, count(group.member_count)),
     h("td", { class: "number", title: group.log_end_at ? `${count(group.lag)}; log ends last reported ${clock(group.log_end_at)} or later` : NONE }, lag(group.lag, group.is_lag_lower_bound, group.log_end_at)),
-    h("td", { class: `number ${group.rebalances_last_hour >= FLAPPING_MIN ? "critical" : ""}` }, group.rebalances_last_hour || h("span", { class: "muted" }, "0")),
+    h("td", { class: `number ${group.rebalances_last_hour >= FLAPPING_REBALANCES ? "critical" : ""}` }, group.rebalances_last_hour || h("span", { class: "muted" }, "0")),
     h("td", { class: "number", title: clock(group.state_since) }, coarse(group.state_since)),
     h("td", { class: "wide" }, wait?.names.length ? waiting(wait) : last(group)));
 }

@@ -12,7 +12,7 @@ export const STATES = {
 };
 
 /** So many rebalances within an hour make a Stable group a flapping one. */
-export const FLAPPING_MIN = 10;
+export const FLAPPING_REBALANCES = 10;
 
 const TRIGGERS = {
   member_joined: "a member joined",
@@ -61,7 +61,7 @@ const ACTION_NAMES = {
 export const ACTIONS = Object.keys(ACTION_NAMES);
 
 /** Return the name in STATES of a group's state: one that is Stable for the moment only is flapping. */
-export const stateNow = (state, rebalancesLastHour) => (state === "Stable" && rebalancesLastHour >= FLAPPING_MIN ? "Flapping" : state);
+export const stateNow = (state, rebalancesLastHour) => (state === "Stable" && rebalancesLastHour >= FLAPPING_REBALANCES ? "Flapping" : state);
 
 /** Return a rebalance's trigger as a sentence. */
 export const trigger = (name) => TRIGGERS[name] ?? name ?? "";

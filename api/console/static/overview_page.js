@@ -3,7 +3,7 @@
 import { read } from "./api.js";
 import { h, redrawOnChange, replaceContent } from "./dom.js";
 import { ago, clock, count, lag, plural } from "./format.js";
-import { FLAPPING_MIN, groupLink, plain, stateNow, STATES } from "./labels.js";
+import { FLAPPING_REBALANCES, groupLink, plain, stateNow, STATES } from "./labels.js";
 import { poll } from "./poll.js";
 import { statusBadge } from "./runs_page.js";
 import { sparkline } from "./sparkline.js";
@@ -32,7 +32,7 @@ export function overviewPage(main) {
 
 function cards(attention, behind, { hours, flapping_groups: flapping, forecast }, { runs }) {
   const counts = { ...attention.counts, Flapping: flapping, Stable: Math.max((attention.counts.Stable ?? 0) - flapping, 0) };
-  const unsettled = attention.groups.filter((group) => group.rebalances_last_hour >= FLAPPING_MIN || STATES[group.state].tone === "warn");
+  const unsettled = attention.groups.filter((group) => group.rebalances_last_hour >= FLAPPING_REBALANCES || STATES[group.state].tone === "warn");
   const lagging = behind.groups.filter((group) => group.lag);
   return [
     card("Groups", "#/", h("ul", { class: "plain" }, SHOWN_STATES.map(([state, href]) => h("li", {},

@@ -2,7 +2,9 @@
 
 import pytest
 
+from coordinator_core.queries import activity
 from muster import display
+from tests.support.repository import ROOT
 
 
 @pytest.mark.parametrize(
@@ -33,3 +35,9 @@ def test_duration_is_printed_in_one_unit(seconds: float, words: str) -> None:
 
 def test_control_characters_in_names_are_escaped() -> None:
     assert display.printable("\x1b[2Jgone\n") == "�[2Jgone�"
+
+
+def test_group_is_flapping_by_one_limit_in_the_api_the_commands_and_the_console() -> None:
+    labels = (ROOT / "api/console/static/labels.js").read_text()
+    assert f"export const FLAPPING_REBALANCES = {display.FLAPPING_REBALANCES};" in labels
+    assert display.FLAPPING_REBALANCES == activity.FLAPPING_REBALANCES

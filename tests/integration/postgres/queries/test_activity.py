@@ -2,7 +2,7 @@
 
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
-from coordinator_core.queries.activity import FLAPPING_MIN, HOURS, read_activity
+from coordinator_core.queries.activity import FLAPPING_REBALANCES, HOURS, read_activity
 from coordinator_core.queries.group_patterns import GroupPatterns
 from tests.support.store_rows import NOW_MS, group_row, rebalance_row, session_row, write
 from tests.support.store_worlds import Owner, Query
@@ -54,9 +54,9 @@ def test_stable_groups_that_rebalance_again_and_again_are_flapping(
 ) -> None:
     at_ms = now_ms(sql_connection)
     worlds = (
-        ("orders", "Stable", FLAPPING_MIN),
-        ("views", "Stable", FLAPPING_MIN - 1),
-        ("idle", "Empty", FLAPPING_MIN),
+        ("orders", "Stable", FLAPPING_REBALANCES),
+        ("views", "Stable", FLAPPING_REBALANCES - 1),
+        ("idle", "Empty", FLAPPING_REBALANCES),
     )
     for group_id, state, count in worlds:
         past = [rebalance_row(f"{group_id} {number}", group_id, completed_at_ms=at_ms) for number in range(count)]
