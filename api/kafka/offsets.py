@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from itertools import count, groupby
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from api.kafka import hot_responses
 from api.kafka.apis import ApiKey
-from api.kafka.hot_responses import FetchedPartition, FetchedTopic, TopicErrors
+from api.kafka.hot_responses import FetchedPartition, FetchedTopic
 from api.kafka.messages import Fields, encode, milliseconds
 from api.kafka.request import NUL, KafkaRequest, check_text
 from api.shared.access_control import Operation
@@ -68,16 +70,19 @@ def respond_to_commit(request: KafkaRequest, answer: Answer | CoordinatorError) 
     """Return the response to a commit, with a code for each partition."""
     topics = request.message.topics
     if isinstance(answer, CoordinatorError):
-        return hot_responses.offset_commit(request.version, _with_code(topics, request.failed(answer)))
+        error_code = request.failed(answer)
+        refused = [(each.name, [(one.partition_index, error_code) for one in each.partitions]) for each in topics]
+        return hot_responses.offset_commit(request.version, refused)
     assert isinstance(answer, CommitOffsetsResponse)
     denied = _denied_topics(request)
     if not denied and not answer.errors:
-        return hot_responses.offset_commit(request.version, _with_code(topics, 0))
-    refused = TopicAuthorizationFailed("the token does not allow COMMIT on the topic")
+        stored = [(each.name, [one.partition_index for one in each.partitions]) for each in topics]
+        return hot_responses.stored_offset_commit(request.version, stored)
+    denial = TopicAuthorizationFailed("the token does not allow COMMIT on the topic")
     places = count()
 
     def code(topic: str) -> int:
-        error = refused if topic in denied else answer.errors.get(next(places))
+        error = denial if topic in denied else answer.errors.get(next(places))
         return 0 if error is None else request.failed(error)
 
     errors = [(each.name, [(one.partition_index, code(each.name)) for one in each.partitions]) for each in topics]
@@ -88,10 +93,6 @@ def _denied_topics(request: KafkaRequest) -> frozenset[str]:
     if request.identity is None:
         return frozenset()
     return request.denied_topics((each.name for each in request.message.topics), Operation.COMMIT)
-
-
-def _with_code(topics: Sequence[Any], code: int) -> list[TopicErrors]:
-    return [(each.name, [(one.partition_index, code) for one in each.partitions]) for each in topics]
 
 
 def _may_be_reset(request: KafkaRequest, commit: CommitOffsets) -> bool:
@@ -155,17 +156,12 @@ def _offsets(topic: Any, version: int) -> list[OffsetToCommit]:  # noqa: ANN401 
     """
     name, has_epoch = topic.name, version >= LEADER_EPOCH_FROM
     offsets = [
-        # What `OffsetToCommit(…)` does, in a third of the time.
-        tuple.__new__(
-            OffsetToCommit,
-            (
-                name,
-                it.partition_index,
-                it.committed_offset,
-                it.committed_leader_epoch if has_epoch else -1,
-                it.committed_metadata or "",
-                None,
-            ),
+        OffsetToCommit(
+            name,
+            it.partition_index,
+            it.committed_offset,
+            it.committed_leader_epoch if has_epoch else -1,
+            it.committed_metadata or "",
         )
         for it in topic.partitions
     ]
@@ -180,7 +176,7 @@ def _checked(offset: OffsetToCommit) -> OffsetToCommit:
     metadata = offset.metadata.removesuffix(NUL)  # librdkafka sends the end of a C string
     if NUL in metadata:
         raise InvalidRequest(f"{where}: the metadata has a NUL, which is not stored")
-    return offset._replace(metadata=metadata)
+    return replace(offset, metadata=metadata)
 
 
 def _check_topic(name: str) -> None:

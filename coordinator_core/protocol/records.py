@@ -235,9 +235,21 @@ class OffsetsCommitted(NamedTuple):
     @property
     def committed_offsets(self) -> Iterator[CommittedOffset]:
         """Yield each committed offset with the fields that all of them share."""
-        return (
-            CommittedOffset(self.at_ms, *one, self.expires_at_ms, self.member_id, self.log_end_at_ms)
-            for one in self.offsets
+        return map(self.committed_offset, self.offsets)
+
+    def committed_offset(self, one: OffsetToCommit) -> CommittedOffset:
+        """Return one of the offsets with the fields that all of them share."""
+        return CommittedOffset(
+            self.at_ms,
+            one.topic,
+            one.partition,
+            one.offset,
+            one.leader_epoch,
+            one.metadata,
+            one.log_end_offset,
+            self.expires_at_ms,
+            self.member_id,
+            self.log_end_at_ms,
         )
 
 

@@ -88,8 +88,8 @@ class LeaveGroup(Struct, frozen=True, gc=False):
     members: tuple[LeavingMember, ...]
 
 
-class OffsetToCommit(NamedTuple):
-    """The offset to commit for one partition."""
+class OffsetToCommit(Struct, frozen=True, gc=False, array_like=True):
+    """The offset to commit for one partition; in the offset log it is an array."""
 
     topic: str
     partition: int

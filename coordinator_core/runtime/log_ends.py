@@ -57,14 +57,15 @@ class LogEndReports:
 
     def _observe(self, record: OffsetsCommitted, trusted_topic_prefixes: tuple[str, ...]) -> None:
         waiting, last_topic, is_trusted = self._waiting, None, False
-        for topic, partition, offset, _, _, log_end_offset in record.offsets:
+        for one in record.offsets:
+            topic, offset = one.topic, one.offset
             if topic is not last_topic:
                 last_topic, is_trusted = topic, topic.startswith(trusted_topic_prefixes)
             if not is_trusted:
                 continue
-            key = topic, partition
-            if log_end_offset is not None:
-                self._add(key, max(offset, log_end_offset), record.at_ms)
+            key = topic, one.partition
+            if one.log_end_offset is not None:
+                self._add(key, max(offset, one.log_end_offset), record.at_ms)
             elif (known := waiting.get(key)) is None:
                 self._add(key, offset, NEVER_REPORTED_MS)
             elif offset > known[0]:

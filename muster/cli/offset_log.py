@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final
 import msgspec
 import psycopg2
 import typer
+from msgspec.structs import asdict
 
 from coordinator_core.protocol.records import OffsetsCommitted
 from coordinator_core.protocol.requests import OffsetToCommit
@@ -77,7 +78,7 @@ def _line(commit: LoggedCommits, record: OffsetsCommitted, offset: OffsetToCommi
     return {
         "group_id": commit.group_id,
         "shard_id": commit.shard_id,
-        **offset._asdict(),
+        **asdict(offset),
         "member_id": record.member_id,
         "committed_at": _instant(record.at_ms),
         "expires_at": None if record.expires_at_ms is None else _instant(record.expires_at_ms),

@@ -4,6 +4,7 @@ Source: http-api.md "Member lifecycle".
 """
 
 from datetime import datetime
+from itertools import starmap
 from typing import Final
 
 from litestar import delete, get, post
@@ -101,7 +102,7 @@ async def _commit(context: RequestContext, group_id: str, data: CommitBody) -> P
         generation=data.generation,
         member_id=data.member_id,
         group_instance_id=data.group_instance_id,
-        offsets=tuple(map(OffsetToCommit._make, map(astuple, data.offsets))),
+        offsets=tuple(starmap(OffsetToCommit, map(astuple, data.offsets))),
         retention_time_ms=data.retention_time_ms,
         trusted_topic_prefixes=context.trusted_topic_prefixes,
     )

@@ -6,6 +6,7 @@ without the log: its group is locked, and has no dirty offsets.
 
 from typing import Any
 
+from msgspec.structs import astuple
 from sqlalchemy import Column, DateTime
 
 from coordinator_core.state_store import tables
@@ -48,7 +49,7 @@ def _row(dirty: DirtyOffset) -> tuple[Any, ...]:
     (group_id, shard_id, version, first_minute_ms, record, origin), offset = dirty
     at_ms, member_id, expires_at_ms, _, log_end_at_ms = record
     times = (at_ms, member_id, expires_at_ms, log_end_at_ms)
-    return (first_minute_ms, group_id, shard_id, version, *times, *origin, *offset)
+    return (first_minute_ms, group_id, shard_id, version, *times, *origin, *astuple(offset))
 
 
 def _past_row(dirty: DirtyOffset) -> tuple[Any, ...]:

@@ -366,10 +366,8 @@ def _store_dirty(draft: Group, news: History, dirty: DirtyOffsets) -> None:
 
 def _offset_row(commit: Commit, offset: OffsetToCommit, *, is_named: bool) -> StoredOffsetRow:
     """Return the row of an offset; it keeps its origin if it `is_named`, or without a member."""
-    at_ms, member_id, expires_at_ms, _, log_end_at_ms = commit.record
-    committed = CommittedOffset(at_ms, *offset, expires_at_ms, member_id, log_end_at_ms)
-    origin = commit.origin if is_named or not member_id else UNKNOWN_ORIGIN
-    return StoredOffsetRow(committed, commit.shard_id, commit.commit_version, origin)
+    origin = commit.origin if is_named or not commit.record.member_id else UNKNOWN_ORIGIN
+    return StoredOffsetRow(commit.record.committed_offset(offset), commit.shard_id, commit.commit_version, origin)
 
 
 def _past(group_id: str, stored_offset: StoredOffsetRow) -> OffsetHistoryRow:
