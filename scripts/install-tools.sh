@@ -12,7 +12,7 @@ APT_TIMEOUT_S=900
 
 is_installed() {
     case $1 in
-        venv) python3 -c 'import ensurepip, venv' ;;
+        venv) "$(PATH=/usr/bin:$PATH command -v python3)" -c 'import ensurepip, venv' ;;  # the distribution's, if there is one
         libatomic) python3 -c 'import ctypes; ctypes.CDLL("libatomic.so.1")' ;;
         promtool) command -v prometheus && command -v promtool || [ -x .tools/prometheus/usr/bin/promtool ] ;;
         pgbouncer) command -v pgbouncer || [ -x /usr/sbin/pgbouncer ] ;;

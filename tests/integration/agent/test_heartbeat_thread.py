@@ -130,11 +130,18 @@ def test_waiting_in_poll_does_not_exceed_max_poll_interval(
 def test_closing_leaves_with_a_reason_and_ends_the_heartbeats(
     coordinator: FakeCoordinator, joined: AgentMaker, callback_log: CallbackLog
 ) -> None:
+    """One that waits for its response is aborted."""
+    gate = threading.Event()
     coordinator.heartbeat_interval_ms = 5
-    agent = joined(**callback_log.callbacks())
+    coordinator.next("heartbeat", Hold(gate))
+    agent = joined(client_id="me", **callback_log.callbacks())
+    coordinator.wait_for_calls("heartbeat", 1)
     agent.close()
     agent.close()
+    running = {thread.name for thread in threading.enumerate()}
+    gate.set()
 
+    assert "me-heartbeat" not in running
     assert [body["members"][0]["reason"] for body in coordinator.bodies("leave")] == ["the consumer is closing"]
     assert coordinator.seen[-1].call == "leave"
     assert callback_log.lines == [("assigned", [0, 1, 2]), ("revoked", [0, 1, 2])]

@@ -156,6 +156,30 @@ def test_missing_python_is_reported_with_what_to_install(tree: Path) -> None:
     assert found.stderr.count("\n") == 1
 
 
+FAKE_PYTHON = """\
+#!/bin/sh
+case "$2" in
+    *version_info*) exit 0 ;;
+    *CONFIG_ARGS*) exit {unoptimized} ;;
+    *) echo "run by $0" ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(("unoptimized", "chosen"), [((0, 0), "a b"), ((1, 0), "second"), ((1, 1), "a b")])
+def test_a_python_built_with_optimizations_is_preferred(tree: Path, unoptimized: tuple[int, int], chosen: str) -> None:
+    """The first on the PATH of them, or the first usable one."""
+    folders = [tree / "a b", tree / "second"]
+    for folder, status in zip(folders, unoptimized, strict=True):
+        folder.mkdir()
+        (folder / "python3").write_text(FAKE_PYTHON.format(unoptimized=status))
+        (folder / "python3").chmod(0o755)
+    (folders[0] / "dirname").symlink_to(str(shutil.which("dirname")))
+    variables = {"PATH": ":".join(map(str, folders))}
+    found = subprocess.run(command(tree), env=variables, check=True, capture_output=True, text=True)
+    assert found.stdout == f"run by {tree / chosen / 'python3'}\n"
+
+
 def test_a_python_that_is_named_and_too_old_is_refused(tree: Path) -> None:
     status, out, output = run_setup(tree, python="false")
     assert (status, out) == (1, "")
