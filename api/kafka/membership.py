@@ -75,7 +75,7 @@ def _join(request: KafkaRequest) -> JoinGroup:
         client_id=request.client_id,
         client_host=request.client_host,
         session_timeout_ms=session_timeout_ms,
-        rebalance_timeout_ms=milliseconds(message.rebalance_timeout) if version >= 1 else session_timeout_ms,
+        rebalance_timeout_ms=max(0, milliseconds(message.rebalance_timeout)) if version >= 1 else session_timeout_ms,
         protocol_type=message.protocol_type,
         protocols=_protocols(message.protocols),
         new_member_id=new_member_id(request.client_id, instance_id),

@@ -218,6 +218,20 @@ def test_session_timeout_out_of_bounds_echoes_the_member_id(wire: KafkaWire, gro
     assert (answer.error_code, answer.member_id, answer.protocol_name) == (26, "", None)
 
 
+def test_negative_rebalance_timeout_is_none(wire: KafkaWire, group_id: str) -> None:
+    answer = wire.call(
+        ApiKey.JOIN_GROUP,
+        1,
+        group_id=group_id,
+        session_timeout=PATIENT,
+        rebalance_timeout=timedelta(milliseconds=-1),
+        member_id="",
+        protocol_type="consumer",
+        protocols=[{"name": "range", "metadata": SUBSCRIPTION}],
+    )
+    assert (answer.error_code, answer.generation_id) == (0, 1)
+
+
 def test_empty_group_id_is_invalid(wire: KafkaWire) -> None:
     answer = wire.call(ApiKey.HEARTBEAT, 4, group_id="", generation_id=1, member_id="m")
     assert answer.error_code == INVALID_GROUP_ID
