@@ -34,6 +34,7 @@ INSTANCE_ID_FROM: Final = 7
 RETENTION_UNTIL: Final = 4
 """The last version of OffsetCommit with a retention of its own."""
 NO_OFFSET: Final = -1
+NO_EPOCH: Final = -1
 ADMIN_CLIENT_PREFIX: Final = "adminclient-"
 """How the client id of Java's admin clients begins, and so of Kafka's tools, unless they are configured otherwise."""
 
@@ -160,12 +161,14 @@ def _offsets(topic: Any, version: int) -> list[OffsetToCommit]:  # noqa: ANN401 
             name,
             it.partition_index,
             it.committed_offset,
-            it.committed_leader_epoch if has_epoch else -1,
+            it.committed_leader_epoch if has_epoch else NO_EPOCH,
             it.committed_metadata or "",
         )
         for it in topic.partitions
     ]
-    unusual = [it for it in offsets if it.partition < 0 or it.offset < 0 or NUL in it.metadata]
+    unusual = [
+        it for it in offsets if it.partition < 0 or it.offset < 0 or it.leader_epoch < NO_EPOCH or NUL in it.metadata
+    ]
     return list(map(_checked, offsets)) if unusual else offsets
 
 
@@ -173,6 +176,8 @@ def _checked(offset: OffsetToCommit) -> OffsetToCommit:
     where = f"{offset.topic}:{offset.partition}"
     if offset.partition < 0 or offset.offset < 0:
         raise InvalidRequest(f"{where}: partition and offset are at least 0")
+    if offset.leader_epoch < NO_EPOCH:
+        raise InvalidRequest(f"{where}: the leader epoch is at least {NO_EPOCH}")
     metadata = offset.metadata.removesuffix(NUL)  # librdkafka sends the end of a C string
     if NUL in metadata:
         raise InvalidRequest(f"{where}: the metadata has a NUL, which is not stored")
@@ -253,7 +258,7 @@ def _committed(row: FetchedOffset | StoredOffset) -> FetchedPartition:
 
 
 def _no_offset(partition: int, code: int) -> FetchedPartition:
-    return partition, NO_OFFSET, -1, "", code
+    return partition, NO_OFFSET, NO_EPOCH, "", code
 
 
 def _without_offsets(wanted: Partitions, version: int, code: int) -> list[FetchedTopic]:

@@ -278,13 +278,28 @@ def test_fetch_in_every_version_has_partitions_without_offset(wire: KafkaWire, g
     assert found == [(0, 7, 0), (5, -1, 0)]
 
 
-def commit(wire: KafkaWire, group_id: str, partition: int, offset: int, **who: Any) -> int:  # noqa: ANN401
+def commit(
+    wire: KafkaWire,
+    group_id: str,
+    partition: int,
+    offset: int,
+    leader_epoch: int = -1,
+    version: int = 9,
+    **who: Any,  # noqa: ANN401
+) -> int:
     """Commit one offset, by default without a member; return the error code."""
-    fields = {"generation_id_or_member_epoch": -1, "member_id": "", **who}
-    partitions = [{"partition_index": partition, "committed_offset": offset, "committed_metadata": ""}]
-    topics = [{"name": TOPIC, "partitions": partitions}]
-    answer = wire.call(ApiKey.OFFSET_COMMIT, 9, group_id=group_id, topics=topics, **fields)
+    fields = {"generation_id_or_member_epoch": -1, "member_id": "", "retention_time": timedelta(milliseconds=-1), **who}
+    offset_fields = {"committed_offset": offset, "committed_leader_epoch": leader_epoch, "committed_metadata": ""}
+    topics = [{"name": TOPIC, "partitions": [{"partition_index": partition, **offset_fields}]}]
+    answer = wire.call(ApiKey.OFFSET_COMMIT, version, group_id=group_id, topics=topics, **fields)
     return int(answer.topics[0].partitions[0].error_code)
+
+
+def test_leader_epoch_below_none_is_refused_without_harm_to_others(wire: KafkaWire, group_id: str) -> None:
+    assert commit(wire, group_id, 0, 7, leader_epoch=-2) == INVALID_REQUEST
+    assert commit(wire, group_id, 0, 7) == 0
+
+
 
 
 def test_commit_of_an_unknown_member_has_an_error_for_each_partition(wire: KafkaWire, group_id: str) -> None:
