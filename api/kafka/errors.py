@@ -2,7 +2,8 @@
 
 Java's consumer gives up when a sync is answered COORDINATOR_LOAD_IN_PROGRESS, and sarama's when a join or a sync is
 answered COORDINATOR_NOT_AVAILABLE; both look the coordinator up again, or join again, after the errors given here.
-Consumers do not know POLICY_VIOLATION, and report what is given in its place.
+Consumers do not know POLICY_VIOLATION, and report what is given in its place; nor GROUP_ID_NOT_FOUND of a commit, which
+ends an application of Java's, where ILLEGAL_GENERATION lets it join again. Kafka answers that below version 9.
 
 Source: Java's AbstractCoordinator, librdkafka's rdkafka_cgrp.c, sarama's consumer_group.go.
 """
@@ -15,7 +16,9 @@ from coordinator_core.protocol.errors import (
     CoordinatorError,
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
+    GroupIdNotFound,
     GroupMaxSizeReached,
+    IllegalGeneration,
     NotCoordinator,
     PolicyViolation,
     RebalanceInProgress,
@@ -36,6 +39,7 @@ _INSTEAD: Final = {
     (ApiKey.JOIN_GROUP, CoordinatorNotAvailable.kafka_code): NotCoordinator.kafka_code,
     (ApiKey.SYNC_GROUP, CoordinatorNotAvailable.kafka_code): NotCoordinator.kafka_code,
     (ApiKey.SYNC_GROUP, CoordinatorLoadInProgress.kafka_code): RebalanceInProgress.kafka_code,
+    (ApiKey.OFFSET_COMMIT, GroupIdNotFound.kafka_code): IllegalGeneration.kafka_code,
     (ApiKey.JOIN_GROUP, PolicyViolation.kafka_code): GroupMaxSizeReached.kafka_code,
     (ApiKey.OFFSET_COMMIT, PolicyViolation.kafka_code): INVALID_COMMIT_OFFSET_SIZE,
     (ApiKey.JOIN_GROUP, ThrottlingQuotaExceeded.kafka_code): CoordinatorLoadInProgress.kafka_code,

@@ -300,6 +300,11 @@ def test_leader_epoch_below_none_is_refused_without_harm_to_others(wire: KafkaWi
     assert commit(wire, group_id, 0, 7) == 0
 
 
+@pytest.mark.parametrize("version", versions(ApiKey.OFFSET_COMMIT))
+def test_member_of_a_group_that_is_gone_has_to_join_again(wire: KafkaWire, group_id: str, version: int) -> None:
+    """Consumers do not know GROUP_ID_NOT_FOUND of a commit: Java's raises what ends an application."""
+    code = commit(wire, group_id, 0, 7, version=version, member_id="evicted", generation_id_or_member_epoch=1)
+    assert code == ILLEGAL_GENERATION
 
 
 def test_commit_of_an_unknown_member_has_an_error_for_each_partition(wire: KafkaWire, group_id: str) -> None:
