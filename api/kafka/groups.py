@@ -92,10 +92,10 @@ def _member(group: GroupView, view: MemberView) -> Fields:
 
 
 async def delete_groups(request: KafkaRequest) -> bytes:
-    """Delete Empty groups with their offsets, which go to the archive."""
+    """Delete Empty groups with their offsets, which go to the archive; each once, as in Kafka."""
     results = [
         {"group_id": group_id, "error_code": await _delete(request, group_id)}
-        for group_id in request.message.groups_names
+        for group_id in dict.fromkeys(request.message.groups_names)
     ]
     return encode(ApiKey.DELETE_GROUPS, request.version, {"results": results})
 

@@ -386,7 +386,7 @@ def test_empty_group_is_deleted_and_others_are_not(wire: KafkaWire, group_id: st
     commit(wire, group_id, 0, 7)
     busy, unknown = fresh_id(), fresh_id()
     join_alone(wire, busy)
-    answer = wire.call(ApiKey.DELETE_GROUPS, version, groups_names=(group_id, busy, unknown))
+    answer = wire.call(ApiKey.DELETE_GROUPS, version, groups_names=(group_id, busy, group_id, unknown))
     assert [each.error_code for each in answer.results] == [0, NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND]
 
 
