@@ -13,7 +13,7 @@ from coordinator_core.runtime.views import GroupView, MemberView
 
 GROUP_TYPE: Final = "classic"
 UNKNOWN_GROUP_IS_AN_ERROR_FROM: Final = 6
-"""The first version of DescribeGroups that answers GROUP_ID_NOT_FOUND; earlier ones answer the state Dead."""
+"""The first version of DescribeGroups that answers GROUP_ID_NOT_FOUND, beside the state Dead."""
 
 
 async def list_groups(request: KafkaRequest) -> bytes:
@@ -64,9 +64,10 @@ def _described(request: KafkaRequest, group_id: str) -> Fields:
         request.authorize("DescribeGroups", group_id)
         view = request.coordinator.describe(group_id)
         if view is None or view.state is DEAD:
+            nothing["group_state"] = str(DEAD)
             if request.version >= UNKNOWN_GROUP_IS_AN_ERROR_FROM:
                 raise GroupIdNotFound(f"group {group_id} not found")
-            return {**nothing, "group_state": str(DEAD)}
+            return nothing
     except CoordinatorError as error:
         return {**nothing, "error_code": request.failed(error), "error_message": error.detail}
     return {

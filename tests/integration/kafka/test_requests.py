@@ -350,7 +350,7 @@ def test_group_is_described_in_every_version(wire: KafkaWire, group_id: str, ver
     assert (member.member_metadata, member.member_assignment) == (SUBSCRIPTION, ASSIGNMENT)
 
 
-@pytest.mark.parametrize(("version", "expected"), [(5, (0, "Dead")), (6, (GROUP_ID_NOT_FOUND, ""))])
+@pytest.mark.parametrize(("version", "expected"), [(5, (0, "Dead")), (6, (GROUP_ID_NOT_FOUND, "Dead"))])
 def test_unknown_group_is_dead_or_not_found(wire: KafkaWire, version: int, expected: tuple[int, str]) -> None:
     (group,) = wire.call(ApiKey.DESCRIBE_GROUPS, version, groups=(fresh_id(),)).groups
     assert (group.error_code, group.group_state) == expected
