@@ -79,7 +79,9 @@ async def list_offsets(request: KafkaRequest) -> bytes:
         if timestamp < 0:
             return {"error_code": INVALID_REQUEST}
         then = past.get((topic, partition))
-        return {"error_code": INVALID_TIMESTAMP} if then is None else {"offset": max(start, then.offset)}
+        if then is None:
+            return {"error_code": INVALID_TIMESTAMP}
+        return {"offset": max(start, then.offset), "timestamp": then.at_ms}
 
     return _offsets(request, find)
 

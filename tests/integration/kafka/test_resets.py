@@ -167,10 +167,15 @@ def test_log_still_ends_where_a_group_was_before_its_reset(
 
 def offset_at(wire: KafkaWire, topic: str, at_ms: int) -> tuple[int, int]:
     """Return the error code and the offset of ListOffsets for a time."""
+    found = listed(wire, topic, at_ms)
+    return int(found.error_code), int(found.offset)
+
+
+def listed(wire: KafkaWire, topic: str, at_ms: int) -> Any:  # noqa: ANN401  # a class for each version
     topics = [{"name": topic, "partitions": [{"partition_index": 0, "timestamp": at_ms}]}]
     answer = wire.call(ApiKey.LIST_OFFSETS, 9, replica_id=-1, isolation_level=0, topics=topics)
     (found,) = answer.topics[0].partitions
-    return int(found.error_code), int(found.offset)
+    return found
 
 
 def test_time_is_answered_by_the_last_known_end_before_it(wire: KafkaWire, kafka_node: Node) -> None:
@@ -185,11 +190,16 @@ def test_time_is_answered_by_the_last_known_end_before_it(wire: KafkaWire, kafka
         for hours, end in ((-1, 900), (0, 100), (1, 200)):
             insert(connection, "log_end_history", {**partition, "at": at(hours), "log_end_offset": end})
 
+    def in_ms(hours: float) -> int:
+        return round(at(hours).timestamp() * 1000)
+
     def answer(hours: float) -> tuple[int, int]:
-        return offset_at(wire, topic, round(at(hours).timestamp() * 1000))
+        return offset_at(wire, topic, in_ms(hours))
 
     found = {hours: answer(hours) for hours in (0, 0.9, 1, 2.9, 3, 99)}
     assert found == {0: (0, 100), 0.9: (0, 100), 1: (0, 200), 2.9: (0, 200), 3: (0, 300), 99: (0, 300)}
+    times = [listed(wire, topic, in_ms(hours)).timestamp for hours in (0.9, 3)]
+    assert times == [in_ms(0), in_ms(3)], "Java's consumer fails at an offset of a time without one"
     assert answer(-0.5) == (INVALID_TIMESTAMP, -1), "what is older belongs to a deleted log"
     assert offset_at(wire, topic, 2**63 - 1) == (0, 300)
     assert offset_at(wire, topic, -3) == (INVALID_REQUEST, -1)
