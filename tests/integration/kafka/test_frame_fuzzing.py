@@ -35,6 +35,12 @@ KNOWN: Final[Mapping[str, st.SearchStrategy[Any]]] = {
     "group_id": st.uuids().map(str) | st.sampled_from(["", "known", "g\x00", "g" * 300]),
     "topic": st.sampled_from([TOPIC, "unknown", "", "t\x00"]),
     "name": st.sampled_from([TOPIC, "range", "", "t\x00"]) | st.text(max_size=20),
+    "member_id": st.just("") | st.text(max_size=20),
+    "generation_id_or_member_epoch": st.just(-1) | st.integers(-(2**31), 2**31 - 1),
+    "partition_index": st.just(0) | st.integers(-(2**31), 2**31 - 1),
+    "committed_offset": st.just(7) | st.integers(-(2**63), 2**63 - 1),
+    "session_timeout": st.just(timedelta(seconds=10)) | st.timedeltas(timedelta(0), timedelta(days=1)),
+    "protocol_type": st.just("consumer") | st.text(max_size=20),
     "mechanism": st.sampled_from(["PLAIN", "OAUTHBEARER", "SCRAM-SHA-256", ""]),
 }
 """Fields whose values lead further than random ones."""
@@ -60,7 +66,9 @@ def of_type(kind: Any, name: str = "") -> st.SearchStrategy[Any]:  # noqa: ANN40
     if bits is not None:
         return st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) | st.integers(-1, 3)
     if issubclass(kind, timedelta):
-        return st.integers(-1, 2**31 - 1).map(lambda length_ms: timedelta(milliseconds=length_ms))
+        return (st.integers(-1, 0) | st.integers(-(2**31), 2**31 - 1)).map(
+            lambda length_ms: timedelta(milliseconds=length_ms)
+        )
     if issubclass(kind, bool):
         return st.booleans()
     if issubclass(kind, str):
@@ -124,6 +132,7 @@ class Listener:
         self._may_close += 1 - sum(each["event"] == "kafka_connection_closed" for each in events)
         assert self._may_close >= 0, "a connection was closed with more than one event"
         assert [each for each in events if each["log_level"] == "error" or "exc_info" in each] == []
+        assert [each for each in events if each["event"] == "write_refused"] == [], "which unloads a shard"
 
 
 @pytest.fixture(scope="module")
