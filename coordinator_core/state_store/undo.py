@@ -1,31 +1,34 @@
-"""Undo of settings: restores the previous values of keys that were not set again since."""
+"""Undo of settings: restores the previous values of keys where nothing newer stands."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from coordinator_core.protocol.restore import KEPT_NEWER, RESTORED
 from coordinator_core.state_store.rows import ChangeRow, Json, TopicRow
 
-CurrentValues = Mapping[str, tuple[str, int]]
-"""Key → the current value, and the time at which it was set."""
 
+def settings_to_restore(
+    undone: ChangeRow, current: Mapping[str, str], changed_since: Collection[str]
+) -> dict[str, str | None]:
+    """Return the values before the change, of the keys that have its values.
 
-def settings_to_restore(undone: ChangeRow, current: CurrentValues) -> dict[str, str | None]:
-    """Return the values before the change, of the keys that were not set again since."""
-    return {key: undone.before[key] for key, value in undone.after.items() if _is_current(undone, key, value, current)}
-
-
-def _is_current(undone: ChangeRow, key: str, value: str | None, current: CurrentValues) -> bool:
-    if value is None:
-        return key not in current
-    return current.get(key) == (value, undone.at_ms)
+    Args:
+        undone: the change.
+        current: key → the current value.
+        changed_since: the keys that later changes have set, without changes that were undone themselves.
+    """
+    return {
+        key: undone.before[key]
+        for key, value in undone.after.items()
+        if current.get(key) == value and (value is None or key not in changed_since)
+    }
 
 
 def undo_of_settings(
-    undone: ChangeRow, change: ChangeRow, current: CurrentValues, restored: Mapping[str, str | None]
+    undone: ChangeRow, change: ChangeRow, current: Mapping[str, str], restored: Mapping[str, str | None]
 ) -> ChangeRow:
     """Return the undo with its `before` and `after`: each key with its outcome and its value after the undo."""
-    values = {key: current[key][0] if key in current else None for key in undone.after}
+    values = {key: current.get(key) for key in undone.after}
     settings = [
         {"key": key, "outcome": RESTORED, "value": restored[key]}
         if key in restored

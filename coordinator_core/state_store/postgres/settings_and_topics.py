@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Table, delete, select, update
 from sqlalchemy.dialects.postgresql import insert
 
+from coordinator_core.state_store.audit_tables import changes
 from coordinator_core.state_store.change_actions import ChangeAction
 from coordinator_core.state_store.log_ends import deleted_json
 from coordinator_core.state_store.postgres import log_ends
@@ -21,7 +22,7 @@ from coordinator_core.state_store.postgres.changes import change_exists, find_ch
 from coordinator_core.state_store.postgres.connections import Transaction
 from coordinator_core.state_store.postgres.maintenance import begin_topic_deletion, begin_undo_run
 from coordinator_core.state_store.postgres.statements import mark_undone
-from coordinator_core.state_store.postgres.timestamps import as_ms, from_ms
+from coordinator_core.state_store.postgres.timestamps import from_ms
 from coordinator_core.state_store.rows import ChangeRow, Json, StoredSettings, TopicRow, UndoneChange
 from coordinator_core.state_store.tables import cluster_configs, group_configs, topics, versions
 from coordinator_core.state_store.undo import settings_to_restore, topic_json, undo_of_settings
@@ -136,7 +137,7 @@ def _owned(table: Table, owner: Mapping[str, str]) -> list[ColumnElement[bool]]:
 
 
 def undo_settings(transaction: Transaction, change_id: str, change: ChangeRow) -> ChangeRow:
-    """Undo a change of settings, for the keys that were not set again since; return the recorded undo."""
+    """Undo a change of settings, for the keys where nothing newer stands; return the recorded undo."""
     _lock(transaction, versions.c.cluster_configs)
     recorded = find_change(transaction, change.change_id)
     if recorded is not None:
@@ -144,14 +145,24 @@ def undo_settings(transaction: Transaction, change_id: str, change: ChangeRow) -
     undone = lock_undoable(transaction, change_id)
     group_id = undone.group_id
     table, owner = (cluster_configs, {}) if group_id is None else (group_configs, {"group_id": group_id})
-    rows = transaction.execute(select(table.c.key, table.c.value, as_ms(table.c.set_at)).where(*_owned(table, owner)))
-    current = {key: (value, set_at_ms) for key, value, set_at_ms in rows}
-    restored = settings_to_restore(undone, current)
+    current = _read_values(transaction, table, owner)
+    restored = settings_to_restore(undone, current, _changed_since(transaction, undone))
     _replace_values(transaction, table, owner, restored, change)
     version = versions.c.cluster_configs if group_id is None else versions.c.group_configs
     transaction.execute(update(versions).values({version: version + 1}))
     mark_undone(transaction, [UndoneChange(change_id, change.at_ms, change.change_id)])
     return record_change(transaction, undo_of_settings(undone, change, current, restored))
+
+
+def _changed_since(transaction: Transaction, undone: ChangeRow) -> set[str]:
+    """Return the keys that later changes of the same settings have set, without changes that were undone."""
+    later = select(changes.c.after).where(
+        changes.c.action == ChangeAction.PUT_SETTINGS,
+        changes.c.group_id == undone.group_id,
+        changes.c.at > from_ms(undone.at_ms),
+        changes.c.undone_at.is_(None),
+    )
+    return {key for (after,) in transaction.execute(later) for key in after}
 
 
 # -- deleting and restoring topics -------------------------------------------------------------------------

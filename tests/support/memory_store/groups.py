@@ -13,6 +13,7 @@ import msgspec
 from coordinator_core.protocol.records import CommittedOffset, OffsetRemoved, Trigger
 from coordinator_core.protocol.requests import OffsetToCommit, StoredOffset
 from coordinator_core.protocol.states import EMPTY
+from coordinator_core.state_store.change_actions import ChangeAction
 from coordinator_core.state_store.dirty_offsets import (
     UNKNOWN_ORIGIN,
     Commit,
@@ -182,6 +183,12 @@ class Groups:
     def change(self, change_id: str) -> RecordedChange | None:
         """Return one change, or None if it does not exist."""
         return next((self._recorded(row) for row in self.history.changes if row.change_id == change_id), None)
+
+    def settings_changed_since(self, change: ChangeRow) -> set[str]:
+        """Return the keys that later changes of the same settings have set, without changes that were undone."""
+        kind = (ChangeAction.PUT_SETTINGS, change.group_id)
+        later = [one for one in self.history.changes if (one.action, one.group_id) == kind and one.at_ms > change.at_ms]
+        return {key for one in later if self._recorded(one).undone_at_ms is None for key in one.after}
 
     def _recorded(self, change: ChangeRow) -> RecordedChange:
         undone = next((one for one in self.history.undone if one.change_id == change.change_id), None)

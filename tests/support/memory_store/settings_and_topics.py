@@ -37,7 +37,6 @@ class SettingsAndTopics:
         self._topics: dict[str, TopicRow] = {}
         self._cluster_settings: dict[str, str] = {}
         self._group_settings: dict[str, dict[str, str]] = {}
-        self._set_at_ms: dict[tuple[str | None, str], int] = {}
 
     def jump(self, by: int) -> None:
         """Raise all versions, so that every node reads all tables again."""
@@ -145,7 +144,6 @@ class SettingsAndTopics:
             stored.pop(key, None)
             if value is not None:
                 stored[key] = value
-                self._set_at_ms[group_id, key] = change.at_ms
         is_cluster = group_id is None
         self.versions = self.versions._replace(
             cluster_configs=self.versions.cluster_configs + is_cluster,
@@ -160,15 +158,14 @@ class SettingsAndTopics:
     # -- undo -----------------------------------------------------------------------------------------------
 
     def undo_settings(self, change_id: str, change: ChangeRow) -> ChangeRow:
-        """Undo a change of settings, for the keys that were not set again since; return the recorded undo."""
+        """Undo a change of settings, for the keys where nothing newer stands; return the recorded undo."""
         recorded = self._groups.change(change.change_id)
         if recorded is not None:
             return recorded.change
         undone = self._undoable(change_id)
         group_id = undone.group_id
-        stored = self._stored(group_id).items()
-        standing = {key: (value, self._set_at_ms[group_id, key]) for key, value in stored}
-        restored = settings_to_restore(undone, standing)
+        standing = dict(self._stored(group_id))
+        restored = settings_to_restore(undone, standing, self._groups.settings_changed_since(undone))
         self._set(group_id, restored, change)
         return self._undo(change_id, undo_of_settings(undone, change, standing, restored))
 

@@ -8,7 +8,7 @@ from coordinator_core.queries.changes import ChangeFilter, read_changes
 from coordinator_core.queries.runs import read_runs
 from coordinator_core.state_store.change_actions import ChangeAction
 from coordinator_core.state_store.interface import NotUndoable, Store
-from coordinator_core.state_store.rows import RecordedChange, TopicRow, UndoneChange, Versions
+from coordinator_core.state_store.rows import ChangeRow, RecordedChange, TopicRow, UndoneChange, Versions
 from tests.support.store_rows import (
     NOW_MS,
     SHARD,
@@ -243,18 +243,22 @@ def test_a_run_is_undone_once(applied: None, store: Store, query: Query) -> None
 # -- settings -------------------------------------------------------------------------------------------------
 
 
-def settings_undone(store: Store, change: str) -> list[tuple[str, str, str | None]]:
-    noted = store.undo_settings(uuid_of(change), UNDO)
+def setting_row(name: str, at_ms: int, group_id: str | None = None) -> ChangeRow:
+    return change_row(name, action="put_settings", at_ms=at_ms, group_id=group_id)
+
+
+def settings_undone(store: Store, change: str, undo: ChangeRow = UNDO) -> list[tuple[str, str, str | None]]:
+    noted = store.undo_settings(uuid_of(change), undo)
     return [(one["key"], one["outcome"], one["value"]) for one in noted.after["settings"]]
 
 
 @pytest.mark.parametrize("group_id", [None, "orders"])
 def test_settings_are_restored_by_key_unless_changed_since(store: Store, group_id: str | None) -> None:
-    put = change_row("put", action="put_settings", group_id=group_id, at_ms=NOW_MS + 1)
+    put = setting_row("put", NOW_MS + 1, group_id)
     store.put_settings(group_id, {"a": "1", "b": "1", "d": "1"}, change_row("first", group_id=group_id))
     store.put_settings(group_id, {"a": "2", "b": "2", "c": "2", "d": None}, put)
-    store.put_settings(group_id, {"b": "3"}, change_row("since", group_id=group_id, at_ms=NOW_MS + 2))
-    store.put_settings(group_id, {"b": "2"}, change_row("back", group_id=group_id, at_ms=NOW_MS + 3))
+    store.put_settings(group_id, {"b": "3"}, setting_row("since", NOW_MS + 2, group_id))
+    store.put_settings(group_id, {"b": "2"}, setting_row("back", NOW_MS + 3, group_id))
     before = store.versions()
     assert settings_undone(store, "put") == [
         ("a", "restored", "1"),
@@ -272,6 +276,16 @@ def test_key_unset_and_set_again_is_kept(store: Store) -> None:
     store.put_settings(None, {"a": None}, change_row("unset", at_ms=NOW_MS + 1))
     store.put_settings(None, {"a": "9"}, change_row("since", at_ms=NOW_MS + 2))
     assert settings_undone(store, "unset") == [("a", "newer_there", "9")]
+
+
+def test_changes_of_a_setting_are_undone_one_after_the_other(store: Store) -> None:
+    for number, name in enumerate(("first", "second", "third"), 1):
+        store.put_settings("orders", {"a": str(number)}, setting_row(name, NOW_MS + number, "orders"))
+    left = []
+    for number, name in enumerate(("third", "second", "first"), 10):
+        undo = change_row(f"undo {name}", action="undo", group_id="orders", at_ms=NOW_MS + number)
+        left += settings_undone(store, name, undo)
+    assert left == [("a", "restored", "2"), ("a", "restored", "1"), ("a", "restored", None)]
 
 
 def test_settings_are_undone_once(store: Store) -> None:
