@@ -25,6 +25,7 @@ from muster.cli.options import (
     WideOption,
 )
 from muster.display import counted, moment
+from muster.errors import FAILURE_EXIT_CODE, UserError
 from muster.node_client import Json, NodeClient, segment
 from muster.output import Table, print_json
 
@@ -138,27 +139,39 @@ def undo(
 
 
 def undo_change(node: NodeClient, change_id: str, reason: str, *, as_json: bool) -> None:
-    """Take a change back, and print what became of every part of it."""
+    """Take a change back, and print what became of every part of it.
+
+    Raises:
+        UserError: no part of it could be restored.
+    """
     answer = node.post(f"/v1/changes/{segment(change_id)}/undo", {"reason": reason})
+    parts = _parts(answer)
+    kept = sum(outcome not in DONE for _, outcome, _ in parts)
     if as_json:
         print_json(answer)
-        return
+    else:
+        _print_undo(answer, parts, kept)
+    if parts and kept == len(parts) and not answer["run_id"]:
+        raise UserError("Nothing was restored; OUTCOME says why.", FAILURE_EXIT_CODE)
+
+
+def _print_undo(answer: Json, parts: list[tuple[str, str, str | None]], kept: int) -> None:
     table = Table("WHAT", "OUTCOME", "NOW")
-    for what, outcome, now in _parts(answer):
+    for what, outcome, now in parts:
         table.add(what, outcome, now)
-    if len(table):
+    if parts:
         table.print()
     if answer["offset_count"] > len(answer["offsets"]):
         print(f"... and {answer['offset_count'] - len(answer['offsets'])} more.")
     if answer["run_id"]:
         coming = counted(answer["candidates"], "offset comes", "offsets come")
         print(f"{coming} back by run {answer['run_id']}; muster runs show shows its progress.")
-    if not _parts(answer) and not answer["run_id"]:
+    if not parts and not answer["run_id"]:
         print("The change had taken nothing, so nothing comes back.")
         return
     print_unconfirmed(answer)
-    kept = sum(outcome not in DONE for _, outcome, _ in _parts(answer))
-    print(f"The change is undone{f', but for {kept} where something newer stands' if kept else ''}.")
+    if kept < len(parts) or answer["run_id"]:
+        print(f"The change is undone{f', but for {kept} where something newer stands' if kept else ''}.")
 
 
 def print_unconfirmed(answer: Json) -> None:

@@ -48,6 +48,16 @@ def test_setting_is_changed_and_undone(muster: Muster, group: Group, how: list[s
     assert "No change of settings" in muster.refused(1, "config", "undo", "--group", group.group_id)
 
 
+def test_undo_that_restores_nothing_fails(muster: Muster, group: Group) -> None:
+    first, _ = (muster.ok("config", "set", group.group_id, f"group_max_size={size}") for size in (7, 8))
+
+    said = muster(*undo_command(first.out))
+
+    assert said.exit_code == 1
+    assert said.out.splitlines()[1:] == ["group_max_size  newer_there  8"]
+    assert said.err == "muster: Nothing was restored; OUTCOME says why.\n"
+
+
 def test_several_settings_are_set_and_reset_to_default(muster: Muster, group: Group) -> None:
     muster.ok("config", "set", group.group_id, "session_timeout_ms=9000", "group_sync_timeout_scope=dynamic")
     changed = muster.ok("config", "set", group.group_id, "session_timeout_ms=", "--json").json
