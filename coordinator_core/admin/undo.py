@@ -14,7 +14,12 @@ Source: http-api.md "Undoing a change"; maintenance.md "Undo".
 from collections.abc import Mapping
 from functools import partial
 
-from coordinator_core.admin.change_payloads import reset_to_restore, restored_json
+from coordinator_core.admin.change_payloads import (
+    RestoredOffsets,
+    left_or_restored,
+    reset_to_restore,
+    restored_json,
+)
 from coordinator_core.admin.changes import CannotUndo, Change, ChangeRecorder, find_change, recorded_change
 from coordinator_core.admin.settings import owned_group
 from coordinator_core.protocol.group import Group
@@ -22,7 +27,7 @@ from coordinator_core.protocol.requests import RestoreOffsets
 from coordinator_core.protocol.responses import Answer, RestoreOffsetsResponse
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.state_store.change_actions import ChangeAction
-from coordinator_core.state_store.interface import NotUndoable
+from coordinator_core.state_store.interface import NotUndoable, Store
 from coordinator_core.state_store.rows import ChangeRow, Json, RecordedChange
 from coordinator_core.state_store.runs import RunStatus
 
@@ -145,7 +150,19 @@ def _request(coordinator: Coordinator, group_id: str, undone: ChangeRow, change:
     offsets = reset_to_restore(undone, archived) if is_reset else tuple(one.to_restore() for one in archived)
     partitions = [(one.topic, one.partition) for one in offsets]
     stored = coordinator.store.stored_offsets(group_id, partitions) if partitions else []
+    if is_reset:
+        offsets = left_or_restored(offsets, stored, _restored_since(coordinator.store, group_id, undone))
     return RestoreOffsets(coordinator.new_token(), offsets, tuple(stored), change.change_id)
+
+
+def _restored_since(store: Store, group_id: str, undone: ChangeRow) -> RestoredOffsets:
+    """Return what undos of later changes of the group may have committed."""
+    return {
+        (one.topic, one.partition, one.offset, later.undone_at_ms): one.committed_at_ms
+        for later in store.undone_since(group_id, undone.at_ms)
+        for one in store.archived_offsets(later.change.change_id, group_id)
+        if later.undone_at_ms is not None and one.committed_at_ms < later.undone_at_ms
+    }
 
 
 def _describe(recorded: Mapping[str, Json], _before: Group, _after: Group, answer: Answer) -> tuple[Json, Json]:

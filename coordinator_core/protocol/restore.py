@@ -2,7 +2,8 @@
 
 Rules:
 
-* A partition that was committed, reset or deleted since the change is kept.
+* A partition that was committed, reset or deleted since the change is kept, unless an undo has restored what the change
+  had committed.
 * A partition that members subscribe to, or may subscribe to, is kept too: a consumer's offsets do not change while it
   runs. If this keeps every partition, an operator's request is refused, and can be repeated after the consumers have
   stopped.

@@ -212,6 +212,7 @@ class PostgresStore:
     # -- operations of operators --------------------------------------------------------------------------
 
     change = _reading(changes.find_change)
+    undone_since = _reading(changes.undone_since)
     delete_log_ends = _changing(settings_and_topics.delete_log_ends)
     put_topic = _changing(settings_and_topics.put_topic)
     delete_topic = _changing(settings_and_topics.delete_topic)

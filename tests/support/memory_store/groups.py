@@ -184,6 +184,11 @@ class Groups:
         """Return one change, or None if it does not exist."""
         return next((self._recorded(row) for row in self.history.changes if row.change_id == change_id), None)
 
+    def undone_since(self, group_id: str, since_ms: int) -> list[RecordedChange]:
+        """Return the changes of a group, made at or after this time, that were undone."""
+        later = [one for one in self.history.changes if one.group_id == group_id and one.at_ms >= since_ms]
+        return [found for found in map(self._recorded, later) if found.undone_at_ms is not None]
+
     def settings_changed_since(self, change: ChangeRow) -> set[str]:
         """Return the keys that later changes of the same settings have set, without changes that were undone."""
         kind = (ChangeAction.PUT_SETTINGS, change.group_id)

@@ -27,7 +27,7 @@ from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.state_store.rows import ChangeRow
 from tests.support.memory_store import MemoryStore
 from tests.support.no_queries import NO_QUERIES
-from tests.unit.coordinator_core.runtime.nodes import HeldStore, Member, config, running, state_of, until
+from tests.unit.coordinator_core.runtime.nodes import HeldStore, JumpingClock, Member, config, running, state_of, until
 from tests.unit.coordinator_core.runtime.proposals import DUE, decided, propose
 
 pytestmark = pytest.mark.anyio
@@ -342,6 +342,31 @@ async def test_undo_of_a_reset_keeps_newer_commits() -> None:
         assert [one.expires_at_ms is None for one in store.stored_offsets("g")] == [True, False]
         found = await find_change(node, reset.change_id)
         assert found.undone_by_change_id == undo.change_id
+
+
+async def test_changes_of_offsets_are_undone_one_after_the_other() -> None:
+    async with running(MemoryStore()) as node:
+        await commit(node, "g", 100)
+        first, second, third = a_change(), a_change(), a_change()
+        await reset_offsets(node, NO_QUERIES, "g", Reset(ResetTo.OFFSET, 50, topics=(("t", (0,)),)), first)
+        await reset_offsets(node, NO_QUERIES, "g", Reset(ResetTo.OFFSET, 10, topics=(("t", (0,)),)), second)
+        await delete_offsets(node, "g", "t", None, third)
+        for change, offset in ((third, 10), (second, 50), (first, 100)):
+            await undo_change(node, change.change_id, a_change())
+            assert await offsets_of(node, "g") == [("t", 0, offset)]
+
+
+async def test_undo_keeps_a_commit_that_another_undo_restored() -> None:
+    clock = JumpingClock()
+    async with running(MemoryStore(), clock=clock) as node:
+        await commit(node, "g", 100)
+        first, second = a_change(), a_change()
+        await reset_offsets(node, NO_QUERIES, "g", Reset(ResetTo.OFFSET, 50, topics=(("t", (0,)),)), first)
+        clock.jumped_ms += 1
+        await commit(node, "g", 50)
+        await reset_offsets(node, NO_QUERIES, "g", Reset(ResetTo.OFFSET, 10, topics=(("t", (0,)),)), second)
+        await undo_change(node, second.change_id, a_change())
+        assert outcomes(await undo_change(node, first.change_id, a_change())) == [(0, "newer_there")]
 
 
 async def test_a_new_commit_clears_the_expiry_of_what_was_restored() -> None:
