@@ -48,6 +48,13 @@ FROM incarnation
 """  # noqa: S608 - a constant
 
 
+_SERVER: Final = """
+SELECT current_setting('server_version'), pg_is_in_recovery() OR EXISTS (
+    SELECT FROM pg_settings WHERE name = 'default_transaction_read_only' AND reset_val = 'on')
+"""
+"""The server's version, and whether others than this check find the database read-only."""
+
+
 def check_postgres(connection: PsycopgConnection) -> CheckResult:
     """Look at the server's version, how long an answer takes, and how many connections are left."""
     began_at_s = time.perf_counter()
@@ -56,10 +63,14 @@ def check_postgres(connection: PsycopgConnection) -> CheckResult:
     used, allowed = _row(
         connection, "SELECT (SELECT count(*) FROM pg_stat_activity), current_setting('max_connections')::int"
     )
-    (name,) = _row(connection, "SELECT current_setting('server_version')")
+    name, is_read_only = _row(connection, _SERVER)
     message = f"Postgres {name} answers in {took_ms:.1f} ms; {used} of {allowed} connections are in use"
     if connection.server_version < OLDEST_POSTGRES:
         return error("Postgres", message, "use Postgres 14 or newer")
+    if is_read_only:
+        return error(
+            "Postgres", f"{message}; it is read-only", "docs/runbook.md, MusterDatabaseUnreachable: no node can store"
+        )
     if used > CONNECTIONS_MAX_SHARE * allowed:
         return warning("Postgres", message, "raise max_connections, or find who holds them in pg_stat_activity")
     if took_ms > SLOW_MS:

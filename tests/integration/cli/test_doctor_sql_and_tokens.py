@@ -82,6 +82,20 @@ def test_doctor_fails_for_a_schema_of_another_release(
         assert (found["status"], found["advice"]) == ("error", advice)
 
 
+def test_doctor_names_a_read_only_database(
+    bare_muster: Muster, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MUSTER_DATABASE_URL", database_url)
+    with closing(psycopg2.connect(psql_url(database_url))) as connection, connection.cursor() as cursor:
+        cursor.execute(f"ALTER DATABASE {connection.info.dbname} SET default_transaction_read_only = on")
+        connection.commit()
+
+    status, message = findings(bare_muster)[1]["Postgres"]
+
+    assert status == "error"
+    assert message.endswith("; it is read-only")
+
+
 def test_an_empty_database_has_no_schema_and_no_leases(
     bare_muster: Muster, empty_database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
