@@ -21,8 +21,8 @@ from coordinator_core.state_store.dirty_offsets import LoggedCommits
 from coordinator_core.state_store.offset_log import decode
 from muster.cli.command_tree import command_group
 from muster.cli.options import DataDirOption, GroupOption
-from muster.cli.sql import CONNECT_TIMEOUT_S
-from muster.errors import DATABASE_ADVICE, UNREACHABLE_EXIT_CODE, UserError
+from muster.cli.sql import connect
+from muster.errors import UserError
 
 app = command_group("Show the commits that wait for a checkpoint.")
 
@@ -48,11 +48,11 @@ def dump(
     from muster.settings import load_settings, psql_url
 
     url = psql_url(urls_in_use(load_settings(data_dir=data_dir)).reader)
-    try:
-        connection = psycopg2.connect(url, connect_timeout=CONNECT_TIMEOUT_S, application_name="muster-offset-log")
-    except psycopg2.OperationalError as failure:
-        raise UserError(f"The database does not answer; {DATABASE_ADVICE}.", UNREACHABLE_EXIT_CODE) from failure
-    with closing(connection), connection, connection.cursor("offset_log") as cursor:
+    with (
+        closing(connect(url, "muster-offset-log")) as connection,
+        connection,
+        connection.cursor("offset_log") as cursor,
+    ):
         try:
             cursor.execute(_QUARANTINED if quarantined else _LOG)
             for seq, written_at, reason, data in cursor:

@@ -92,11 +92,7 @@ def print_rows(url: str, query: str, *, may_write: bool, as_json: bool) -> None:
     Raises:
         UserError: the database refuses, or does not answer.
     """
-    try:
-        connection = psycopg2.connect(url, connect_timeout=CONNECT_TIMEOUT_S, application_name="muster-sql")
-    except psycopg2.OperationalError as failure:
-        sentence = f"The database does not answer: {_first_line(failure)}; {DATABASE_ADVICE}."
-        raise UserError(sentence, UNREACHABLE_EXIT_CODE) from failure
+    connection = connect(url, "muster-sql")
     try:
         connection.set_session(readonly=not may_write)
         with connection, connection.cursor() as cursor:
@@ -115,6 +111,19 @@ def print_rows(url: str, query: str, *, may_write: bool, as_json: bool) -> None:
         print_json({"rows": [dict(zip(names, map(_plain, row), strict=True)) for row in rows]})
     else:
         _print_rows(names, rows)
+
+
+def connect(url: str, application_name: str) -> psycopg2.extensions.connection:
+    """Return a connection.
+
+    Raises:
+        UserError: the database does not answer.
+    """
+    try:
+        return psycopg2.connect(url, connect_timeout=CONNECT_TIMEOUT_S, application_name=application_name)
+    except psycopg2.OperationalError as failure:
+        sentence = f"The database does not answer: {_first_line(failure)}; {DATABASE_ADVICE}."
+        raise UserError(sentence, UNREACHABLE_EXIT_CODE) from failure
 
 
 _NOT_READ_ONLY: Final = (psycopg2.errors.ReadOnlySqlTransaction, psycopg2.errors.InvalidCursorDefinition)

@@ -17,7 +17,7 @@ from coordinator_core.state_store.postgres.connections import Transaction
 from coordinator_core.state_store.postgres.pooler import shares_sessions
 from coordinator_core.state_store.postgres.revision import read_schema
 from coordinator_core.state_store.schema_revision import schema_advice
-from muster.errors import DATABASE_ADVICE, UserError
+from muster.errors import DATABASE_ADVICE, UNREACHABLE_EXIT_CODE, UserError
 from muster.settings import DEFAULT_SHARDS
 
 CONNECT_TIMEOUT_S = 10
@@ -138,7 +138,8 @@ def _connection(database_url: str) -> Iterator[Connection]:
     except OperationalError as failure:
         if any(text in str(failure.orig) for text in NO_PRIMARY_TEXTS):
             raise UserError(NO_PRIMARY) from failure
-        raise UserError(f"The database does not answer: {_first_line(failure)}; {DATABASE_ADVICE}.") from failure
+        sentence = f"The database does not answer: {_first_line(failure)}; {DATABASE_ADVICE}."
+        raise UserError(sentence, UNREACHABLE_EXIT_CODE) from failure
     finally:
         engine.dispose()
 

@@ -61,10 +61,14 @@ def test_invalid_setting_is_reported_in_one_sentence() -> None:
     assert complaint(muster("serve", MUSTER_SHARDS="0"), 2) == ("MUSTER_SHARDS should be greater than or equal to 1.")
 
 
-def test_unreachable_database_is_reported_in_one_sentence() -> None:
+@pytest.mark.parametrize(
+    "command", ["migrate", "serve", "tokens list", "changes export", "offset-log dump", "sql SELECT"]
+)
+def test_unreachable_database_is_reported_in_one_sentence(command: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    said = complaint(muster("migrate", MUSTER_DATABASE_URL=f"postgresql://muster:hunter2@127.0.0.1:{port}/muster"), 1)
+    url = f"postgresql://muster:hunter2@127.0.0.1:{port}/muster"
+    said = complaint(muster(*command.split(), MUSTER_DATABASE_URL=url, MUSTER_HTTP_PORT=str(free_port())), 3)
     assert said.startswith("The database does not answer: ")
     assert said.endswith("; start it, or put MUSTER_DATABASE_URL right.")
     assert "hunter2" not in said
