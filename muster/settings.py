@@ -6,6 +6,8 @@ The docstrings of the fields are the text of docs/settings.md (`make docs`).
 
 import ipaddress
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -483,6 +485,11 @@ class Settings(PlatformSettings, NodeSettings, MirrorSettings, GroupDefaults):
         return frozenset(GROUP_KEYS) & self.model_fields_set
 
 
+LIKELY_MISSPELLED: Final = 0.85
+"""How alike two names are of which one is likely meant to be the other, from 0 to 1."""
+NO_SETTINGS: Final = ("MUSTER_CLIENT_CERTIFICATE_FILE", "MUSTER_JOBS_DATABASE_URL_", "MUSTER_SPARK_REPORT_POOL")
+"""How variables of commands and DAGs begin whose names resemble a setting's."""
+
 GROUP_KEYS: tuple[str, ...] = tuple(GroupDefaults.model_fields)
 """The settings that a group can override."""
 
@@ -498,6 +505,15 @@ def load_settings(**overrides: str | int | Path | None) -> Settings:
         return Settings(**given)
     except ValidationError as refusal:
         raise UserError(_sentence(refusal), USAGE_EXIT_CODE) from None
+
+
+def misspelled(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Return the variables that nothing reads and whose names resemble a setting's, each with that setting."""
+    known = [ENVIRONMENT_PREFIX + name.upper() for name in Settings.model_fields]
+    ours = (name for name in names if name.startswith(ENVIRONMENT_PREFIX) and not name.startswith(NO_SETTINGS))
+    unknown = sorted(set(ours) - set(known))
+    likely = ((name, get_close_matches(name, known, 1, LIKELY_MISSPELLED)) for name in unknown)
+    return [(name, found[0]) for name, found in likely if found]
 
 
 def sqlalchemy_url(url: str) -> str:

@@ -6,6 +6,7 @@ Each check reports what it found and what to do; a failing one does not stop the
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -49,7 +50,7 @@ from muster.local.ports import is_free_port, listener_on
 from muster.node.tls import read_tls, unencrypted
 from muster.node_client import NodeClient
 from muster.output import Table, print_json
-from muster.settings import Settings, load_settings, psql_url
+from muster.settings import Settings, load_settings, misspelled, psql_url
 from spark_jobs import submit
 from spark_jobs.errors import JobError
 
@@ -91,7 +92,11 @@ def run_checks(url: str | None, data_dir: Path | None) -> Iterator[CheckResult]:
     except UserError as failure:
         yield error("settings", failure.sentence, "put the variable right; docs/settings.md has them all")
         return
-    yield ok("settings", f"all can be read; the data directory is {settings.data_dir}")
+    wrong = "; ".join(f"{name} is no setting, and {meant} is one" for name, meant in misspelled(os.environ))
+    if wrong:
+        yield warning("settings", wrong, "put the name right, for nodes, too; docs/settings.md has them all")
+    else:
+        yield ok("settings", f"all can be read; the data directory is {settings.data_dir}")
     yield _disk(settings)
     yield from _ports(settings)
     yield from _database(settings)

@@ -82,6 +82,12 @@ def test_doctor_fails_for_a_schema_of_another_release(
         assert (found["status"], found["advice"]) == ("error", advice)
 
 
+def test_doctor_names_a_misspelled_setting(bare_muster: Muster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_SESION_TIMEOUT_MS", "5000")
+    said = "MUSTER_SESION_TIMEOUT_MS is no setting, and MUSTER_SESSION_TIMEOUT_MS is one"
+    assert findings(bare_muster)[1]["settings"] == ("warning", said)
+
+
 def test_doctor_names_a_read_only_database(
     bare_muster: Muster, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

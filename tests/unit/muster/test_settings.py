@@ -1,6 +1,7 @@
 """Settings from the environment: defaults, and errors in one sentence without the value."""
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -13,7 +14,8 @@ from coordinator_core.protocol.setting_rules import INT32_MAX, RULES, ChoiceRule
 from coordinator_core.protocol.settings import GroupSettings
 from coordinator_core.runtime.config import NodeConfig
 from muster.errors import UserError
-from muster.settings import ENVIRONMENT_PREFIX, GROUP_KEYS, Settings, load_settings, psql_url
+from muster.settings import ENVIRONMENT_PREFIX, GROUP_KEYS, Settings, load_settings, misspelled, psql_url
+from tests.support.repository import ROOT
 
 
 @pytest.fixture(autouse=True)
@@ -222,3 +224,22 @@ def test_tls_settings_belong_together(given: dict[str, str], said: str, monkeypa
 
 def test_url_of_a_node_with_a_certificate_is_https() -> None:
     assert Settings(tls_certificate_file="c", http_port=1).node_url == "https://127.0.0.1:1"  # type: ignore[arg-type]  # validated there
+
+
+def test_misspelled_settings_are_named() -> None:
+    given = [
+        "MUSTER_SESION_TIMEOUT_MS",
+        "MUSTER_LEASE_TTL",
+        "MUSTER_LEASE_TTL_MS",
+        "MUSTER_TOKEN",
+        "SESSION_TIMEOUT_MS",
+    ]
+    assert misspelled(given) == [
+        ("MUSTER_LEASE_TTL", "MUSTER_LEASE_TTL_MS"),
+        ("MUSTER_SESION_TIMEOUT_MS", "MUSTER_SESSION_TIMEOUT_MS"),
+    ]
+
+
+def test_variables_of_commands_and_dags_are_not_misspelled() -> None:
+    read = re.findall("MUSTER_[A-Z_]*[A-Z]", "".join(page.read_text() for page in (ROOT / "docs").glob("*.md")))
+    assert misspelled(read) == []
