@@ -69,7 +69,8 @@ WITH hours AS (
 ), evicted AS (
     SELECT date_trunc('hour', ended_at, 'UTC') AS hour, count(*) AS number FROM member_sessions
     WHERE ended_at >= (SELECT min(hour) FROM hours)
-        AND end_reason IN ('session_expired', 'rebalance_timeout', 'sync_timeout') AND {COVERED_GROUPS}
+        AND end_reason IN ('session_expired', 'new_member_timeout', 'rebalance_timeout', 'sync_timeout')
+        AND {COVERED_GROUPS}
     GROUP BY 1
 )
 SELECT floor(extract(epoch FROM hour) * 1000)::bigint, coalesce(ended.number, 0), coalesce(evicted.number, 0)

@@ -34,6 +34,8 @@ def test_a_day_is_counted_by_hour(owner: Owner, query: Query, sql_connection: Ps
         session_row("b", end_reason="rebalance_timeout", ended_at_ms=at_ms),
         session_row("c", end_reason="left", ended_at_ms=at_ms),
         session_row("d", "views", end_reason="sync_timeout", ended_at_ms=at_ms),
+        session_row("e", end_reason="new_member_timeout", ended_at_ms=at_ms),
+        session_row("f", end_reason="admin", ended_at_ms=at_ms),
     ]
     owner.write(write(rebalances=tuple(past), sessions=tuple(sessions)))
 
@@ -43,7 +45,7 @@ def test_a_day_is_counted_by_hour(owner: Owner, query: Query, sql_connection: Ps
     ]
     rebalances = {hour.hour_ms: hour.rebalances for hour in found.hours if hour.rebalances}
     assert rebalances == {end_ms - end_ms % HOUR_MS: number for end_ms, number in ((at_ms, 1), (ends["late"], 2))}
-    assert sum(hour.evictions for hour in found.hours) == 3
+    assert sum(hour.evictions for hour in found.hours) == 4
     assert found.forecast is None
     assert sum(hour.evictions for hour in query(read_activity, GroupPatterns(("vi%",))).hours) == 1
     assert sum(hour.rebalances for hour in query(read_activity, GroupPatterns(())).hours) == 0
