@@ -1,5 +1,6 @@
 """Maintenance runs, their candidates, and what they say about coming expiries."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -8,13 +9,16 @@ from coordinator_core.state_store.postgres.arrays import array_literal
 from coordinator_core.state_store.postgres.connections import Transaction
 from coordinator_core.state_store.postgres.maintenance import RUNS, read_run, runs_of
 from coordinator_core.state_store.postgres.rejections import find_rejection
-from coordinator_core.state_store.runs import Rejection, RunRow
+from coordinator_core.state_store.runs import Rejection, RunRow, RunStatus
 from coordinator_core.state_store.tables import maintenance_runs
 
 
-def read_runs(transaction: Transaction, limit: int = 100) -> list[RunRow]:
-    """Return at most `limit` runs, the newest first."""
-    newest = RUNS.order_by(maintenance_runs.c.created_at.desc(), maintenance_runs.c.run_id).limit(limit)
+def read_runs(
+    transaction: Transaction, statuses: Collection[RunStatus] = frozenset(RunStatus), limit: int = 100
+) -> list[RunRow]:
+    """Return at most `limit` runs with one of these statuses, the newest first."""
+    matching = RUNS.where(maintenance_runs.c.status.in_(statuses))
+    newest = matching.order_by(maintenance_runs.c.created_at.desc(), maintenance_runs.c.run_id).limit(limit)
     return runs_of(transaction, transaction.execute(newest))
 
 

@@ -53,8 +53,7 @@ def list_runs(
     as_json: JsonOption = False,
 ) -> None:
     """List the newest maintenance runs."""
-    node, statuses = NodeClient(url), set(split(status))
-    found = [each for each in node.get(RUNS)["runs"] if not statuses or each["status"] in statuses]
+    found = NodeClient(url).get(RUNS, status=split(status))["runs"]
     if as_json:
         print_json({"runs": found})
         return

@@ -24,7 +24,10 @@ export function runsPage(main, _, query) {
   replaceContent(main, h("div", { class: "row spread" }, h("h1", {}, "Maintenance runs"), h("p", { class: "muted" }, "A job proposes candidates. Nothing is removed until the run is applied; each candidate is then checked again.")),
     h("div", { class: "row filters" }, h("div", { class: "field inline" }, empty, h("label", { for: empty.id }, "Runs that found nothing"))), table);
   const draw = redrawOnChange(table, list);
-  const poller = poll(async () => draw((await read("/v1/maintenance/runs")).runs, empty.checked), EVERY_MS);
+  const poller = poll(async () => {
+    const [waiting, newest] = await Promise.all([{ status: "proposed" }, {}].map((wanted) => read("/v1/maintenance/runs", wanted)));
+    draw(waiting.runs, newest.runs.filter((run) => run.status !== "proposed"), empty.checked);
+  }, EVERY_MS);
   pageKeys(rowKeys(table));
 
   function filter() {
@@ -43,14 +46,14 @@ export function statusBadge(status) {
   return h("span", { class: `badge ${tone}`, title: hint }, h("span", { "aria-hidden": "true" }, sign), ` ${status}`);
 }
 
-function list(all, isWithEmpty) {
+function list(waiting, others, isWithEmpty) {
+  const all = [...waiting, ...others];
   const runs = isWithEmpty ? all : all.filter((run) => !foundNothing(run));
   if (!runs.length && all.length) return h("p", { class: "empty-state" }, `The last ${plural(all.length, "run")} found nothing.`);
   if (!runs.length) return h("div", { class: "empty-state" }, h("p", {}, "No runs yet."), h("p", {}, "The Airflow DAGs offset_retention, group_cleanup and history_archive propose runs."));
-  const waiting = runs.filter((run) => run.status === "proposed");
   return h("table", { class: "list", "aria-label": "Maintenance runs" },
     tableHead([["Status"], ["Kind"], ["As of"], ["Candidates", "number"], ["Examined", "number"], ["By reason and outcome"], ["Run"]]),
-    h("tbody", {}, [...waiting, ...runs.filter((run) => run.status !== "proposed")].map(row)));
+    h("tbody", {}, runs.map(row)));
 }
 
 function row(run) {

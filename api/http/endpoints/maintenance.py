@@ -3,13 +3,13 @@
 Source: http-api.md "Operator requests", "Lists"; ARCHITECTURE.md "Maintenance".
 """
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from datetime import datetime
-from typing import Final, TypeVar
+from typing import Annotated, Final, TypeAlias, TypeVar
 from uuid import UUID
 
 from litestar import get, post
-from litestar.params import FromPath, JSONBody
+from litestar.params import FromPath, JSONBody, QueryParameter
 from msgspec import Struct
 
 from api.http.fast_path import REQUEST
@@ -19,6 +19,7 @@ from api.http.request_context import CurrentRequest, RequestContext
 from api.http.rows import response_of
 from api.http.times import instant
 from coordinator_core.admin import maintenance
+from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.queries import runs
 from coordinator_core.state_store.interface import RunNotFound
 from coordinator_core.state_store.runs import RunDecision, RunRow, RunStatus
@@ -82,10 +83,23 @@ class ApplyBody(DecisionBody, forbid_unknown_fields=True):
     candidates: CandidateCount | None = None
 
 
+StatusesParam: TypeAlias = Annotated[
+    list[str] | None, QueryParameter(name="status", description="only runs with one of these statuses")
+]
+
+
 @get("/v1/maintenance/runs", tags=TAGS, opt={REQUEST: "ListRuns"})
-async def list_runs(context: CurrentRequest) -> RunsResponse:
+async def list_runs(context: CurrentRequest, statuses: StatusesParam = None) -> RunsResponse:
     """List the newest maintenance runs."""
-    return RunsResponse([_run_response(context, row) for row in await context.query(runs.read_runs)])
+    found = await context.query(runs.read_runs, _statuses(statuses or RunStatus))
+    return RunsResponse([_run_response(context, row) for row in found])
+
+
+def _statuses(names: Iterable[str]) -> frozenset[RunStatus]:
+    try:
+        return frozenset(RunStatus(name) for name in names)
+    except ValueError:
+        raise InvalidRequest(f"status must be one of {', '.join(RunStatus)}") from None
 
 
 @get("/v1/maintenance/runs/{run_id:str}", tags=TAGS, opt={REQUEST: "DescribeRun"})

@@ -257,6 +257,17 @@ def test_run_is_a_dry_run_unless_executed(muster: Muster, run_id: str) -> None:
     assert ["Outcome:", "not", "due"] in shown
 
 
+def test_proposals_are_listed_behind_many_newer_runs(muster: Muster, rows: PsycopgConnection, run_id: str) -> None:
+    with rows.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO maintenance_runs (run_id, kind, as_of, status, counts, created_at)"
+            " SELECT gen_random_uuid(), 'offset_retention', now(), 'rejected', '{}', clock_timestamp()"
+            " FROM generate_series(1, 100)"
+        )
+    listed = muster.ok("runs", "list", "--status", "proposed,failed", "--json").json["runs"]
+    assert run_id in [run["run_id"] for run in listed]
+
+
 def test_run_shows_who_rejected_it_and_why(muster: Muster, run_id: str) -> None:
     muster.ok("runs", "reject", run_id, "--reason", "still used")
     output = muster.ok("runs", "show", run_id).out

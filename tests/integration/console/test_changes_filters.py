@@ -88,3 +88,17 @@ def test_runs_that_found_nothing_are_hidden(
     page.get_by_label("Runs that found nothing").check()
     expect(page.get_by_role("link", name=runs["nothing"][:8])).to_be_visible()
     expect(page).to_have_url(re.compile("empty_runs=true$"))
+
+
+def test_waiting_run_is_listed_behind_many_newer_runs(page: Page, node: Node, samples: SampleGroups) -> None:
+    waiting, newer = str(uuid4()), [str(uuid4()) for _ in range(100)]
+    with samples.rows.cursor() as cursor:
+        cursor.execute(RUN, (waiting, "proposed", '{"candidates": 3}'))
+        for run_id in newer:
+            cursor.execute(RUN, (run_id, "rejected", '{"candidates": 3}'))
+    page.goto(f"{node.url}/#/maintenance")
+    try:
+        expect(rows(page, "Maintenance runs").filter(has_text=waiting[:8])).to_have_count(1)
+    finally:
+        with samples.rows.cursor() as cursor:
+            cursor.execute("DELETE FROM maintenance_runs WHERE run_id = ANY(%s::uuid[])", ([waiting, *newer],))

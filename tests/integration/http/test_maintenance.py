@@ -31,6 +31,21 @@ def test_run_shows_its_proposal(client: Client, run_id: str) -> None:
     assert run in client.ok("GET", "/v1/maintenance/runs")["runs"]
 
 
+def test_proposal_is_found_behind_many_newer_runs(client: Client, rows: PsycopgConnection, run_id: str) -> None:
+    with rows.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO maintenance_runs (run_id, kind, as_of, status, counts)"
+            " SELECT gen_random_uuid(), 'offset_retention', now(), 'rejected', '{}' FROM generate_series(1, 100)"
+        )
+
+    proposed = client.ok("GET", "/v1/maintenance/runs?status=proposed&status=applying")["runs"]
+
+    assert run_id in [run["run_id"] for run in proposed]
+    assert {run["status"] for run in proposed} <= {"proposed", "applying"}
+    assert len(client.ok("GET", "/v1/maintenance/runs")["runs"]) == 100
+    assert client.call("GET", "/v1/maintenance/runs?status=waiting").code == "INVALID_REQUEST"
+
+
 def test_applied_run_completes_and_may_be_applied_again(client: Client, run_id: str) -> None:
     answer = client.call("POST", f"/v1/maintenance/runs/{run_id}/apply", REASON)
 
