@@ -15,6 +15,7 @@ from psycopg2.extensions import QuotedString
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
 from coordinator_core.jobs import JOBS
+from coordinator_core.protocol.records import RemovalReason
 from coordinator_core.queries.reports import REPORTS
 from coordinator_core.queries.runner import Queries
 from coordinator_core.state_store.postgres import PostgresStore
@@ -292,6 +293,27 @@ def test_variables_list_existing_groups_and_members(reader: PsycopgConnection, n
 @pytest.mark.parametrize("query", SQL, ids=lambda query: f"{query.dashboard}: {query.panel}")
 def test_panel_queries_are_limited_in_rows_or_to_one_group(query: Query) -> None:
     assert re.search(r"\bLIMIT \d+$|\$\{group|GROUP BY|newest_runs|FROM (nodes|shard_leases)\n", query.text), query.text
+
+
+def test_panels_by_hour_count_whole_hours_in_utc() -> None:
+    by_hour = [query for query in SQL if "date_trunc('hour'" in query.text]
+    assert len(by_hour) == 4
+    for query in by_hour:
+        assert "timeFilter" not in query.text, query.panel
+        assert query.text.count("date_trunc('hour'") == query.text.count(", 'UTC')"), query.panel
+
+
+def test_tables_of_lag_say_whether_it_is_a_lower_bound() -> None:
+    shown = [query for query in SQL if "lag_records," in query.text]
+    assert len(shown) == 4
+    assert all("is_lag_lower_bound, log_end_at" in query.text for query in shown)
+
+
+def test_evictions_are_timeouts() -> None:
+    (panel,) = (query for query in PROMQL if query.panel == "Members evicted per hour")
+    (reasons,) = re.findall(r'reason=~"([^"]+)"', panel.text)
+    counted = {reason for reason in RemovalReason if re.fullmatch(reasons, reason)}
+    assert counted == set(RemovalReason) - {RemovalReason.LEFT, RemovalReason.LEFT_OR_EXPIRED, RemovalReason.ADMIN}
 
 
 def test_reader_role_is_created_with_read_access_only() -> None:
