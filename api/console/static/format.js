@@ -56,6 +56,14 @@ export function lag(records, isLowerBound, logEndAt, write = compact) {
   return records === null ? `0 as of ${clock(logEndAt)}` : `≥ ${write(records)}`;
 }
 
+/** Format the sum of the known lags of `parts` {lag, log_end_at}: a lower bound if one of them is. */
+export function totalLag(parts, isLowerBound) {
+  const known = parts.filter((each) => each.lag !== null);
+  const sum = known.length ? known.reduce((total, each) => total + each.lag, 0) : null;
+  const bounds = parts.filter(isLowerBound);
+  return lag(bounds.length ? sum || null : sum, bounds.length > 0, bounds.map((each) => each.log_end_at).sort()[0], count);
+}
+
 /** Format a setting's value; milliseconds and minutes also as a duration. */
 export function setting(key, value) {
   if (value === null || value === undefined) return NONE;

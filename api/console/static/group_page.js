@@ -126,7 +126,7 @@ export function groupPage(main, [groupId]) {
       optional(read(path("member-sessions"), { limit: MEMBER_SESSIONS, end_reason: ENDS, ...ended })),
       optional(read(path("diagnosis"))), read(path("config")), read("/v1/changes", { group_id: groupId, limit: CHANGES }),
     ]);
-    rebalancesLastHour = (rebalances?.rebalances ?? []).filter((each) => Date.parse(each.started_at) > Date.now() - HOUR_MS).length;
+    rebalancesLastHour = (rebalances?.rebalances ?? []).filter((each) => Date.parse(each.completed_at) > Date.now() - HOUR_MS).length;
     if (current) draw.head(current, lag, rebalancesLastHour);
     drawTimeline(transitions?.transitions ?? [], rebalances?.rebalances ?? [], { transitions: Boolean(transitions?.next_cursor), rebalances: Boolean(rebalances?.next_cursor) });
     draw.settings(config.values);

@@ -12,15 +12,16 @@ export function lagChart(element) {
   let isStopped = false;
   const plot = h("div", { role: "img", "aria-label": "Lag over the last hour" });
   const draw = async (given) => {
-    points = given.filter((each) => each.lag !== null);
-    if (points.length < 2) {
+    const known = given.filter((each) => each.lag !== null);
+    points = given.slice(given.indexOf(known[0]));
+    if (known.length < 2) {
       replaceContent(element, h("p", { class: "muted" }, "No lag history yet. It appears after clients have reported log end offsets for a few minutes."));
       return;
     }
     if (!plot.isConnected) replaceContent(element, plot);
     const plotly = await load();
     if (isStopped) return;
-    plot.setAttribute("aria-label", `Lag over the last hour: ${points[0].lag} records at the start, ${points.at(-1).lag} now`);
+    plot.setAttribute("aria-label", `Lag over the last hour: ${points[0].lag} records at the start, ${points.at(-1).lag ?? "not known"} now`);
     const unit = unitOf(points);
     await plotly.react(plot, traces(points, unit), layout(unit), { displayModeBar: false, responsive: true });
   };

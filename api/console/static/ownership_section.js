@@ -1,7 +1,7 @@
 // Partition ownership as a map: a row per member, a cell per partition, darker with more lag.
 
 import { h } from "./dom.js";
-import { clock, compact, count, lag, plural, span } from "./format.js";
+import { clock, compact, count, lag, plural, span, totalLag } from "./format.js";
 import { member, topicLink } from "./labels.js";
 
 const LEVELS = 5;
@@ -25,8 +25,7 @@ function scale(most) {
 function map(topic, partitions, members, most, isDense) {
   const byOwner = Map.groupBy(partitions, (each) => each.member_id);
   const owners = [...members.map(([id]) => id), null];
-  const total = partitions.reduce((sum, each) => sum + (each.lag ?? 0), 0);
-  return h("div", { class: "map" }, h("h3", {}, h("span", { class: "id" }, topicLink(topic)), " ", h("small", {}, `${plural(partitions.length, "partition")}, lag ${count(total)}`)),
+  return h("div", { class: "map" }, h("h3", {}, h("span", { class: "id" }, topicLink(topic)), " ", h("small", {}, `${plural(partitions.length, "partition")}, lag ${totalLag(partitions, (each) => each.is_log_end_stale)}`)),
     owners.filter((owner) => byOwner.has(owner) || owner !== null).map((owner) => h("div", { class: "owner" },
       h("div", { class: "name" }, owner === null ? h("em", {}, "unassigned") : member(owner)),
       h("ul", { class: isDense ? "cells dense" : "cells" }, byOwner.get(owner)?.map((each) => cell(each, most)) ?? h("li", { class: "muted" }, "idle: no partitions")))));

@@ -2,7 +2,7 @@
 
 import { read } from "./api.js";
 import { h, linkRow, redrawOnChange, replaceContent, tableHead } from "./dom.js";
-import { ago, clock, count, lag, NONE, plural } from "./format.js";
+import { ago, clock, count, lag, NONE, plural, totalLag } from "./format.js";
 import { pageKeys, rowKeys } from "./keys.js";
 import { badge, groupAddress, groupLink, stateNow } from "./labels.js";
 import { poll } from "./poll.js";
@@ -52,12 +52,11 @@ export function topicPage(main, [topic]) {
 
 function heading(topic, problem) {
   if (!topic) return h("p", { class: "notice bad", role: "alert" }, problem);
-  const known = topic.groups.filter((group) => group.lag !== null);
   return h("dl", { class: "facts" },
     fact("Partitions", topic.partition_count === null ? "no topic metadata" : count(topic.partition_count)),
     topic.log_start_offset !== null && fact("Log start offset", count(topic.log_start_offset)),
     fact("Groups", count(topic.groups.length)),
-    fact("Lag of all groups", known.length ? `${known.some((group) => group.is_lag_lower_bound) ? "≥ " : ""}${count(known.reduce((sum, group) => sum + group.lag, 0))}` : NONE));
+    fact("Lag of all groups", totalLag(topic.groups, (group) => group.is_lag_lower_bound)));
 }
 
 const fact = (term, what) => h("div", {}, h("dt", {}, term), h("dd", {}, what));

@@ -32,3 +32,13 @@ def test_flapping_group_is_marked_on_the_page_of_its_topic(page: Page, node: Nod
     page.goto(f"{node.url}/#/topics/orders")
     row = page.get_by_role("table", name="Groups").get_by_role("row", name=flapping.group_id)
     expect(row).to_contain_text("▲ Stable, flapping")
+
+
+def test_rebalances_count_in_the_hour_in_which_they_end(page: Page, node: Node, samples: SampleGroups) -> None:
+    group = samples.flapping()
+    with samples.rows.cursor() as cursor:
+        cursor.execute(
+            "UPDATE rebalances SET started_at = started_at - interval '1 hour' WHERE group_id = %s", (group.group_id,)
+        )
+    page.goto(f"{node.url}/#/groups/{group.group_id}")
+    expect(page.locator(".head .badge")).to_have_text("▲ Stable, flapping")

@@ -9,8 +9,12 @@ from tests.integration.console.sample_groups import SIMPLE_CONSUMER, SampleGroup
 from tests.support.http_client import Group, position
 from tests.support.nodes import Node
 from tests.support.offset_log import wait_for_checkpoint
+from tests.support.waiting import poll_until
 
 TOPIC = "clicks/é <b>"
+OUTDATE_LOG_END = (
+    "UPDATE log_end_offsets SET reported_at = now() - interval '1 hour' WHERE topic = 'sums' AND partition = 1"
+)
 
 
 @pytest.fixture(scope="module")
@@ -111,3 +115,34 @@ def test_two_thousand_topics_are_filtered_and_paged(page: Page, node: Node, samp
     page.keyboard.press("Escape")
     page.keyboard.press("x")
     expect(page.locator(".pagination")).to_contain_text("1–50 of")
+
+
+def test_sums_of_lag_name_their_bound_and_what_is_unknown(page: Page, node: Node, samples: SampleGroups) -> None:
+    commits = {
+        "behind": position(5, topic="sums", log_end_offset=10),
+        "long-ago": position(10, topic="sums", partition=1, log_end_offset=10),
+        "unknown": position(10, topic="sums", partition=2),
+    }
+    for group_id, offset in commits.items():
+        samples.client.group(group_id).post("offsets", {**SIMPLE_CONSUMER, "offsets": [offset]})
+    wait_for_checkpoint(samples.rows)
+    with samples.rows.cursor() as cursor:
+        cursor.execute("UPDATE offsets SET committed_at = now() - interval '1 hour' WHERE group_id = 'long-ago'")
+        poll_until(lambda: cursor.execute(OUTDATE_LOG_END) or cursor.rowcount)
+
+    page.goto(f"{node.url}/#/topics/sums")
+    expect(page.locator(".facts")).to_contain_text("Lag of all groups≥ 5")
+    for group_id, shown in (("behind", "lag 5"), ("long-ago", "lag 0 as of "), ("unknown", "lag –")):
+        page.goto(f"{node.url}/#/groups/{group_id}")
+        expect(page.get_by_role("region", name=re.compile("^Ownership"))).to_contain_text(f"1 partition, {shown}")
+
+
+def test_chart_of_lag_has_a_gap_where_it_is_not_known(page: Page, node: Node, readers: dict[str, Group]) -> None:
+    points = [
+        {"at": f"2026-11-21T02:0{minute}:00Z", "lag": lag, "lag_seconds": lag, "is_log_end_stale": False}
+        for minute, lag in enumerate([None, 7, 8, None, 9, None])
+    ]
+    page.route(re.compile("/lag/history"), lambda route: route.fulfill(json={"points": points}))
+    page.goto(f"{node.url}/#/groups/subscriber")
+    chart = page.get_by_role("img", name=re.compile("^Lag over the last hour"))
+    expect(chart).to_have_attribute("aria-label", re.compile(": 7 records at the start, not known now$"))
