@@ -170,7 +170,7 @@ class LagHistoryResponse(Struct):
 FromParam: TypeAlias = Annotated[
     str, QueryParameter(name="from", description="RFC 3339; by default an hour before `to`")
 ]
-ToParam: TypeAlias = Annotated[str, QueryParameter(name="to", description="RFC 3339; by default now")]
+ToParam: TypeAlias = Annotated[str, QueryParameter(name="to", description="RFC 3339; by default, and at the latest, now")]
 StepParam: TypeAlias = Annotated[int | None, QueryParameter(name="step_ms", ge=1, le=INT32_MAX)]
 
 
@@ -197,12 +197,12 @@ async def list_lag(
 
 
 def _points(from_text: str, to_text: str, step_ms: int | None, now_ms: int) -> SampleTimes:
-    to_ms = parse_instant_ms(to_text, "to") if to_text else now_ms
+    to_ms = min(parse_instant_ms(to_text, "to"), now_ms) if to_text else now_ms
     from_ms = parse_instant_ms(from_text, "from") if from_text else to_ms - HOUR_MS
     if from_ms < epoch_ms(MIN_INSTANT):
         raise InvalidRequest("to must be at least an hour after the start of the year 1, unless from is given")
     if from_ms > to_ms:
-        raise InvalidRequest("from must not be after to")
+        raise InvalidRequest("from must not be after to, or in the future")
     return SampleTimes(from_ms, to_ms, step_ms or _step_ms(to_ms - from_ms))
 
 

@@ -1,6 +1,6 @@
 """Lag over HTTP, in records and in seconds, now and over time."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
@@ -183,6 +183,16 @@ def test_lags_are_summed_and_time_lag_is_the_maximum(group: Group, topic: str) -
     assert datetime.fromisoformat(point["at"]) == later
 
 
+def test_lag_of_the_future_is_not_told(group: Group, topic: str) -> None:
+    group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(30, topic=topic, log_end_offset=30)]})
+
+    later = datetime.now(UTC) + timedelta(minutes=30)
+    points = curve(group, f"?to={later:%Y-%m-%dT%H:%M:%SZ}")["points"]
+
+    assert points[-1]["lag"] == 0
+    assert datetime.fromisoformat(points[-1]["at"]) <= datetime.now(UTC)
+
+
 @pytest.mark.parametrize(
     ("query", "why"),
     [
@@ -194,6 +204,7 @@ def test_lags_are_summed_and_time_lag_is_the_maximum(group: Group, topic: str) -
         ("?from=2026-11-21T03:00:00Z&to=2026-11-21T02:00:00Z", "from must not be after to"),
         ("?from=2026-11-20T00:00:00Z&to=2026-11-21T00:00:00Z&step_ms=1000", "more than 1000 points"),
         ("?step_ms=0", "step_ms"),
+        ("?from=9000-01-01T00:00:00Z&to=9000-01-02T00:00:00Z", "or in the future"),
     ],
 )
 def test_unreportable_history_is_rejected_in_one_sentence(group: Group, query: str, why: str) -> None:
