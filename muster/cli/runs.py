@@ -53,7 +53,7 @@ def list_runs(
     as_json: JsonOption = False,
 ) -> None:
     """List the newest maintenance runs."""
-    found = NodeClient(url).get(RUNS, status=split(status))["runs"]
+    found = NodeClient(url).get(RUNS, status=list(split(status)))["runs"]
     if as_json:
         print_json({"runs": found})
         return

@@ -170,7 +170,7 @@ class LagHistoryResponse(Struct):
 FromParam: TypeAlias = Annotated[
     str, QueryParameter(name="from", description="RFC 3339; by default an hour before `to`")
 ]
-ToParam: TypeAlias = Annotated[str, QueryParameter(name="to", description="RFC 3339; by default, and at the latest, now")]
+ToParam: TypeAlias = Annotated[str, QueryParameter(name="to", description="RFC 3339; by default and at most now")]
 StepParam: TypeAlias = Annotated[int | None, QueryParameter(name="step_ms", ge=1, le=INT32_MAX)]
 
 

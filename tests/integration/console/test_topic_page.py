@@ -128,7 +128,12 @@ def test_sums_of_lag_name_their_bound_and_what_is_unknown(page: Page, node: Node
     wait_for_checkpoint(samples.rows)
     with samples.rows.cursor() as cursor:
         cursor.execute("UPDATE offsets SET committed_at = now() - interval '1 hour' WHERE group_id = 'long-ago'")
-        poll_until(lambda: cursor.execute(OUTDATE_LOG_END) or cursor.rowcount)
+
+        def is_outdated() -> bool:
+            cursor.execute(OUTDATE_LOG_END)
+            return cursor.rowcount > 0
+
+        poll_until(is_outdated)
 
     page.goto(f"{node.url}/#/topics/sums")
     expect(page.locator(".facts")).to_contain_text("Lag of all groups≥ 5")
