@@ -183,7 +183,7 @@ def test_lags_are_summed_and_time_lag_is_the_maximum(group: Group, topic: str) -
     assert datetime.fromisoformat(point["at"]) == second
 
 
-def test_lag_of_the_future_is_not_told(group: Group, topic: str) -> None:
+def test_lag_history_ends_now(group: Group, topic: str) -> None:
     group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(30, topic=topic, log_end_offset=30)]})
 
     later = datetime.now(UTC) + timedelta(minutes=30)
