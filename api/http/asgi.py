@@ -139,14 +139,13 @@ class AsgiApp:
         context.identify_client()
         if path is not None:
             context.group_id = path.group_id
-        declared = int(context.headers.get(b"content-length", 0))
+        max_bytes = self._server.limits.max_body_bytes
+        declared = min(int(context.headers.get(b"content-length", 0)), max_bytes)  # what is larger is not read
         if context.scope["raw_path"] not in PROBE_PATHS:
             is_heartbeat = path is not None and path.action == HEARTBEAT
             context.check_quotas(1, declared, is_heartbeat=is_heartbeat)
         try:
-            context.body = await read_body(
-                method, context.headers, receive, self._server.limits.max_body_bytes, context.reserve_body_bytes
-            )
+            context.body = await read_body(method, context.headers, receive, max_bytes, context.reserve_body_bytes)
         except CoordinatorNotAvailable:
             await context.throttle(RETRY_AFTER_S)
             raise

@@ -125,11 +125,16 @@ class ClientRequest:
     def check_quotas(self, requests: int, size: int, *, is_heartbeat: bool = False) -> None:
         """Count requests with bodies of `size` bytes against the quotas of their client and their group.
 
+        A client that may not even read the group takes nothing of its quota: it could get its members evicted.
+
         Raises:
             ThrottlingQuotaExceeded: a quota is used up; the listener delays the refusal (`throttle`).
         """
         own = NO_RATES if self.node.tokens is None else self.node.tokens.quotas_of(self.client)
-        self.node.quotas.check(self.client, self.group_id, requests, size, own, is_heartbeat=is_heartbeat)
+        group_id = self.group_id
+        if group_id is not None and not self.can_access(group_id, Operation.READ):
+            group_id = None
+        self.node.quotas.check(self.client, group_id, requests, size, own, is_heartbeat=is_heartbeat)
 
     async def begin_turn(self, size: int) -> None:
         """Wait until a request with a body of `size` bytes may begin.

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Final
 
 import pytest
 
 from tests.support.databases import Databases
 from tests.support.http_client import AS_JSON, Client, Group, fresh_id, position
-from tests.support.nodes import running_node
+from tests.support.nodes import CLUSTER_SECRET, running_node
+from tests.support.tokens_file import ADA, DAN_ELSEWHERE, TokensFile
 from tests.support.waiting import poll_until
 
 BYTES_PER_S: Final = 1
@@ -17,15 +19,17 @@ DEBT: Final = "d" * 4_000
 """More than a window's bytes, and less than two: the debt lasts far longer than a test."""
 
 
+OPTIONS: Final = {
+    "group_quota_bytes_per_s": BYTES_PER_S,
+    "quota_window_s": WINDOW_S,
+    "group_initial_rebalance_delay_ms": 0,
+}
+
+
 @pytest.fixture(scope="module")
 def client(databases: Databases) -> Iterator[Client]:
     url = databases.create()
-    options = {
-        "group_quota_bytes_per_s": BYTES_PER_S,
-        "quota_window_s": WINDOW_S,
-        "group_initial_rebalance_delay_ms": 0,
-    }
-    with running_node(url, **options) as node, closing(Client(node.url)) as client:
+    with running_node(url, **OPTIONS) as node, closing(Client(node.url)) as client:
         yield client
     databases.drop(url)
 
@@ -67,3 +71,28 @@ def test_a_body_of_undeclared_length_counts_when_it_has_arrived(client: Client) 
     chunked = client.send("POST", f"{group.path}/offsets", iter([body]), AS_JSON)  # type: ignore[arg-type]  # in chunks
     assert chunked.status == 400
     assert group.post("offsets", {"generation": -1, "member_id": "", "offsets": []}).status == 429
+
+
+@pytest.mark.parametrize("token", [{}, {"Authorization": "Bearer dan's"}])
+def test_who_may_not_read_a_group_takes_nothing_of_its_quota(
+    database_url: str, tmp_path: Path, token: dict[str, str]
+) -> None:
+    tokens = TokensFile.written(tmp_path, ADA, DAN_ELSEWHERE)
+    secured = {**OPTIONS, "tokens_file": str(tokens.path), "cluster_secret": CLUSTER_SECRET}
+    with running_node(database_url, **secured) as node, closing(Client(node.url)) as client:
+        for _ in range(2):
+            refused = client.send("GET", "/v1/groups/billing", headers={**token, "Content-Length": str(3 * WINDOW_S)})
+            assert refused.status in {401, 403}, refused
+        commit = {"generation": -1, "member_id": "", "offsets": []}
+        ada = {"Authorization": "Bearer ada's"}
+        assert client.call_when_served("POST", "/v1/groups/billing/offsets", commit, ada).status == 200
+
+
+def test_a_declared_length_counts_up_to_the_limit_of_bodies(databases: Databases) -> None:
+    url = databases.create()
+    options = {**OPTIONS, "group_quota_bytes_per_s": 10_000_000, "quota_window_s": 1, "max_body_bytes": 1_000_000}
+    with running_node(url, **options) as node, closing(Client(node.url)) as client:
+        path = f"{served_group(client).path}/coordinator"
+        assert client.send("GET", path, headers={"Content-Length": str(2**62)}).status == 200
+        assert client.send("GET", path).status == 200
+    databases.drop(url)
