@@ -9,6 +9,8 @@ uvicorn limits only how long a connection may be idle between two requests. This
   (RFC 9110, 6.5.1);
 * the chunks of a body that arrive together are passed on together: uvicorn copies the body once for each;
 * a request in absolute form has the host of its target, not of its Host header (RFC 9112, 3.2.2);
+* the header Upgrade is ignored (RFC 9110, 7.8): httptools takes the body of such a request for the other protocol, and
+  part of it for the next request;
 * a malformed request gets a problem response, unless the client still waits for an earlier response: it would take the
   refusal for that;
 * few joins and syncs are parsed in one turn of the event loop, since thousands may arrive together, and heartbeats
@@ -46,6 +48,8 @@ log = structlog.get_logger("muster.http")
 Phase = Literal["head", "body"]
 
 NOT_HTTP: Final = f"this is not HTTP, or its path or headers are over {HEAD_MAX_BYTES} bytes"
+CONNECT: Final = b"CONNECT"
+UPGRADE: Final = b"upgrade"
 CHUNK_ALLOWANCE_BYTES: Final = 16
 """Framing bytes allowed per chunk of a body, in addition to twice the size of the chunk."""
 LARGE_READ_BYTES: Final = 65_536
@@ -161,6 +165,8 @@ class HttpConnection(HttpToolsProtocol):
         self._body_parts: list[bytes] = []
         """Parts of the body that were parsed and not passed on."""
         self._extensions = EXTENSIONS
+        self._upgrade_at: int | None = None
+        """Where the data goes on behind a head that asks for another protocol; None: it does not."""
 
     def abort(self) -> None:
         """Close the connection at once."""
@@ -206,6 +212,9 @@ class HttpConnection(HttpToolsProtocol):
         """Parse the data, and start the deadline of the missing part."""
         self._beside_body_bytes += len(data)
         super().data_received(data)
+        while self._upgrade_at is not None:
+            data = self._without_upgrade(data[self._upgrade_at :])
+            super().data_received(data)
         if len(data) >= LARGE_READ_BYTES and not self.flow.read_paused:
             self.flow.pause_reading()
             self.loop.call_soon(self._resume_reading)
@@ -267,6 +276,8 @@ class HttpConnection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Start the application, since the head is complete."""
+        if self.parser.should_upgrade():
+            return  # the request is parsed again
         self._disarm_deadline()
         self._expected_phase = "body"
         if not self.url.startswith(b"/"):
@@ -285,6 +296,8 @@ class HttpConnection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Stop the deadline, since the request is complete."""
+        if self.parser.should_upgrade():
+            return  # it is not: its body was not parsed
         self._disarm_deadline()
         self._expected_phase, self._beside_body_bytes = None, 0
         self._pass_body_on()
@@ -296,6 +309,23 @@ class HttpConnection(HttpToolsProtocol):
         is_out_of_memory = parsing is not None and isinstance(parsing.__context__, MemoryError)
         refusal = CoordinatorNotAvailable(NO_MEMORY) if is_out_of_memory else InvalidRequest(NOT_HTTP)
         self._refuse(problem_response(refusal))
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Note that the head of a request asks for another protocol; a tunnel is refused."""
+        if self.parser.get_method() == CONNECT:
+            self._refuse(problem_response(InvalidRequest(NOT_HTTP)))
+            return
+        upgrade = sys.exception()
+        assert isinstance(upgrade, httptools.HttpParserUpgrade)
+        self._upgrade_at = upgrade.args[0]
+
+    def _without_upgrade(self, rest: bytes) -> bytes:
+        """Return the head that has just been parsed, without its header Upgrade, and what follows, for a new parser."""
+        self._upgrade_at = None
+        headers = [each for each in self.headers if each[0] != UPGRADE]
+        start = b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())
+        self.parser = httptools.HttpRequestParser(self)
+        return b"%b\r\n%b\r\n%b" % (start, _encode_headers(headers), rest)
 
     # -- deadlines ---------------------------------------------------------------------------------------
 

@@ -243,6 +243,33 @@ def test_a_path_with_raw_bytes_is_refused(client: Client) -> None:
     assert b"400 Bad Request" in answer
 
 
+@pytest.mark.parametrize("is_at_once", [True, False])
+def test_a_request_that_asks_for_another_protocol_is_answered_with_its_body(
+    client: Client, group: Group, *, is_at_once: bool
+) -> None:
+    body = client.encoded(COMMIT)
+    head = (
+        f"POST {group.path}/offsets HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        f"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    ).encode()
+    last = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    with _connected(client) as connection:
+        for part in [head + body + head + body + last] if is_at_once else [head, body, head, body, last]:
+            connection.sendall(part)
+        answers = _read_all(connection)
+
+    assert answers.count(b"HTTP/1.1 200 OK") == 3, answers
+    assert answers.count(b'"code":"NONE"') == 2 * len(COMMIT["offsets"])
+    assert b'{"status":"alive"}' in answers
+
+
+def test_a_tunnel_is_refused(client: Client) -> None:
+    assert _exchange(client, b"CONNECT / HTTP/1.1\r\nHost: localhost\r\nUpgrade: h2c\r\n\r\n").startswith(
+        b"HTTP/1.1 400 Bad Request"
+    )
+
+
 def test_connection_remains_usable_after_a_rejected_body(client: Client) -> None:
     with _connected(client) as connection:
         size = 9_000_000
