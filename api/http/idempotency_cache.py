@@ -1,18 +1,18 @@
 """Idempotency cache: the latest responses to changes with an idempotency key.
 
 A repeated change gets the same response and is not made again. The cache answers only a request that is equal to the
-first one, body and identity included; for any other, the change in the database, whose id is the key, decides.
+first one, body, identity and actor included; for any other, the change in the database, whose id is the key, decides.
 """
 
 from hashlib import sha256
 
-from api.http.forward_signature import IDEMPOTENCY_HEADER
+from api.http.forward_signature import ACTOR_HEADER, IDEMPOTENCY_HEADER
 from api.http.limits import IDEMPOTENCY_CACHE_MAX
 from api.http.request_context import RequestContext
 from api.http.response import HttpResponse
 from api.shared.identity import Identity
 
-Key = tuple[bytes, str, bytes, bytes, bytes, Identity | None]
+Key = tuple[bytes, str, bytes, bytes, bytes, Identity | None, bytes | None]
 
 
 class IdempotencyCache:
@@ -44,5 +44,5 @@ def _key(context: RequestContext) -> Key | None:
     given = context.header(IDEMPOTENCY_HEADER)
     if given is None:
         return None
-    scope, body = context.scope, sha256(context.body).digest()
-    return given.lower(), scope["method"], scope["raw_path"], scope["query_string"], body, context.identity
+    scope, body, actor = context.scope, sha256(context.body).digest(), context.header(ACTOR_HEADER)
+    return given.lower(), scope["method"], scope["raw_path"], scope["query_string"], body, context.identity, actor

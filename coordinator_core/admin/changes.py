@@ -5,7 +5,7 @@ Rules:
 * Every successful operation leaves its row, even if there was nothing to change. A refused one leaves none; an
   operation of which every partition was refused counts as refused.
 * The row's key is the change id, which a caller may choose. If the row exists, any node repeats the recorded response
-  and does nothing else. The same id with another operation is refused.
+  and does nothing else. The same id with another operation, or of another actor, is refused.
 """
 
 from collections.abc import Callable, Mapping
@@ -69,21 +69,22 @@ class Change:
 
 
 def check_same_change(
-    found: RecordedChange, action: ChangeAction, group_id: str | None, arguments: Mapping[str, Json]
+    found: RecordedChange, actor: str, action: ChangeAction, group_id: str | None, arguments: Mapping[str, Json]
 ) -> ChangeRow:
-    """Return the row of a recorded change if it is the same operation.
+    """Return the row of a recorded change if it is the same operation of the same actor.
 
     Args:
         found: the recorded change.
+        actor: who requests it.
         action: the requested action.
         group_id: the requested group; None if there is none.
         arguments: the other arguments; the `after` of the recorded change has the same.
 
     Raises:
-        IdempotencyKeyConflict: it is another operation.
+        IdempotencyKeyConflict: it is another operation, or another actor's.
     """
     change_row = found.change
-    is_same = (change_row.action, change_row.group_id) == (action, group_id)
+    is_same = (change_row.actor, change_row.action, change_row.group_id) == (actor, action, group_id)
     if not is_same or any(change_row.after.get(key) != value for key, value in arguments.items()):
         raise IdempotencyKeyConflict
     return change_row
@@ -111,7 +112,7 @@ async def recorded_change(
     if coordinator.is_mirror and (group_id is not None or action not in ALLOWED_ON_MIRRORS):
         raise InvalidRequest(READ_ONLY_MIRROR)
     found = await coordinator.read(partial(coordinator.store.change, change.change_id))
-    return None if found is None else check_same_change(found, action, group_id, arguments or {})
+    return None if found is None else check_same_change(found, change.actor, action, group_id, arguments or {})
 
 
 async def find_change(coordinator: Coordinator, change_id: str) -> RecordedChange:

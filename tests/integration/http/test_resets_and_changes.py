@@ -282,6 +282,18 @@ def test_a_key_that_belongs_to_another_change_is_refused(client: Client, group: 
     assert (answer.status, answer.code) == (409, "INVALID_REQUEST")
 
 
+def test_a_key_of_another_actor_is_refused(client: Client, group: Group) -> None:
+    key = {"Idempotency-Key": str(uuid4())}
+    body = {"to": "offset", "offset": 1, "topics": [{"topic": "a", "partitions": [0]}], "dry_run": False, "reason": "x"}
+    first = client.ok("POST", f"{group.path}/offsets/reset", body, key)
+
+    others = client.call("POST", f"{group.path}/offsets/reset", body, {**key, "X-Muster-Actor": "grace"})
+    again = client.ok("POST", f"{group.path}/offsets/reset", body, key)
+
+    assert (others.status, others.json["detail"]) == (409, "the Idempotency-Key belongs to another change")
+    assert again == first
+
+
 def test_the_same_key_for_another_body_is_refused(client: Client, group: Group) -> None:
     commit(group, position(5, topic="a"), position(6, topic="b"))
     key = {"Idempotency-Key": str(uuid4())}

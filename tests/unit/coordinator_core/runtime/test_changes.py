@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
@@ -202,6 +203,8 @@ async def test_change_id_of_another_operation_is_refused() -> None:
             await put_topic(node, "t", 3, None, taken)
         with pytest.raises(IdempotencyKeyConflict):
             await undo_change(node, taken.change_id, taken)
+        with pytest.raises(IdempotencyKeyConflict):
+            await delete_offsets(node, "g", "t", 0, replace(taken, actor="another"))
 
 
 GIVEN = Reset(ResetTo.GIVEN, given=(("t", 0, 1),))
