@@ -98,8 +98,9 @@ def show(change_id: ChangeArgument, url: UrlOption = None, as_json: JsonOption =
     for name, value in change.items():
         if value is None:
             continue
-        text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
-        print(f"{name}: {chr(10).join(display.printable(line) for line in text.splitlines())}")
+        # A text is one line, so that none adds lines to the change.
+        lines = [value] if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False).split("\n")
+        print(f"{name}: {chr(10).join(map(display.printable, lines))}")
 
 
 @app.command()

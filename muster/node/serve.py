@@ -37,6 +37,7 @@ from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.state_store.interface import Store, StoreError
 from coordinator_core.state_store.postgres import PostgresStore
+from muster import display
 from muster.errors import DATABASE_ADVICE, UserError
 from muster.node import kafka, mirror
 from muster.node.change_sealing import seal_changes
@@ -241,6 +242,7 @@ def write_log() -> None:
     renderer: structlog.typing.Processor
     if sys.stderr.isatty():
         renderer = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+        shared.append(_without_control_characters)
     else:
         renderer = structlog.processors.JSONRenderer()
         shared.append(structlog.processors.format_exc_info)
@@ -257,6 +259,13 @@ def write_log() -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
+
+
+def _without_control_characters(
+    _logger: structlog.typing.WrappedLogger, _method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Escape texts, which may be names that a client chose: none controls the terminal."""
+    return {key: display.printable(value) if isinstance(value, str) else value for key, value in event.items()}
 
 
 # -- the node's own ------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from typing import cast
+from urllib.parse import quote
 from uuid import uuid4
 
 import psycopg2
@@ -141,6 +142,17 @@ def test_changes_are_listed_and_shown_in_full(muster: Muster, group: Group) -> N
     assert "actor: ada" in said
     assert '"offset": 5' in said.partition("before:")[2].partition("after:")[0]
     assert muster.ok("changes", "show", listed["change_id"], "--json").json == listed
+
+
+def test_a_name_with_line_breaks_adds_no_line_to_a_change(muster: Muster, client: Client) -> None:
+    group = client.group(f"{fresh_id()}\nactor: grace\n\x1b[2J")
+    client.ok("PUT", f"{group.path}/config", {"values": {"group_max_size": 7}, "reason": "a test\u2028undone_at: now"})
+    (listed,) = client.ok("GET", f"/v1/changes?group_id={quote(group.group_id)}")["changes"]
+
+    said = muster.ok("changes", "show", listed["change_id"]).out.splitlines()
+
+    assert [line for line in said if line.startswith(("actor:", "undone_at:"))] == ["actor: ada"]
+    assert next(line for line in said if line.startswith("group_id:")).endswith("�actor: grace��[2J")
 
 
 def test_changes_are_selected_by_actor_and_action(muster: Muster, group: Group) -> None:

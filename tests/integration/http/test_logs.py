@@ -1,7 +1,11 @@
 """Log events: docs/logs.md lists every event with its level, and each occurrence is logged."""
 
 import ast
+import os
+import pty
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -40,6 +44,23 @@ def test_logs_page_names_every_log_event() -> None:
     assert promised == dict(written())
     assert of_requests == {"change_recorded": "info", "request_refused": "info"}
     assert without_logger == "critical"
+
+
+def test_no_name_controls_the_terminal_of_a_node() -> None:
+    code = (
+        "import logging, structlog; from muster.node.serve import write_log; write_log();"
+        r"structlog.get_logger('muster.http').info('request_refused', group='a\x1b[2Jb', actor='c\x9b2Jd\u202ee');"
+        r"logging.warning('a library says \x1b[2J')"
+    )
+    ours, theirs = pty.openpty()
+    subprocess.run([sys.executable, "-c", code], stderr=theirs, check=True)
+    os.close(theirs)
+    said = os.read(ours, 65_536).decode()
+    os.close(ours)
+
+    assert "a�[2Jb" in said
+    assert "c�2Jd�e" in said
+    assert "a library says �[2J" in said
 
 
 def test_node_and_group_lifecycle_is_logged(database_url: str) -> None:
