@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import re
 import shlex
 from collections.abc import Iterable
@@ -15,6 +16,7 @@ HOUR_S = 3_600
 DAY_S = 86_400
 AFTER_THE_RUN: Final = " (when the run is applied)"
 """What print_undo adds where a run has yet to archive what the undo restores."""
+BESIDE_ASCII: Final = re.compile(r"[^\0-~]")
 NO_UNDO: Final = "There is no undo."
 PREPARING: Final = "PreparingRebalance"
 REBALANCING: Final = (PREPARING, "CompletingRebalance")
@@ -83,6 +85,11 @@ def lag(records: int | None, log_end_at: str | None, *, is_lower_bound: bool) ->
 def printable(text: str) -> str:
     """Return an untrusted name with its control characters escaped."""
     return "".join(letter if letter.isprintable() else "�" for letter in text)
+
+
+def printable_json(text: str) -> str:
+    """Return JSON with the control characters that it may have in strings escaped; it means the same."""
+    return BESIDE_ASCII.sub(lambda found: found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1], text)
 
 
 def shell_word(text: str) -> str:

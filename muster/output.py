@@ -39,7 +39,7 @@ GAP: Final = "  "
 
 def print_json(value: object) -> None:
     """Print a value for programs."""
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    print(display.printable_json(json.dumps(value, indent=2, ensure_ascii=False)))
 
 
 class Table:

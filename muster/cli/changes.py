@@ -120,7 +120,7 @@ def export(data_dir: DataDirOption = None) -> None:
         with connection.cursor("export") as cursor:
             cursor.execute(EXPORT)
             for (line,) in cursor:
-                print(line)
+                print(display.printable_json(line))
 
 
 @app.command()

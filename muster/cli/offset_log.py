@@ -19,6 +19,7 @@ from coordinator_core.protocol.records import OffsetsCommitted
 from coordinator_core.protocol.requests import OffsetToCommit
 from coordinator_core.state_store.dirty_offsets import LoggedCommits
 from coordinator_core.state_store.offset_log import decode
+from muster import display
 from muster.cli.command_tree import command_group
 from muster.cli.options import DataDirOption, GroupOption
 from muster.cli.sql import connect
@@ -58,7 +59,7 @@ def dump(
             for seq, written_at, reason, data in cursor:
                 row = {"seq": seq, "written_at": written_at.isoformat(), **({"reason": reason} if reason else {})}
                 for line in _lines(bytes(data), group, shard):
-                    print(json.dumps({**row, **line}, ensure_ascii=False))
+                    print(display.printable_json(json.dumps({**row, **line}, ensure_ascii=False)))
         except psycopg2.Error as failure:
             raise UserError(f"The database refuses: {str(failure).splitlines()[0]}.") from failure
 

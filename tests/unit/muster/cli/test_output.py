@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from io import StringIO
 from typing import get_args, get_type_hints
 
+import pytest
 from rich.console import Console
 
 from muster.cli.doctor.results import CheckResult
-from muster.output import STYLES, Table
+from muster.output import STYLES, Table, print_json
 
 
 def test_every_status_of_a_check_has_a_colour() -> None:
@@ -31,3 +33,13 @@ def test_id_beside_which_no_column_would_fit_is_folded_and_not_cut() -> None:
     parts = [word for word in printed[40].getvalue().split() if word in run_id]
     assert len(parts) > 1
     assert "".join(parts) == run_id
+
+
+def test_no_name_in_json_controls_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    value = {"group_id": "a\x9b2J\x7f\u202e\u2028é\U000e0001\n\x1b"}
+    print_json(value)
+    said = capsys.readouterr().out
+
+    assert json.loads(said) == value
+    assert "é" in said
+    assert said.replace("\n", "").isprintable()
