@@ -149,6 +149,8 @@ class AsgiApp:
         except CoordinatorNotAvailable:
             await context.throttle(RETRY_AFTER_S)
             raise
+        if context.body and self._node.tokens is not None:
+            authenticate(context, self._node.tokens)  # its token may have been revoked while the body arrived
         if len(context.body) > declared:
             context.check_quotas(0, len(context.body))
         if forwarded is not None:

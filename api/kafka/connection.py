@@ -329,6 +329,7 @@ class KafkaConnection(asyncio.Protocol):
         try:
             await request.wait_for_quotas(size)
             await request.begin_turn(size)
+            self._identify_again(request)
             body = await HANDLERS[request.header.api_key](request)
             if request.is_long_poll and request.code == NO_ERROR:
                 self._authorize_answer(request)
@@ -414,16 +415,25 @@ class KafkaConnection(asyncio.Protocol):
         elif self._certificate is not NO_CERTIFICATE:
             self._identity = tokens.find_certificate(self._certificate)
 
+    def _identify_again(self, request: KafkaRequest) -> None:
+        """Set the identity of a request that may have waited: its token may have been revoked meanwhile.
+
+        Raises:
+            Unauthenticated: the token is no longer known, or has expired.
+        """
+        self._identify()
+        if request.identity is not None and self._identity is None:
+            raise Unauthenticated(f"the token of a {request.request} that waited is no longer valid")
+        request.identity = self._identity
+
     def _authorize_answer(self, request: KafkaRequest) -> None:
-        """Check the client of a long poll again before it is answered: its token may have been revoked meanwhile.
+        """Check the client of a long poll again before it is answered.
 
         Raises:
             Unauthenticated: the token is no longer known, or has expired.
             GroupAuthorizationFailed: the token no longer allows the request.
         """
-        self._identify()
-        if self._node.tokens is not None and self._identity is None:
-            raise Unauthenticated(f"the token of a {request.request} that waited is no longer valid")
+        self._identify_again(request)
         authorize(self._identity, REQUEST_RULES[request.request], request.group_id)
 
     # -- time --------------------------------------------------------------------------------------------------

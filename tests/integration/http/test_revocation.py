@@ -15,7 +15,7 @@ import pytest
 
 from tests.integration.http.node_pair import OPTIONS, Pair
 from tests.support.databases import Databases
-from tests.support.http_client import Answer, Client, Group, Json, join_body
+from tests.support.http_client import AS_JSON, Answer, Client, Group, Json, join_body, position
 from tests.support.nodes import CLUSTER_SECRET, Node, running_node
 from tests.support.ports import free_port
 from tests.support.tokens_file import ADA, DAN, DAN_ELSEWHERE, TokensFile
@@ -85,6 +85,23 @@ def test_a_parked_join_is_refused_once_its_token_does_not_allow_it(
 
         answers = [each.result(PATIENCE_S) for each in joins]
     assert [answer.status for answer in answers] == [status, status]
+
+
+def test_a_request_whose_body_comes_once_its_token_is_revoked_is_refused(pair: Pair, file: TokensFile) -> None:
+    client, group = pair.clients[0], pair.clients[0].group(pair.owned_by(0))
+    body = client.encoded({"generation": -1, "member_id": "", "offsets": [position(1)]})
+    connection = client.connect()
+    connection.putrequest("POST", f"{group.path}/offsets")
+    for name, value in {**OF_DAN, **AS_JSON, "Content-Length": str(len(body))}.items():
+        connection.putheader(name, value)
+    connection.endheaders()
+    poll_until(lambda: status_of_dan(client, group) == 404)
+    file.write(ADA)
+    poll_until(lambda: status_of_dan(client, group) == 401)
+    connection.send(body)
+
+    assert connection.getresponse().status == 401
+    connection.close()
 
 
 # -- wall clocks ---------------------------------------------------------------------------------------------

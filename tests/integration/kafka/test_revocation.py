@@ -1,6 +1,7 @@
 """Tokens of Kafka clients that are revoked, narrowed or expire while the connection is open."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -8,8 +9,7 @@ from typing import Any, Final
 import pytest
 
 from api.kafka.apis import ApiKey
-from tests.support.databases import Databases
-from tests.support.http_client import Json
+from tests.support.http_client import Client, Json
 from tests.support.kafka_listener import PATIENT, SUBSCRIPTION, join_alone
 from tests.support.kafka_wire import KafkaWire
 from tests.support.nodes import CLUSTER_SECRET, Node, running_kafka_node
@@ -32,16 +32,20 @@ def file(tmp_path: Path) -> TokensFile:
 
 
 @pytest.fixture
-def node(databases: Databases, file: TokensFile) -> Iterator[Node]:
-    url = databases.create()
+def node(database_url: str, file: TokensFile) -> Iterator[Node]:
+    with serving(database_url, file) as node:
+        yield node
+
+
+@contextmanager
+def serving(database_url: str, file: TokensFile) -> Iterator[Node]:
     options: dict[str, int | str] = {
         "tokens_file": str(file.path),
         "cluster_secret": CLUSTER_SECRET,
         "group_initial_rebalance_delay_ms": 0,
     }
-    with running_kafka_node(url, **options) as node:
+    with running_kafka_node(database_url, **options) as node:
         yield node
-    databases.drop(url)
 
 
 def logged_in(node: Node, token: str) -> KafkaWire:
@@ -50,6 +54,12 @@ def logged_in(node: Node, token: str) -> KafkaWire:
     auth_bytes = b"\x00anybody\x00" + token.encode()
     assert wire.call(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=auth_bytes).error_code == 0
     return wire
+
+
+def is_unknown(node: Node, token: str) -> bool:
+    """Return whether the node refuses a token."""
+    answer = Client(node.url).send("GET", "/v1/groups", headers={"Authorization": f"Bearer {token}"})
+    return answer.status == 401
 
 
 def code_of_heartbeat(wire: KafkaWire) -> int | None:
@@ -74,6 +84,24 @@ def test_a_parked_join_is_not_answered_once_its_token_does_not_allow_it(
         file.write(ADA, *([entry] if entry else []))
         poll_until(lambda: code_of_heartbeat(probe) in {None, GROUP_AUTHORIZATION_FAILED})
         assert ada.call(ApiKey.JOIN_GROUP, 9, **JOIN, member_id=leader).error_code == 0
+
+        assert dan.is_closed()
+
+
+def test_a_request_that_waits_for_a_quota_is_not_carried_out_once_its_token_is_revoked(
+    database_url: str, file: TokensFile
+) -> None:
+    file.write(ADA, {**DAN, "quotas": {"client_quota_bytes_per_s": 1}})
+    with (
+        serving(database_url, file) as node,
+        logged_in(node, "ada's") as ada,
+        logged_in(node, "dan's") as dan,
+    ):
+        join_alone(ada, "orders")
+        dan.call(ApiKey.DESCRIBE_GROUPS, 5, groups=("orders",) * 100)
+        dan.ask(ApiKey.DELETE_GROUPS, 2, groups_names=("orders",))
+        file.write(ADA)
+        poll_until(lambda: is_unknown(node, "dan's"))
 
         assert dan.is_closed()
 
