@@ -127,11 +127,14 @@ def _decode_path_params(app: ASGIApp) -> ASGIApp:
 
 
 async def _check(request: Request[Any, Any, Any]) -> None:
-    """Authorize the request, and then check its query parameters."""
+    """Authorize the request, and then check that it has a body if it needs one, and its query parameters."""
     context = _current_context(request.scope)
     if context.identity is not None:
         paths = " ".join(sorted(request.route_handler.paths))
         authorize(context, access_rule_of(_request_name(context.scope), context.scope["method"], paths))
+    data = request.route_handler.parsed_data_field
+    if data is not None and data.is_required and not context.body:
+        raise InvalidRequest("the body is empty")
     _check_parameters(request)
 
 

@@ -64,9 +64,11 @@ class KafkaRequest(ClientRequest):
         """The name of the last error that was answered; a request may have several groups."""
 
     def take(self, message: Any) -> None:  # noqa: ANN401  # a class for each version
-        """Take the decoded body of the request."""
+        """Take the decoded body of the request, which counts for the quotas of the one group that it names."""
         self.message = message
-        self.group_id = getattr(message, "group_id", None)
+        groups = getattr(message, "groups", ())
+        of_group = groups[0] if len(groups) == 1 else message
+        self.group_id = getattr(of_group, "group_id", None)
 
     def begin_again(self) -> None:
         """Begin the next request with the same header, after this one was answered."""

@@ -211,6 +211,13 @@ def test_invalid_header_is_named(client: Client, headers: dict[str, str], named:
     refuse(client.send("PUT", "/v1/topics/t", json.dumps(PUT_TOPIC).encode(), sent), named)  # type: ignore[arg-type]  # bytes are sent as they are
 
 
+@pytest.mark.parametrize(("method", "action"), [("PUT", "config"), ("POST", "rebalance"), ("POST", "heartbeat")])
+def test_an_absent_body_is_named(group: Group, method: str, action: str) -> None:
+    answer = group.client.call(method, f"{group.path}/{action}")
+
+    assert (answer.status, answer.json["detail"]) == (400, "the body is empty")
+
+
 @pytest.mark.parametrize("path", ["groups/g/offsets?topic=a&dry_run=true", "topics/t/log-ends?reason=x&dry_run=true"])
 @pytest.mark.parametrize("headers", [{"X-Muster-Actor": "x" * 201}, {**OPERATOR, "Idempotency-Key": "7"}])
 def test_dry_run_checks_the_headers_of_the_change(client: Client, path: str, headers: dict[str, str]) -> None:

@@ -361,14 +361,23 @@ def test_connections_requests_and_bytes_are_in_the_metrics(kafka_node: Node, wir
     assert value('muster_listener_max_connections{listener="kafka"}') > 1
 
 
-def test_repeated_heartbeats_count_against_quotas(databases: Databases) -> None:
+@pytest.mark.parametrize(
+    ("key", "version", "fields"),
+    [
+        (ApiKey.HEARTBEAT, 4, {"group_id": "orders", "generation_id": 1, "member_id": "m"}),
+        (ApiKey.OFFSET_FETCH, 8, {"groups": [{"group_id": "orders", "topics": None}], "require_stable": False}),
+    ],
+)
+def test_repeated_requests_count_against_quotas_of_their_group(
+    databases: Databases, key: ApiKey, version: int, fields: dict[str, object]
+) -> None:
     url = databases.create()
     with (
         running_kafka_node(url, group_quota_requests_per_s=2, quota_window_s=1) as node,
         KafkaWire(node.settings.kafka_address) as wire,
     ):
         for _ in range(8):
-            wire.call(ApiKey.HEARTBEAT, 4, group_id="orders", generation_id=1, member_id="m")
+            wire.call(key, version, **fields)
         client = Client(node.url)
         metrics = client.call("GET", "/metrics").body.decode()
         client.close()
