@@ -1,5 +1,6 @@
 """A request over the Kafka listener."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 from uuid import uuid4
 
@@ -66,7 +67,7 @@ class KafkaRequest(ClientRequest):
     def take(self, message: Any) -> None:  # noqa: ANN401  # a class for each version
         """Take the decoded body of the request, which counts for the quotas of the one group that it names."""
         self.message = message
-        groups = getattr(message, "groups", ())
+        groups: Sequence[Any] = getattr(message, "groups", ())
         of_group = groups[0] if len(groups) == 1 else message
         self.group_id = getattr(of_group, "group_id", None)
 

@@ -78,7 +78,7 @@ def test_who_may_not_read_a_group_takes_nothing_of_its_quota(
     database_url: str, tmp_path: Path, token: dict[str, str]
 ) -> None:
     tokens = TokensFile.written(tmp_path, ADA, DAN_ELSEWHERE)
-    secured = {**OPTIONS, "tokens_file": str(tokens.path), "cluster_secret": CLUSTER_SECRET}
+    secured: dict[str, int | str] = {**OPTIONS, "tokens_file": str(tokens.path), "cluster_secret": CLUSTER_SECRET}
     with running_node(database_url, **secured) as node, closing(Client(node.url)) as client:
         for _ in range(2):
             refused = client.send("GET", "/v1/groups/billing", headers={**token, "Content-Length": str(3 * WINDOW_S)})
