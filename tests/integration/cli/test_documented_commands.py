@@ -61,6 +61,7 @@ ENDLESS: Final = {
 }
 """Commands that run until they are stopped, and the test that runs them, by these words."""
 NOT_RUN: Final = {
+    "make setup": "has made the environment of this test",
     "make test": "runs this test",
     "make test TOOLS=": "runs this test",
     "python3 -m http.server --directory site": "is Python's own, and runs until it is stopped",
