@@ -3,6 +3,7 @@
 import sys
 
 from muster.cli.help_pages import stored_page
+from muster.errors import INTERRUPTED_EXIT_CODE
 
 
 def main() -> None:
@@ -15,8 +16,11 @@ def main() -> None:
             pass  # The command line prints the page, too, and reports what prevents it.
         else:
             sys.exit()
-    from muster.cli.main import main as run_command_line  # noqa: PLC0415 - it takes most of the time of a help page
-
+    try:
+        from muster.cli.main import main as run_command_line  # noqa: PLC0415 - it takes most of the time of a help page
+    except KeyboardInterrupt:
+        print("muster: Stopped.", file=sys.stderr)
+        sys.exit(INTERRUPTED_EXIT_CODE)
     run_command_line()
 
 

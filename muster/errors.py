@@ -6,6 +6,7 @@ FAILURE_EXIT_CODE = 1
 USAGE_EXIT_CODE = 2
 UNREACHABLE_EXIT_CODE = 3
 """No answer, or a temporary refusal: the same command may work later."""
+INTERRUPTED_EXIT_CODE = 130
 
 DATABASE_ADVICE = "start it, or put MUSTER_DATABASE_URL right"
 """What to do about a database that does not answer."""

@@ -208,14 +208,14 @@ def checked_actor(actor: str) -> str:
 
 
 def _checked_url(url: str) -> str:
-    """Return a node's URL without a slash at its end; a password in one that is none is not shown."""
+    """Return a node's URL, also from an address in its console; a password in one that is none is not shown."""
     try:
         parts = urlsplit(url)
         is_one = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
     except ValueError:
         is_one = False
     if is_one and url.isprintable() and " " not in url:
-        return url.rstrip("/")
+        return url.partition("#")[0].rstrip("/")
     shown = display.printable(PASSWORD.sub("//", url))
     raise UserError(f"A node's URL looks like http://host:port, and not like {shown}.", USAGE_EXIT_CODE)
 

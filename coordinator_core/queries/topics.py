@@ -134,6 +134,17 @@ class TopicGroup(NamedTuple):
     rebalances_last_hour: int
 
 
+class TopicTotal(NamedTuple):
+    """All groups of a topic, also those that are not listed."""
+
+    group_count: int = 0
+    lag: int | None = None
+    """The sum of their lag; None: no log end is known, or it is a lower bound of 0."""
+    is_lag_lower_bound: bool = False
+    log_end_at_ms: int | None = None
+    """The oldest of the times at which the log ends were last reported."""
+
+
 @dataclass(frozen=True, slots=True)
 class TopicUse:
     """The partitions and groups of a topic."""
@@ -146,6 +157,7 @@ class TopicUse:
     """At most TOPIC_PARTITIONS_MAX, by number."""
     groups: list[TopicGroup]
     """At most TOPIC_GROUPS_MAX, the highest lag first."""
+    total: TopicTotal
 
 
 _METADATA: Final = "SELECT partitions, log_start_offset FROM topics WHERE topic = %(topic)s"
@@ -172,16 +184,27 @@ WITH committed AS (
 ), living AS (
     SELECT group_id, state, member_count, coalesce(%(topic)s = ANY(subscribed_topics), false) AS is_subscribed
     FROM groups WHERE state <> 'Dead' AND {COVERED_GROUPS}
+), reading AS (
+    SELECT group_id, living.state, coalesce(living.member_count, 0) AS member_count,
+        coalesce(living.is_subscribed, false) AS is_subscribed, coalesce(committed.partitions, 0) AS partitions,
+        committed.committed_at_ms, committed.lag,
+        coalesce(committed.is_lag_lower_bound, false) AS is_lag_lower_bound, committed.log_end_at_ms
+    FROM committed FULL JOIN living USING (group_id)
+    WHERE living.is_subscribed OR committed.partitions > 0
+), total AS (
+    SELECT count(*) AS group_count, sum(lag) AS lag, coalesce(bool_or(is_lag_lower_bound), false) AS is_lag_lower_bound,
+        min(log_end_at_ms) AS log_end_at_ms
+    FROM reading
 )
-SELECT group_id, living.state, coalesce(living.member_count, 0), coalesce(living.is_subscribed, false),
-    coalesce(committed.partitions, 0), committed.committed_at_ms,
-    committed.lag, coalesce(committed.is_lag_lower_bound, false), committed.log_end_at_ms,
+SELECT total.group_count,
+    CASE WHEN total.lag > 0 OR total.lag = 0 AND NOT total.is_lag_lower_bound
+        THEN least(total.lag, {LAG_MAX_RECORDS})::bigint END,
+    total.is_lag_lower_bound, total.log_end_at_ms,
+    reading.*,
     (SELECT count(*) FROM rebalances
-        WHERE group_id = coalesce(living.group_id, committed.group_id)
-            AND completed_at > now() - %(recent_ms)s * interval '1 ms')
-FROM committed FULL JOIN living USING (group_id)
-WHERE living.is_subscribed OR committed.partitions > 0
-ORDER BY committed.lag DESC NULLS LAST, group_id LIMIT {TOPIC_GROUPS_MAX}
+        WHERE group_id = reading.group_id AND completed_at > now() - %(recent_ms)s * interval '1 ms')
+FROM reading CROSS JOIN total
+ORDER BY reading.lag DESC NULLS LAST, group_id LIMIT {TOPIC_GROUPS_MAX}
 """  # noqa: S608 - likewise
 
 
@@ -204,5 +227,8 @@ def read_topic_use(
     }
     partition_count, log_start_offset = transaction.execute(_METADATA, wanted).first() or (None, None)
     partitions = [TopicPartition(*row) for row in transaction.execute(_PARTITIONS, wanted)]
-    groups = [TopicGroup(*row) for row in transaction.execute(_GROUPS, wanted)]
-    return TopicUse(partition_count, log_start_offset, partitions, groups)
+    rows = list(transaction.execute(_GROUPS, wanted))
+    columns = len(TopicTotal._fields)
+    total = TopicTotal(*rows[0][:columns]) if rows else TopicTotal()
+    groups = [TopicGroup(*row[columns:]) for row in rows]
+    return TopicUse(partition_count, log_start_offset, partitions, groups, total)

@@ -46,7 +46,7 @@ from muster.node.limits import from_settings, http_limits
 from muster.node.schema import newest
 from muster.node.stored_tokens import StoredTokens
 from muster.node.tls import read_tls, warn_of_unencrypted
-from muster.settings import Settings
+from muster.settings import Settings, misspelled
 
 SHARD_RELEASE_TIMEOUT_S: Final = 2.5
 """How long handing the shards over may take; what is left of them is free when its leases run out."""
@@ -138,6 +138,7 @@ async def serve_node(
     stored_tokens = None if tokens is None else await _follow_stored_tokens(tokens, queries)
     sealing = asyncio.create_task(seal_changes(store), name="muster-sealing")
     warn_of_unencrypted(settings)
+    warn_of_misspelled_settings()
     tls_files = asyncio.create_task(tls.keep_fresh(), name="muster-tls")
     server = HttpServer(app, listener, limits, app.connections, tls)
     await server.start()
@@ -259,6 +260,12 @@ def write_log() -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
+
+
+def warn_of_misspelled_settings() -> None:
+    """Log each variable that nothing reads and whose name resembles a setting's."""
+    for name, meant in misspelled(os.environ):
+        log.warning("setting_unknown", setting=name, reason=f"it has no effect; there is {meant}")
 
 
 def _without_control_characters(

@@ -2,7 +2,7 @@
 
 import { read } from "./api.js";
 import { h, linkRow, redrawOnChange, replaceContent, tableHead } from "./dom.js";
-import { ago, clock, count, lag, NONE, plural, totalLag } from "./format.js";
+import { ago, clock, count, lag, NONE, plural } from "./format.js";
 import { pageKeys, rowKeys } from "./keys.js";
 import { badge, groupAddress, groupLink, stateNow } from "./labels.js";
 import { poll } from "./poll.js";
@@ -55,8 +55,8 @@ function heading(topic, problem) {
   return h("dl", { class: "facts" },
     fact("Partitions", topic.partition_count === null ? "no topic metadata" : count(topic.partition_count)),
     topic.log_start_offset !== null && fact("Log start offset", count(topic.log_start_offset)),
-    fact("Groups", count(topic.groups.length)),
-    fact("Lag of all groups", totalLag(topic.groups, (group) => group.is_lag_lower_bound)));
+    fact("Groups", count(topic.group_count)),
+    fact("Lag of all groups", lag(topic.lag, topic.is_lag_lower_bound, topic.log_end_at, count)));
 }
 
 const fact = (term, what) => h("div", {}, h("dt", {}, term), h("dd", {}, what));

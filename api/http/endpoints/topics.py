@@ -16,7 +16,7 @@ from api.http.fields import LongPageLimit, Offset, PartitionCount, PartitionPara
 from api.http.limits import LONG_PAGE_MAX
 from api.http.request_context import CurrentRequest
 from api.http.rows import response_of
-from api.http.times import instant
+from api.http.times import instant, instant_or_none
 from api.shared.limits import TOPIC_MAX_CHARS
 from coordinator_core.admin import topics as admin_topics
 from coordinator_core.protocol.errors import InvalidRequest, UnknownTopicOrPartition
@@ -99,6 +99,13 @@ class TopicUseResponse(Struct):
     topic: str
     partition_count: int | None
     log_start_offset: int | None
+    group_count: int
+    """All groups, also those that are not listed."""
+    lag: int | None
+    """The sum over all groups; null if unknown."""
+    is_lag_lower_bound: bool
+    log_end_at: datetime | None
+    """The oldest of the times at which the log ends were last reported."""
     partitions: list[TopicPartitionResponse]
     groups: list[TopicGroupResponse]
 
@@ -115,6 +122,10 @@ async def describe_topic(context: CurrentRequest, topic: FromPath[str]) -> Topic
         topic,
         use.partition_count,
         use.log_start_offset,
+        use.total.group_count,
+        use.total.lag,
+        use.total.is_lag_lower_bound,
+        instant_or_none(use.total.log_end_at_ms),
         [response_of(TopicPartitionResponse, each) for each in use.partitions],
         [response_of(TopicGroupResponse, each) for each in use.groups],
     )

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 
+import pytest
 import structlog
 
 from coordinator_core.protocol.records import AssignmentAccepted
@@ -84,6 +85,15 @@ def test_node_and_group_lifecycle_is_logged(database_url: str) -> None:
     assert sorted(shard for event in of(events, "shards_acquired") for shard in event["shards"]) == list(range(50))
     assert [event["event"] for event in events][-2:] == ["shards_released", "node_stopped"]
     assert of(events, "node_stopping")
+
+
+def test_misspelled_setting_is_warned_about(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_SESION_TIMEOUT_MS", "5000")
+    with structlog.testing.capture_logs() as events, running_node(database_url):
+        pass
+
+    (warning,) = of(events, "setting_unknown", setting="MUSTER_SESION_TIMEOUT_MS")
+    assert (warning["log_level"], "MUSTER_SESSION_TIMEOUT_MS" in warning["reason"]) == ("warning", True)
 
 
 def of(events: list[Json], name: str, **fields: str) -> list[Json]:

@@ -1,4 +1,6 @@
-"""The client reads lists that come in pages as a whole."""
+"""The client of the commands: the URL of its node, and lists that come in pages."""
+
+import pytest
 
 from muster.node_client import Json, NodeClient
 
@@ -23,3 +25,8 @@ def test_lists_of_all_pages_are_joined() -> None:
     node = PagedNode("http://127.0.0.1:1")
     whole = node.whole("/v1/x", "members", "waited_for", state="Empty")
     assert whole == {"group_id": "g", "members": [1, 2, 3, 4], "waited_for": ["a", "b"]}
+
+
+@pytest.mark.parametrize("given", ["http://node:8080", "http://node:8080/", "http://node:8080/#/groups/billing?sort=lag"])
+def test_url_may_be_that_of_a_page_of_the_console(given: str) -> None:
+    assert NodeClient(given).url == "http://node:8080"

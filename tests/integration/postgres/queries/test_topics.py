@@ -5,10 +5,12 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 
 from coordinator_core.queries.group_patterns import GroupPatterns
 from coordinator_core.queries.topics import (
+    TOPIC_GROUPS_MAX,
     TopicGroup,
     TopicOverviewFilter,
     TopicPartition,
     TopicSummary,
+    TopicTotal,
     TopicUse,
     read_topic_overview,
     read_topic_use,
@@ -75,7 +77,22 @@ def test_patterns_select_groups_and_what_they_reported(read_by_three: None, quer
 
 
 def test_unknown_topic_is_empty(read_by_three: None, query: Query) -> None:
-    assert look(query, "no such") == TopicUse(None, None, [], [])
+    assert look(query, "no such") == TopicUse(None, None, [], [], TopicTotal())
+
+
+def test_groups_that_are_not_listed_count_in_the_total(owner: Owner, query: Query) -> None:
+    offsets = (committed(offset=5, log_end_offset=20),)
+    owner.write(*[write(f"group-{number}", committed=offsets) for number in range(TOPIC_GROUPS_MAX + 1)])
+    use = look(query, "clicks")
+    assert len(use.groups) == TOPIC_GROUPS_MAX
+    assert use.total == TopicTotal(TOPIC_GROUPS_MAX + 1, 15 * (TOPIC_GROUPS_MAX + 1), False, NOW_MS)
+
+
+def test_total_is_a_lower_bound_if_the_lag_of_a_group_is(read_by_three: None, query: Query) -> None:
+    assert look(query, "clicks").total == TopicTotal(3, 15, False, NOW_MS)
+    assert look(query, "clicks", fresh_since_ms=NOW_MS + 1).total == TopicTotal(3, 15, True, NOW_MS)
+    at_end = look(query, "clicks", patterns=GroupPatterns(("sim%",)), fresh_since_ms=NOW_MS + 1).total
+    assert at_end == TopicTotal(1, None, False, None)
 
 
 # -- the list ------------------------------------------------------------------------------------------------
