@@ -34,6 +34,10 @@ def test_the_site_loads_nothing_from_another_host(site: Path) -> None:
     assert {address for page in site.glob("*.html") for address in LOADED.findall(page.read_text())} == set()
 
 
+def test_every_row_of_a_table_is_in_a_table(site: Path) -> None:
+    assert [page.name for page in site.glob("*.html") if re.search(r"^(<p>)?\|", page.read_text(), re.MULTILINE)] == []
+
+
 def test_every_picture_is_a_small_screenshot_that_a_page_shows() -> None:
     pictures = sorted((ROOT / "docs" / "images").iterdir())
     console = (ROOT / "docs" / "console.md").read_text()
