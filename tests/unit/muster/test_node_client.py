@@ -27,6 +27,8 @@ def test_lists_of_all_pages_are_joined() -> None:
     assert whole == {"group_id": "g", "members": [1, 2, 3, 4], "waited_for": ["a", "b"]}
 
 
-@pytest.mark.parametrize("given", ["http://node:8080", "http://node:8080/", "http://node:8080/#/groups/billing?sort=lag"])
+@pytest.mark.parametrize(
+    "given", ["http://node:8080", "http://node:8080/", "http://node:8080/#/groups/billing?sort=lag"]
+)
 def test_url_may_be_that_of_a_page_of_the_console(given: str) -> None:
     assert NodeClient(given).url == "http://node:8080"
