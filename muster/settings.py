@@ -90,7 +90,7 @@ class GroupDefaults(BaseSettings):
     def _check_together(self) -> Self:
         said = find_conflict(self.group_settings())
         if said is not None:
-            raise ValueError(re.sub(r"\w+_\w+", lambda key: key[0].upper(), said))
+            raise ValueError(re.sub(r"\w+_\w+", lambda key: ENVIRONMENT_PREFIX + key[0].upper(), said))
         return self
 
     def group_settings(self) -> GroupSettings:
@@ -137,7 +137,7 @@ class NodeSettings(BaseSettings):
     kafka_port: Port | None = None
     """The port of the listener for Kafka clients ([kafka.md](kafka.md)). None: there is none."""
     kafka_host: str = "127.0.0.1"
-    """The address of that listener. An address other than loopback requires a tokens file."""
+    """The address of that listener. An address other than loopback requires tokens."""
     kafka_advertised: str | None = None
     """The `host:port` at which Kafka clients reach that listener. None: its host and port."""
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
@@ -360,12 +360,14 @@ class MirrorSettings(BaseSettings):
     def _check_sasl(self) -> Self:
         wants_sasl = self.mirror_security_protocol.startswith("SASL_")
         if wants_sasl != (self.mirror_sasl_mechanism is not None):
-            raise ValueError("MIRROR_SASL_MECHANISM belongs to SASL_PLAINTEXT and SASL_SSL, which require it")
+            raise ValueError("MUSTER_MIRROR_SASL_MECHANISM belongs to SASL_PLAINTEXT and SASL_SSL, which require it")
         if self.mirror_sasl_mechanism == "OAUTHBEARER" and self.mirror_sasl_token_file is None:
-            raise ValueError("MIRROR_SASL_TOKEN_FILE is required with OAUTHBEARER")
+            raise ValueError("MUSTER_MIRROR_SASL_TOKEN_FILE is required with OAUTHBEARER")
         has_user = self.mirror_sasl_username is not None and self.mirror_sasl_password is not None
         if self.mirror_sasl_mechanism not in {None, "OAUTHBEARER"} and not has_user:
-            raise ValueError("MIRROR_SASL_USERNAME and MUSTER_MIRROR_SASL_PASSWORD are required with PLAIN and SCRAM")
+            raise ValueError(
+                "MUSTER_MIRROR_SASL_USERNAME and MUSTER_MIRROR_SASL_PASSWORD are required with PLAIN and SCRAM"
+            )
         return self
 
 
@@ -383,17 +385,15 @@ class Settings(PlatformSettings, NodeSettings, MirrorSettings, GroupDefaults):
 
     @field_validator("database_url", "jobs_database_url")
     @classmethod
-    def _check_driver(cls, url: SecretStr | None) -> SecretStr | None:
-        return None if url is None else SecretStr(sqlalchemy_url(url.get_secret_value()))
+    def _check_driver(cls, url: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        return None if url is None else SecretStr(_sqlalchemy_url(url.get_secret_value(), _variable(info)))
 
     @field_validator("cluster_secret", "cluster_secret_accepted")
     @classmethod
     def _check_secret_length(cls, secret: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
         if secret is not None and 0 < len(secret.get_secret_value().encode()) < CLUSTER_SECRET_MIN_BYTES:
-            name = (info.field_name or "").upper()
-            raise ValueError(
-                f"{name} must have at least {CLUSTER_SECRET_MIN_BYTES} bytes; `openssl rand -hex 32` makes one"
-            )
+            least = f"{_variable(info)} must have at least {CLUSTER_SECRET_MIN_BYTES} bytes"
+            raise ValueError(f"{least}; `openssl rand -hex 32` makes one")
         return secret
 
     @field_validator("allowed_hosts", mode="before")
@@ -404,7 +404,9 @@ class Settings(PlatformSettings, NodeSettings, MirrorSettings, GroupDefaults):
         hosts = tuple(host for each in given.split(",") if (host := each.strip().lower()))
         for host in hosts:
             if not ALLOWED_HOST.fullmatch(host):
-                raise ValueError(f"ALLOWED_HOSTS has {host!r}, which is no host like muster.example.org or *.svc")
+                raise ValueError(
+                    f"MUSTER_ALLOWED_HOSTS has {host!r}, which is no host like muster.example.org or *.svc"
+                )
         return hosts
 
     @field_validator("trusted_proxies", mode="before")
@@ -417,7 +419,7 @@ class Settings(PlatformSettings, NodeSettings, MirrorSettings, GroupDefaults):
             try:
                 ipaddress.ip_network(network)
             except ValueError as failure:
-                raise ValueError(f"TRUSTED_PROXIES has {network!r}: {failure}") from None
+                raise ValueError(f"MUSTER_TRUSTED_PROXIES has {network!r}: {failure}") from None
         return networks
 
     @field_validator("data_dir")
@@ -428,38 +430,42 @@ class Settings(PlatformSettings, NodeSettings, MirrorSettings, GroupDefaults):
     @model_validator(mode="after")
     def _check_body_limits(self) -> Self:
         if self.max_large_bodies_bytes < self.max_body_bytes:
-            raise ValueError("MAX_LARGE_BODIES_BYTES must not be less than MAX_BODY_BYTES")
+            raise ValueError("MUSTER_MAX_LARGE_BODIES_BYTES must not be less than MUSTER_MAX_BODY_BYTES")
         return self
 
     @model_validator(mode="after")
     def _check_tokens_required(self) -> Self:
-        for name, host in (("HTTP_HOST", self.http_host), ("KAFKA_HOST", self.kafka_host)):
+        for name, host in (("MUSTER_HTTP_HOST", self.http_host), ("MUSTER_KAFKA_HOST", self.kafka_host)):
             if not self.has_tokens and not is_loopback(host):
-                needed = "only with TOKENS_FILE or REQUIRE_TOKENS"
-                raise ValueError(f"{name} may be another address than this machine's own {needed}")
+                needed = "only with MUSTER_TOKENS_FILE or MUSTER_REQUIRE_TOKENS"
+                raise ValueError(f"{name} may be an address other than loopback {needed}")
         return self
 
     @model_validator(mode="after")
     def _check_proxy_protocol(self) -> Self:
         if self.kafka_proxy_protocol and not self.trusted_proxies:
-            raise ValueError("TRUSTED_PROXIES is required with KAFKA_PROXY_PROTOCOL")
+            raise ValueError("MUSTER_TRUSTED_PROXIES is required with MUSTER_KAFKA_PROXY_PROTOCOL")
         return self
 
     @model_validator(mode="after")
     def _check_tls(self) -> Self:
         if self.tls_certificate_file is None and (self.tls_key_file or self.tls_client_ca_file):
-            raise ValueError("TLS_CERTIFICATE_FILE is required with TLS_KEY_FILE and TLS_CLIENT_CA_FILE")
+            raise ValueError(
+                "MUSTER_TLS_CERTIFICATE_FILE is required with MUSTER_TLS_KEY_FILE and MUSTER_TLS_CLIENT_CA_FILE"
+            )
         if self.tls_client_ca_file is None and self.tls_client_auth == "required":
-            raise ValueError("TLS_CLIENT_CA_FILE is required with TLS_CLIENT_AUTH=required")
+            raise ValueError("MUSTER_TLS_CLIENT_CA_FILE is required with MUSTER_TLS_CLIENT_AUTH=required")
         if self.tls_certificate_file is not None and not self.node_url.startswith("https://"):
-            raise ValueError("ADVERTISED_URL must begin with https:// where there is a TLS_CERTIFICATE_FILE")
+            raise ValueError(
+                "MUSTER_ADVERTISED_URL must begin with https:// where there is a MUSTER_TLS_CERTIFICATE_FILE"
+            )
         return self
 
     @field_validator("kafka_advertised")
     @classmethod
     def _check_kafka_advertised(cls, address: str | None) -> str | None:
         if address is not None and not HOST_AND_PORT.fullmatch(address):
-            raise ValueError("KAFKA_ADVERTISED should look like muster-1.example.org:9092")
+            raise ValueError("MUSTER_KAFKA_ADVERTISED should look like muster-1.example.org:9092")
         return address
 
     @property
@@ -516,15 +522,15 @@ def misspelled(names: Iterable[str]) -> list[tuple[str, str]]:
     return [(name, found[0]) for name, found in likely if found]
 
 
-def sqlalchemy_url(url: str) -> str:
-    """Name our driver in a Postgres URL; a bare `postgresql://` would choose another.
+def _variable(info: ValidationInfo) -> str:
+    return ENVIRONMENT_PREFIX + str(info.field_name).upper()
 
-    Raises:
-        ValueError: the URL is not Postgres', or names another driver.
-    """
+
+def _sqlalchemy_url(url: str, variable: str) -> str:
+    """Name our driver in the Postgres URL of a variable; a bare `postgresql://` would choose another."""
     scheme, separator, rest = url.partition("://")
     if not separator or not rest or scheme not in {"postgres", "postgresql", "postgresql+psycopg2"}:
-        raise ValueError("DATABASE_URL should look like postgresql://user:password@host:5432/muster")
+        raise ValueError(f"{variable} should look like postgresql://user:password@host:5432/muster")
     return POSTGRES_SCHEME + rest
 
 
@@ -548,6 +554,6 @@ def _sentence(refusal: ValidationError) -> str:
 
 def _error_text(fault: ErrorDetails) -> str:
     if fault["type"] == "value_error":
-        return ENVIRONMENT_PREFIX + fault["msg"].removeprefix("Value error, ")
+        return fault["msg"].removeprefix("Value error, ")
     name = ENVIRONMENT_PREFIX + str(fault["loc"][0]).upper()
     return f"{name} {fault['msg'].removeprefix('Input ').partition(', unable to')[0]}"

@@ -111,7 +111,7 @@ def test_all_invalid_settings_are_reported_at_once(monkeypatch: pytest.MonkeyPat
     [
         (
             {"GROUP_MIN_SESSION_TIMEOUT_MS": "2000000"},
-            "MUSTER_GROUP_MIN_SESSION_TIMEOUT_MS (2000000) is above GROUP_MAX_SESSION_TIMEOUT_MS (1800000).",
+            "MUSTER_GROUP_MIN_SESSION_TIMEOUT_MS (2000000) is above MUSTER_GROUP_MAX_SESSION_TIMEOUT_MS (1800000).",
         ),
         ({"SESSION_TIMEOUT_MS": "1000"}, "MUSTER_SESSION_TIMEOUT_MS (1000) must be from 6000 to 1800000."),
         (
@@ -128,9 +128,10 @@ def test_contradictory_environment_settings_are_rejected_at_start(
     assert refusal() == sentence
 
 
-def test_a_refused_database_url_keeps_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MUSTER_DATABASE_URL", "mysql://muster:hunter2@db/muster")
-    assert "MUSTER_DATABASE_URL should look like postgresql://" in refusal()
+@pytest.mark.parametrize("name", ["MUSTER_DATABASE_URL", "MUSTER_JOBS_DATABASE_URL"])
+def test_a_refused_database_url_keeps_its_password(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "mysql://muster:hunter2@db/muster")
+    assert refusal().startswith(f"{name} should look like postgresql://")
     assert "hunter2" not in refusal()
     with pytest.raises(ValidationError) as unexplained:
         Settings()
@@ -155,7 +156,7 @@ def test_node_without_tokens_may_listen_on_loopback(host: str) -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "muster.example"])
 def test_node_without_tokens_may_not_listen_beyond_loopback(host: str) -> None:
-    with pytest.raises(UserError, match="only with TOKENS_FILE"):
+    with pytest.raises(UserError, match=r"MUSTER_HTTP_HOST .* only with MUSTER_TOKENS_FILE or MUSTER_REQUIRE_TOKENS"):
         load_settings(http_host=host)
     assert load_settings(http_host=host, tokens_file=Path("tokens.json")).http_host == host
 
@@ -206,7 +207,7 @@ def test_a_cluster_secret_has_at_least_32_bytes(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"TLS_KEY_FILE": "k"}, "MUSTER_TLS_CERTIFICATE_FILE is required with TLS_KEY_FILE"),
+        ({"TLS_KEY_FILE": "k"}, "MUSTER_TLS_CERTIFICATE_FILE is required with MUSTER_TLS_KEY_FILE"),
         ({"TLS_CLIENT_CA_FILE": "c"}, "MUSTER_TLS_CERTIFICATE_FILE is required"),
         ({"TLS_CERTIFICATE_FILE": "c", "TLS_CLIENT_AUTH": "required"}, "MUSTER_TLS_CLIENT_CA_FILE is required"),
         (
