@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def client_ssl_context() -> ssl.SSLContext | None:
-    """Return the context for nodes with https:// URLs; None: the environment names no files, and defaults are right.
+    """Return the context for nodes with https:// URLs; None: the environment names no files, and the defaults apply.
 
     Raises:
         UserError: a file cannot be read or is invalid.

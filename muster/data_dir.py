@@ -84,7 +84,7 @@ class DataDir:
     """The places in the directory, by name."""
 
     def __init__(self, path: Path) -> None:
-        """`path` need not exist; nothing is made before `create`."""
+        """Name the directory, which need not exist before `create`."""
         self.path = path
         self.postgres = path / "postgres"
         self.airflow = path / "airflow"
@@ -95,7 +95,7 @@ class DataDir:
         self._lock_file = path / "lock"
 
     def create(self, min_free_disk_mb: int = 0) -> None:
-        """Make the directory and its folders, readable by their owner only.
+        """Create the directory and its folders, readable by their owner only.
 
         Raises:
             UserError: it cannot be made or written to, or its disk has less room than that.
@@ -115,7 +115,7 @@ class DataDir:
 
     @contextlib.contextmanager
     def locked(self, command: str) -> Iterator[RunLock]:
-        """Keep other runs out of the directory for the time of the block.
+        """Lock the directory against other runs while the block runs.
 
         Raises:
             UserError: another run is using it; the sentence names its pid.
@@ -147,7 +147,7 @@ class DataDir:
         return holder if holder is not None and process_table.is_alive(holder.process) else None
 
     def log_file(self, name: str) -> Path:
-        """Return where the output of the child of that name goes."""
+        """Return the log file of a child process."""
         return self.logs / f"{name}.log"
 
     def _open_lock_file(self) -> IO[str]:
@@ -155,14 +155,14 @@ class DataDir:
 
 
 def keep_secret(path: Path) -> str:
-    """Return the secret in the file, making one that only the owner may read when there is none yet."""
+    """Return the secret in the file; create one that only the owner may read if there is none."""
     if not path.exists():
         write_private(path, secrets.token_urlsafe(SECRET_BYTES))
     return path.read_text()
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner may read, in one step: it is whole or not there."""
+    """Write a file that only its owner may read, in one step."""
     draft = path.with_name(path.name + ".new")
     draft.unlink(missing_ok=True)
     with _naming(path), os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE), "w") as file:
@@ -172,7 +172,7 @@ def write_private(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """Let a write that fails say where, which the system does not."""
+    """Add the path to the error of a failed write, which has none."""
     try:
         yield
     except OSError as failure:

@@ -15,7 +15,7 @@ MINUTE_S = 60
 HOUR_S = 3_600
 DAY_S = 86_400
 AFTER_THE_RUN: Final = " (when the run is applied)"
-"""What print_undo adds where a run has yet to archive what the undo restores."""
+"""The note of print_undo while a run has not yet archived what the undo restores."""
 BESIDE_ASCII: Final = re.compile(r"[^\0-~]")
 NO_UNDO: Final = "There is no undo."
 PREPARING: Final = "PreparingRebalance"
@@ -24,16 +24,16 @@ MEMBER_ID_TAIL: Final = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$
 
 
 FLAPPING_REBALANCES: Final = 10
-"""So many rebalances within an hour make a Stable group a flapping one, in the console too."""
+"""A Stable group with so many rebalances within an hour is flapping, in the console, too."""
 
 
 def state_now(state: str, rebalances_last_hour: int) -> str:
-    """Return a group's state; one that is Stable for the moment only is flapping."""
+    """Return a group's state, or `flapping` for a Stable group with many rebalances."""
     return "Stable, flapping" if state == "Stable" and rebalances_last_hour >= FLAPPING_REBALANCES else state
 
 
 def duration(seconds: float) -> str:
-    """Say how long something took, or how long ago it was, in one unit, of which it is rounded to a whole number."""
+    """Return a duration as text, rounded to a whole number of one unit."""
     if round(seconds) < MINUTE_S:
         return f"{round(seconds)} s"
     if (minutes := round(seconds / MINUTE_S)) < HOUR_S // MINUTE_S:
@@ -45,36 +45,36 @@ def duration(seconds: float) -> str:
 
 
 def precise(seconds: float) -> str:
-    """Say how long something took; short times to the millisecond."""
+    """Return a duration as text; short ones in milliseconds."""
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     return f"{seconds:.1f} s" if round(seconds, 1) < MINUTE_S else duration(seconds)
 
 
 def since(at: str | None) -> str | None:
-    """Say how long ago something was, by an RFC 3339 time."""
+    """Return the time since an RFC 3339 time, as text."""
     if at is None:
         return None
     return duration(max(0.0, (dt.datetime.now(dt.UTC) - dt.datetime.fromisoformat(at)).total_seconds()))
 
 
 def counted(number: int, one: str, many: str | None = None) -> str:
-    """Say how many there are of something."""
+    """Return a number with its noun."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def moment(rfc3339: str | None) -> str | None:
-    """Return a moment as people read it: to the second, in UTC."""
+    """Return a time in UTC, to the second."""
     return None if rfc3339 is None else rfc3339[:19].replace("T", " ")
 
 
 def count(number: int | None) -> str:
-    """Write a number for people; a dash where there is none."""
+    """Return a number with thousands separators; a dash for None."""
     return "–" if number is None else f"{number:,}"
 
 
 def lag(records: int | None, log_end_at: str | None, *, is_lower_bound: bool) -> int | str | None:
-    """Write a lag in records: a lower bound where a log's end is out of date, and since when that is where it is 0."""
+    """Return a lag in records as text; a lower bound has a sign, and one of 0 names the last report of the log end."""
     if not is_lower_bound:
         return records
     if records is None and log_end_at is not None:
@@ -88,7 +88,7 @@ def printable(text: str) -> str:
 
 
 def printable_json(text: str) -> str:
-    """Return JSON with the control characters that it may have in strings escaped; it means the same."""
+    """Return equal JSON in which the control characters of strings are escaped."""
     return BESIDE_ASCII.sub(lambda found: found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1], text)
 
 
@@ -105,7 +105,7 @@ def shell_word(text: str) -> str:
 
 
 def group_option(group_id: str) -> str:
-    """Write the option that names a group, to be pasted into a shell; a leading dash makes no option of it."""
+    """Return the option that names a group, safe to paste into a shell, also if the id begins with a dash."""
     return f"--group={shell_word(group_id)}"
 
 
@@ -121,7 +121,7 @@ def print_undo(change_ids: Iterable[str], note: str = "") -> None:
 
 
 def apply_timeout_message(run_id: str, after_s: float) -> str:
-    """Say that a run was waited for in vain, and how to look again."""
+    """Return the sentence about a run that was not applied in time, with the command that shows it."""
     message = f"Run {run_id} is not completed after {duration(after_s)}"
     return f"{message}; it continues; muster runs show {shell_word(run_id)} shows its progress."
 
@@ -130,13 +130,13 @@ def apply_timeout_message(run_id: str, after_s: float) -> str:
 
 
 def log_end(partition: Json) -> int | str | None:
-    """Write the end of a partition's log as `/lag` has it: a lower bound where it is out of date."""
+    """Return the log end offset of a partition of `/lag` as text; a stale one has a sign."""
     end: int | None = partition["log_end_offset"]
     return f"≥{end}" if partition["is_log_end_stale"] else end
 
 
 def print_stale(partitions: list[Json]) -> None:
-    """Print how many of these ends are out of date, if any is, and when the oldest was last reported."""
+    """Print how many of these log ends are stale, if any, and when the oldest was last reported."""
     stale = [each for each in partitions if each["is_log_end_stale"]]
     if stale:
         oldest = min(stale, key=lambda each: each["log_end_at"])
@@ -148,24 +148,24 @@ def print_stale(partitions: list[Json]) -> None:
 
 
 def owned_count(member: Json) -> int | None:
-    """Return how many partitions a member owns, or owned last; None: its assignment cannot be read."""
+    """Return the number of partitions that a member owns, or owned last; None: its assignment cannot be read."""
     owned = member["owned_partitions"]
     return None if owned is None else sum(len(each["partitions"]) for each in owned)
 
 
 def owned_list(member: Json) -> str:
-    """Write the partitions that a member owns, topic by topic."""
+    """Return the partitions that a member owns, by topic, as text."""
     return " ".join(f"{each['topic']}:{','.join(map(str, each['partitions']))}" for each in member["owned_partitions"])
 
 
 def awaited(member: Json, leader: str | None) -> str | None:
-    """Say which request of a member the group waits for; the leader's sync brings the assignment of every member."""
+    """Return the request of a member that the group waits for; the leader's sync brings all assignments."""
     is_leader = member["missing_request"] == "sync" and member["member_id"] == leader
     return "sync (leader)" if is_leader else member["missing_request"]
 
 
 def awaited_lines(described: Json) -> list[str]:
-    """Say which members a group waits for and until when; nothing where it waits for none."""
+    """Return lines with the awaited members and the deadline; none if the group waits for no member."""
     lines = []
     if described["pending_members"]:
         lines.append(f"  {counted(described['pending_members'], 'new member')} with a pending member id")
@@ -175,7 +175,7 @@ def awaited_lines(described: Json) -> list[str]:
 
 
 def awaited_text(described: Json) -> str:
-    """Name the awaited members, by client id, host and member id, say what they have to do, and until when."""
+    """Return the awaited members by client id, host and member id, their missing request, and the deadline."""
     members = {each["member_id"]: each for each in described["members"]}
     named = ", ".join(_member_label(each, members.get(each), described) for each in described["waiting_for"])
     until = described["waiting_until"]

@@ -5,15 +5,15 @@ import errno
 FAILURE_EXIT_CODE = 1
 USAGE_EXIT_CODE = 2
 UNREACHABLE_EXIT_CODE = 3
-"""No answer, or a temporary refusal: the same command may work later."""
+"""No response, or a retriable error: the same command may succeed later."""
 INTERRUPTED_EXIT_CODE = 130
 
 DATABASE_ADVICE = "start it, or put MUSTER_DATABASE_URL right"
-"""What to do about a database that does not answer."""
+"""The advice for a database that does not answer."""
 
 
 class UserError(Exception):
-    """Carry one sentence for the person at the terminal, and the exit code of the command.
+    """An error as one sentence for the user, with the exit code of the command.
 
     The sentence says what is wrong and what to do about it; it holds no password.
     """
@@ -25,7 +25,7 @@ class UserError(Exception):
 
 
 def disk_error(failure: OSError) -> UserError | None:
-    """Say what a refusal of the disk means for the person, or None when it is of another kind."""
+    """Return an error of the disk as a sentence for the user; None for other errors."""
     place = failure.filename or "the data directory"
     match failure.errno:
         case errno.ENOSPC | errno.EDQUOT:

@@ -36,22 +36,22 @@ COLUMNS: Final[Mapping[str, Callable[[WatchedGroup], Text]]] = {
 }
 NUMERIC_COLUMNS: Final = {"Gen", "Lag", "Rebalances/h"}
 ELLIPSIZED_COLUMNS: Final = {"State", "Last rebalance"}
-"""What is cropped where the terminal is narrow."""
+"""The columns that are cropped on a narrow terminal."""
 WIDE_ONLY_COLUMNS: Final = {"For", "Rebalances/h"}
 FULL_WIDTH: Final = 100
-"""A terminal of fewer columns goes without the luxuries, and almost without gaps."""
+"""The width below which columns of WIDE_ONLY_COLUMNS are left out, and gaps are small."""
 GROUP_MIN_WIDTH: Final = 24
-"""A longer name goes on below."""
+"""A longer name is wrapped."""
 STATE_MIN_WIDTH: Final = 10
 MEMBER_MIN_WIDTH: Final = 28
-"""Wide enough for a member of the demonstration with the longest pid there is, which people type after `kill`."""
+"""The width of a demonstration member with the longest possible pid, which users type after `kill`."""
 MEMBER_LINES_MAX: Final = 8
-"""How many members of a group are named, each on a line of its own."""
+"""The maximum number of members of a group that are named, one a line."""
 
 
 @dataclass(slots=True)
 class Step:
-    """One thing that is being started; what it has to say for itself goes to `note`."""
+    """A step of the start; `note` is shown when it is done."""
 
     name: str
     note: str = ""
@@ -59,7 +59,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a person finds something."""
+    """The address of a part of the platform."""
 
     name: str
     text: str
@@ -69,27 +69,27 @@ class View(Protocol):
     """Output for the user at the terminal."""
 
     def step(self, name: str) -> contextlib.AbstractContextManager[Step]:
-        """Show that something is being started, and how long it took."""
+        """Show a step, and its duration when the block ends."""
 
     def event(self, sentence: str) -> None:
-        """Show something that happened."""
+        """Show an event."""
 
     def show(self, snapshot: Snapshot, addresses: Sequence[Address], *, with_members: bool = False) -> None:
-        """Show how things stand; `with_members` adds a table of the members of each group."""
+        """Show a snapshot; `with_members` adds a table of the members of each group."""
 
     def close(self, *, erases: bool = False) -> None:
-        """Leave the terminal to others; `erases` removes what was last shown, where it was drawn."""
+        """End the view; `erases` removes the last drawn snapshot."""
 
 
 def open_view(progress_interval_s: float | None = None) -> View:
-    """Return the view that suits standard output; in a pipe, lines of unchanged groups come after the interval."""
+    """Return a live view on a terminal, else a plain one, which repeats unchanged groups after the interval."""
     if sys.stdout.isatty():
         return LiveView(Console(file=sys.stdout, highlight=False))
     return PlainView(sys.stdout, progress_interval_s)
 
 
 class LiveView:
-    """What is over scrolls away above a picture that is drawn anew several times a second."""
+    """A view that redraws the snapshot several times a second; steps and events scroll away above it."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -102,7 +102,7 @@ class LiveView:
 
     @contextlib.contextmanager
     def step(self, name: str) -> Iterator[Step]:
-        """Turn a wheel beside the name, and leave a line when it is done."""
+        """Show a spinner with the name, and print a line when the block ends."""
         step = Step(name)
         self._spinner = Spinner("dots", text=Text(f" {name} …"))
         started_at_s = time.monotonic()
@@ -113,12 +113,12 @@ class LiveView:
             self._spinner = None
 
     def event(self, sentence: str) -> None:
-        """Leave a line with the time of day."""
+        """Print a line with the time of day."""
         self._console.print(Text.assemble((time.strftime("%H:%M:%S "), "cyan"), sentence))
 
     def show(self, snapshot: Snapshot, addresses: Sequence[Address], *, with_members: bool = False) -> None:
-        """Draw this from now on."""
-        # A terminal that is too small cuts off the end, so the end is what one can do without.
+        """Draw this snapshot from now on."""
+        # A small terminal cuts off the end, so the least important part comes last.
         parts: list[RenderableType] = [_address_line(address) for address in addresses]
         if snapshot.trouble:
             parts.append(Text(snapshot.trouble, style="red"))
@@ -154,7 +154,7 @@ class PlainView:
 
     @contextlib.contextmanager
     def step(self, name: str) -> Iterator[Step]:
-        """Write one line when it is done."""
+        """Write one line when the block ends."""
         step = Step(name)
         started_at_s = time.monotonic()
         yield step
@@ -165,7 +165,7 @@ class PlainView:
         self._write(sentence)
 
     def show(self, snapshot: Snapshot, addresses: Sequence[Address], *, with_members: bool = False) -> None:
-        """Write what has changed since the last time; of members, those that a group waits for."""
+        """Write groups, runs and addresses that have changed since the last call, and awaited members."""
         for address in addresses[len(self._addresses) :]:
             self._write(_address_line(address).plain)
         self._addresses = addresses
@@ -185,7 +185,7 @@ class PlainView:
             self._progress_due_at_s = time.monotonic() + (self._progress_interval_s or 0.0)
 
     def close(self, *, erases: bool = False) -> None:
-        """Nothing is left to do."""
+        """Do nothing."""
 
     def _has_changed(self, key: str, text: str) -> bool:
         is_new = self._seen.get(key) != text
@@ -197,7 +197,7 @@ class PlainView:
 
 
 def group_line(group: WatchedGroup) -> str:
-    """Say in one line how a group stands."""
+    """Return the state of a group in one line."""
     *reason, when = _rebalance_lines(group)
     last = f"{' '.join(reason)}, {when}" if reason else when
     members = ", ".join(map(_member, group.members)) or _member_count(group)
@@ -208,7 +208,7 @@ def group_line(group: WatchedGroup) -> str:
 
 
 def run_line(run: display.Json) -> str:
-    """Say in one line what came of the candidates of a maintenance run."""
+    """Return the status of a maintenance run and its candidates by outcome in one line."""
     return f"{run['kind']} {run['status']}: {counts_line(run)}"
 
 
@@ -249,7 +249,7 @@ def _lag(group: WatchedGroup) -> str:
 
 
 def _rebalance_lines(group: WatchedGroup) -> list[str]:
-    """Say why a group rebalances, or why it did last, through whom and when, each on a line of its own."""
+    """Return the trigger of the rebalance in progress, or else the trigger, the client and the time of the last one."""
     if group.summary["rebalance_trigger"]:
         return [f"now: {group.summary['rebalance_trigger']}"]
     ago = display.since(group.summary["last_rebalance_at"])
@@ -260,13 +260,13 @@ def _rebalance_lines(group: WatchedGroup) -> list[str]:
 
 
 def _member(member: display.Json) -> str:
-    """Name a member by its client id, with how many partitions it has."""
+    """Return the client id of a member with its number of partitions."""
     count = display.owned_count(member)
     return f"{display.printable(member['client_id'])} ({'?' if count is None else count})"
 
 
 def _member_lines(group: WatchedGroup) -> list[Text]:
-    """Name a group's members, one a line, so that no name is broken; those that it waits for stand out."""
+    """Return a group's members, one a line, so that names are not wrapped; awaited ones are highlighted."""
     named = [
         Text(_member(each), style="yellow" if each["missing_request"] else "")
         for each in group.members[:MEMBER_LINES_MAX]
@@ -281,7 +281,7 @@ def _member_count(group: WatchedGroup) -> str:
 
 
 def _awaited_lines(group: WatchedGroup) -> list[str]:
-    """Say which members a group waits for, and until when."""
+    """Return the awaited members and the deadline."""
     return display.awaited_lines(group.described) if group.described else []
 
 
@@ -296,7 +296,7 @@ def _member_table(group: WatchedGroup) -> Table:
 
 
 def _change_key(group: WatchedGroup) -> str:
-    """Put into one string what is worth a line when it changes; offsets move all the time."""
+    """Return a text that changes whenever the plain view should print the group; offsets change all the time."""
     waiting = (group.described or {}).get("waiting_for")
     trigger = group.summary["rebalance_trigger"] or group.summary["last_rebalance_trigger"]
     return f"{group.state} {group.generation} {[*map(_member, group.members)]} {trigger} {waiting}"
@@ -311,6 +311,6 @@ def _address_line(address: Address) -> Text:
 
 
 def _run_line(run: display.Json) -> Text:
-    """Say what came of a run on one line: the groups below need the room more than a list's end does."""
+    """Return a run in one line, which is cropped, so that the groups below have room."""
     ago = f"{display.since(run['as_of'])} ago "
     return Text.assemble(("Maintenance ", "bold"), (ago, "dim"), run_line(run), no_wrap=True, overflow="ellipsis")

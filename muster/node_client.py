@@ -1,7 +1,7 @@
 """The HTTP client of the commands and the local platform: one node, retries, and errors as one sentence.
 
-A change carries a key of its own, so asking again after "not now" never does it twice. The node is the one that is
-named, else that of the run in the data directory, else the one on the default port of this machine.
+A change has an idempotency key, so that a retry never makes it twice. The node is the one that is named, else that of
+the run in the data directory, else the one on the default port of this machine.
 """
 
 # ruff: noqa: PLC0415 - the help of a command loads this module, and asks no node
@@ -30,17 +30,17 @@ Json = Any
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 TIMEOUT_S: Final = 30.0
 RETRY_TIMEOUT_S: Final = 15.0
-"""How long a node that says "not now" is asked again: longer than shards need to move."""
+"""How long a request with a retriable error is repeated: longer than shards need to move."""
 FIRST_ERROR_STATUS: Final = 400
 FORBIDDEN: Final = 403
 NOT_FOUND: Final = 404
 PAGE: Final = 1_000
 PASSWORD: Final = re.compile(r"//.*@", re.DOTALL)
-"""What stands before the host in a URL."""
+"""The credentials in a URL."""
 
 
 class ApiError(UserError):
-    """The node said no, in words that begin as it wrote them, be it with a setting's name; `code` is Kafka's name."""
+    """An error response of a node; its sentence is the response's `detail`, and `code` is Kafka's name."""
 
     def __init__(self, detail: str, code: str, status: int, exit_code: int) -> None:
         super().__init__(f"{detail.rstrip('.')} ({code}).", exit_code)
@@ -50,7 +50,7 @@ class ApiError(UserError):
 
 
 class NodeClient:
-    """A node, and who asks it."""
+    """A client of one node."""
 
     def __init__(
         self,
@@ -59,16 +59,16 @@ class NodeClient:
         retry_timeout_s: float = RETRY_TIMEOUT_S,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        """Find out whom to ask, and as whom; nothing is connected yet.
+        """Choose the node and the actor; do not connect before the first request.
 
         Args:
-            url: a node's; None looks for one.
+            url: the node's; None: as the module describes.
             actor: the actor of changes; None: the token's, else the operating system's user.
-            retry_timeout_s: how long it is asked again when it cannot answer now.
-            timeout_s: how long connecting, and each part of an answer, may take.
+            retry_timeout_s: how long a request with a retriable error is repeated.
+            timeout_s: the timeout of the connection, and of each part of a response.
 
         Raises:
-            UserError: the URL is none, the token or the actor cannot stand in a request, or a file of TLS is invalid.
+            UserError: the URL, the token, the actor or a file of TLS is invalid.
         """
         import getpass
 
@@ -86,24 +86,24 @@ class NodeClient:
         self._pool = urllib3.PoolManager(timeout=timeout_s, retries=False, ssl_context=client_ssl_context())
 
     def get(self, path: str, **query: str | int | list[str] | None) -> Json:
-        """Read something; a query parameter that is None or empty is left out."""
+        """Send a GET request; query parameters that are None or empty are left out."""
         given = {name: value for name, value in query.items() if value not in (None, "", [])}
         return self._call("GET", path + ("?" + urlencode(given, doseq=True) if given else ""))
 
     def post(self, path: str, body: Json) -> Json:
-        """Ask for something with a body: a change, or what a change would do."""
+        """Send a POST request: a change, or a dry run."""
         return self._call("POST", path, body)
 
     def put(self, path: str, body: Json) -> Json:
-        """Change something."""
+        """Send a PUT request."""
         return self._call("PUT", path, body)
 
     def delete(self, path: str, reason: str, **query: str | int) -> Json:
-        """Take something away."""
+        """Send a DELETE request."""
         return self._call("DELETE", f"{path}?{urlencode({'reason': reason, **query})}")
 
     def whole(self, path: str, *fields: str, **query: str | int | list[str] | None) -> Json:
-        """Read something whose lists come in pages, and return the first answer with these lists as a whole."""
+        """Return the first page of a response, with the entries of all pages in these lists."""
         answer = page = self.get(path, **query)
         while page.get("next_cursor") is not None:
             page = self.get(path, cursor=page["next_cursor"], **query)
@@ -115,7 +115,7 @@ class NodeClient:
     def pages(
         self, path: str, field: str, limit: int | None = None, **query: str | int | list[str] | None
     ) -> list[Json]:
-        """Read a list page by page, up to so many entries, or all of it."""
+        """Return the entries of all pages of a list, or the first `limit` of them."""
         found: list[Json] = []
         cursor = None
         while limit is None or len(found) < limit:
@@ -128,11 +128,11 @@ class NodeClient:
         return found
 
     def _call(self, method: str, path: str, body: Json = None) -> Json:
-        """Ask, again where the node says that it cannot now, and return the JSON of its answer.
+        """Send a request, repeat it after retriable errors, and return the JSON of the response.
 
         Raises:
-            Refused: the node says no.
-            UserError: there is no answer, or it is not a node's.
+            ApiError: the node refuses it.
+            UserError: there is no response, or it is not that of a node.
         """
         headers = self._headers if method == "GET" else self._headers | self._change_headers()
         deadline_s = time.monotonic() + self._retry_timeout_s
@@ -164,10 +164,10 @@ class NodeClient:
 
 
 def client_token() -> str | None:
-    """Return the token that requests are to carry, or None where there is none.
+    """Return the token of MUSTER_TOKEN; None if it is not set.
 
     Raises:
-        UserError: what is in the environment cannot stand in a request.
+        UserError: it is not valid in a header.
     """
     token = os.environ.get("MUSTER_TOKEN")
     if not token:
@@ -181,7 +181,7 @@ def client_token() -> str | None:
 
 
 def group_path(group_id: str, action: str = "") -> str:
-    """Return the path of a group, or of something of it; any id has one."""
+    """Return the path of a group, or of an action below it; every id has one."""
     from agent.core.group_api import group_segment
 
     if not group_id:
@@ -195,10 +195,10 @@ def segment(text: str) -> str:
 
 
 def checked_actor(actor: str) -> str:
-    """Return a name that a change can be kept under.
+    """Return the actor if it is valid in the audit log.
 
     Raises:
-        UserError: it holds line breaks or other control characters, or is not UTF-8.
+        UserError: it has line breaks or other control characters, or is not UTF-8.
     """
     if any(unicodedata.category(letter) in {"Cc", "Cs"} for letter in actor):
         raise UserError(
@@ -208,7 +208,7 @@ def checked_actor(actor: str) -> str:
 
 
 def _checked_url(url: str) -> str:
-    """Return a node's URL, also from an address in its console; a password in one that is none is not shown."""
+    """Return a node's URL, also from the URL of a page of its console; the error does not show a password."""
     try:
         parts = urlsplit(url)
         is_one = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
@@ -221,7 +221,7 @@ def _checked_url(url: str) -> str:
 
 
 def _local_url() -> str:
-    """Return the node of the run in the data directory, else the default one."""
+    """Return the URL of the node of the run in the data directory, else the default one."""
     from muster.data_dir import DEFAULT_DATA_DIR, DataDir
 
     data_dir = Path(os.environ.get("MUSTER_DATA_DIR") or DEFAULT_DATA_DIR)
@@ -256,7 +256,7 @@ def _is_transient(problem: Json) -> bool:
 
 
 def _reason(failure: BaseException) -> str:
-    """Return what the operating system said, without the wrappings that it came in."""
+    """Return the message of the root cause, which is the operating system's."""
     while failure.__cause__ is not None or failure.__context__ is not None:
         failure = failure.__cause__ or failure.__context__ or failure
     return str(getattr(failure, "strerror", None) or failure)

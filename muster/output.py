@@ -31,9 +31,9 @@ STYLES: Final = {
 }
 """Words that are coloured on a terminal."""
 IDS: Final = frozenset({"RUN", "CHANGE", "TOKEN-ID", "CONSUMER-ID", "OWNER"})
-"""Columns of ids that other commands take: they are copied."""
+"""Columns of ids, which users copy to other commands."""
 FOLDED_MIN: Final = 8
-"""The room that a column must be left beside such an id."""
+"""The minimum width that is left to a column beside such an id."""
 GAP: Final = "  "
 
 
@@ -43,10 +43,10 @@ def print_json(value: object) -> None:
 
 
 class Table:
-    """Rows under headings; a number stands at the right of its column, and what is missing is a dash."""
+    """Rows with headings; numbers are aligned to the right, and None is a dash."""
 
     def __init__(self, *headings: str, wide_only: Collection[str] = ()) -> None:
-        """Begin a table.
+        """Create a table without rows.
 
         Args:
             headings: its columns.
@@ -63,11 +63,11 @@ class Table:
         self._rows.append(cells)
 
     def __len__(self) -> int:
-        """Return how many rows it has."""
+        """Return the number of rows."""
         return len(self._rows)
 
     def print(self, *, is_wide: bool = False) -> None:
-        """Print it for a pipe, or for a terminal, with all columns or without those that are wide only."""
+        """Print it for a pipe or a terminal; columns of `wide_only` only with `is_wide`."""
         if sys.stdout.isatty():
             from rich.console import Console  # noqa: PLC0415 - a pipe needs none of it
 
@@ -83,7 +83,7 @@ class Table:
         return [GAP.join(self._padded(row, widths)).rstrip() for row in rows]
 
     def rich(self, *, is_wide: bool = False, width: int = 0) -> Any:  # noqa: ANN401 - a table of a library that is loaded for terminals only
-        """Return it as the terminal's library has tables, with ids in one piece where it fits so into a width."""
+        """Return it as a table of rich; ids are not wrapped if the other columns fit beside them."""
         from rich import box, table, text  # noqa: PLC0415 - likewise
 
         drawn = table.Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)

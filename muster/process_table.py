@@ -18,7 +18,7 @@ KILL_TIMEOUT_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class ProcessKey:
-    """Names one process for as long as the machine is up; `started_at_ticks` counts clock ticks since boot."""
+    """Identifies a process until the next boot; `started_at_ticks` counts clock ticks since boot."""
 
     pid: int
     started_at_ticks: int
@@ -26,7 +26,7 @@ class ProcessKey:
 
 @dataclass(frozen=True, slots=True)
 class ProcessRow:
-    """What the kernel says of a process at one moment."""
+    """The state of a process at one time, from /proc."""
 
     key: ProcessKey
     parent_pid: int
@@ -35,12 +35,12 @@ class ProcessRow:
 
 
 def boot_id() -> str:
-    """Name this boot of the machine: start times of another boot mean nothing."""
+    """Return the id of this boot; start times of other boots are not comparable."""
     return (PROC / "sys/kernel/random/boot_id").read_text().strip()
 
 
 def find_process(pid: int) -> ProcessRow | None:
-    """Read one process, or None when there is none of that pid."""
+    """Return a process; None if no process has this pid."""
     try:
         stat = (PROC / str(pid) / "stat").read_text()
     except OSError:
@@ -51,20 +51,20 @@ def find_process(pid: int) -> ProcessRow | None:
 
 
 def this_process() -> ProcessKey:
-    """Name the process that asks."""
+    """Return the key of this process."""
     row = find_process(os.getpid())
     assert row is not None, "a process that runs has a row in /proc"
     return row.key
 
 
 def is_alive(key: ProcessKey) -> bool:
-    """Return whether this very process still runs; a zombie does not."""
+    """Return whether the process still runs; a zombie does not."""
     row = find_process(key.pid)
     return row is not None and row.key == key and not row.is_zombie
 
 
 def all_processes() -> list[ProcessRow]:
-    """Read every process of the machine, in no order."""
+    """Return all processes of the machine, in no order."""
     pids = (int(entry.name) for entry in os.scandir(PROC) if entry.name.isdigit())
     return [row for row in map(find_process, pids) if row is not None]
 
@@ -85,12 +85,12 @@ def family_of(root: ProcessKey, rows: Sequence[ProcessRow]) -> set[ProcessKey]:
 
 
 def descendants_of(root: ProcessKey, rows: Sequence[ProcessRow]) -> set[ProcessKey]:
-    """Find the children of `root`, their children and so on, without `root` itself."""
+    """Return the children of `root`, their children and so on, without `root` itself."""
     return _closure(root, [], rows)
 
 
 def send_signal(key: ProcessKey, number: signal.Signals) -> bool:
-    """Send a signal to this very process; False when it is gone (or not ours to signal)."""
+    """Send a signal to the process; return False if it has ended, or may not be signalled."""
     with _pidfd(key) as pidfd:
         if pidfd is None:
             return False
@@ -102,7 +102,7 @@ def send_signal(key: ProcessKey, number: signal.Signals) -> bool:
 
 
 def kill_all(keys: Iterable[ProcessKey]) -> None:
-    """Kill the processes, and return when they are gone.
+    """Kill the processes, and wait for their end.
 
     Returns after KILL_TIMEOUT_S in any case: the kernel may hold one that waits for a disk.
     """
@@ -113,7 +113,7 @@ def kill_all(keys: Iterable[ProcessKey]) -> None:
 
 
 def wait_until_one_ends(keys: Iterable[ProcessKey], timeout_s: float) -> None:
-    """Return when one of the processes has ended, at once if one is gone already, or after `timeout_s`."""
+    """Wait until one of the processes has ended, for `timeout_s` at most."""
     with contextlib.ExitStack() as open_files:
         poll = select.poll()
         for key in keys:

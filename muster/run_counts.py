@@ -28,7 +28,7 @@ SIZE: Final = {
         "days of history that are not proposed; the next run copies them again",
     ),
 }
-"""What the run is about: a title and a meaning."""
+"""The counts of the size of a run: a title and a meaning."""
 REASONS: Final = {
     "group_empty": "the group has had no members for longer than its retention",
     "simple_group": "the consumer uses no group membership, and has committed nothing for longer than the retention",
@@ -38,7 +38,7 @@ REASONS: Final = {
     "undo": "the offset was changed by a change that is undone",
     "empty_without_offsets": "the group has no members and no offsets",
 }
-"""Why something is a candidate."""
+"""The counts of candidates by reason."""
 OUTCOMES: Final = {
     "undecided": "not checked again yet",
     "expired": "removed and archived: the offset was still due",
@@ -62,11 +62,11 @@ OUTCOMES: Final = {
     "copy_not_found": "kept: the node finds no copy with as many rows",
     "unknown_partition": "kept: Postgres has no such partition",
 }
-"""What became of a candidate."""
+"""The counts of candidates by outcome."""
 
 
 def counts_line(run: Any) -> str:  # noqa: ANN401 - JSON
-    """Write the candidates of a run by outcome; their number where they have none yet."""
+    """Return the candidates of a run by outcome as text; only their number before the decision."""
     counts = run["counts"]
     outcomes = [key for key in counts if key not in SIZE and key not in REASONS and counts[key]]
     named = ", ".join(f"{count(counts[key])} {_plain(key)}" for key in sorted(outcomes))
@@ -74,7 +74,7 @@ def counts_line(run: Any) -> str:  # noqa: ANN401 - JSON
 
 
 def counts_rows(counts: Mapping[str, int]) -> Iterator[tuple[str, str, str]]:
-    """Return what is counted, how many there are, and what that means: the size, the reasons, the outcomes, others."""
+    """Return title, count and meaning of each count: the size, the reasons, the outcomes, others."""
     for key, (title, meaning) in SIZE.items():
         if key in counts:
             yield title, _written(key, counts[key]), meaning

@@ -26,11 +26,11 @@ ENVIRONMENT_PREFIX = "MUSTER_"
 POSTGRES_SCHEME = "postgresql+psycopg2://"
 DEFAULT_SHARDS = 50
 GROUP: Final = GroupSettings()
-"""Where the defaults of group settings are."""
+"""The defaults of group settings."""
 NODE: Final = NodeConfig(node_id="", listeners={})
-"""Where the defaults of a node's limits are."""
+"""The defaults of a node's limits."""
 QUERIES: Final = QueryLimits()
-"""Where the defaults of limits of queries are."""
+"""The defaults of the limits of queries."""
 OTHER_DATABASE_CONNECTIONS = 6
 """Connections of a node to the database beside those of its reads and queries."""
 CLUSTER_SECRET_MIN_BYTES = 32
@@ -492,9 +492,9 @@ class Settings(PlatformSettings, NodeSettings, MirrorSettings, GroupDefaults):
 
 
 LIKELY_MISSPELLED: Final = 0.85
-"""How alike two names are of which one is likely meant to be the other, from 0 to 1."""
+"""The least similarity, from 0 to 1, at which a name counts as a misspelled other one."""
 NO_SETTINGS: Final = ("MUSTER_CLIENT_CERTIFICATE_FILE", "MUSTER_JOBS_DATABASE_URL_", "MUSTER_SPARK_REPORT_POOL")
-"""How variables of commands and DAGs begin whose names resemble a setting's."""
+"""Prefixes of variables of commands and DAGs whose names resemble a setting's."""
 
 GROUP_KEYS: tuple[str, ...] = tuple(GroupDefaults.model_fields)
 """The settings that a group can override."""
@@ -535,7 +535,7 @@ def _sqlalchemy_url(url: str, variable: str) -> str:
 
 
 def psql_url(url: str) -> str:
-    """Return the same URL as psql and other programs of Postgres' own read it."""
+    """Return the same URL in the form of psql and the other programs of Postgres."""
     return "postgresql://" + url.partition("://")[2]
 
 

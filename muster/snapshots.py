@@ -16,12 +16,12 @@ from muster.errors import UserError
 from muster.node_client import ApiError, Json, NodeClient, group_path
 
 LISTED_MAX: Final = 100
-"""How many groups a snapshot has when none is named."""
+"""The maximum number of groups of a snapshot, unless groups are named."""
 DESCRIBED_MAX: Final = 20
-"""How many of these are described, with their members."""
+"""The maximum number of these that are described, with their members."""
 MIN_INTERVAL_S: Final = 1.0
 READ_COST_FACTOR: Final = 10
-"""After a read that took t the next one waits ten times as long: a look must not cost what it looks at."""
+"""The pause after a read, as a multiple of its duration, so that reads take a tenth of the time at most."""
 
 
 class WatchedGroup(NamedTuple):
@@ -61,21 +61,21 @@ class WatchedGroup(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """Everything that was seen at one moment; the newest run comes first."""
+    """Groups and maintenance runs at one time; the newest run comes first."""
 
     at: str = ""
     groups: Sequence[WatchedGroup] = ()
     hidden_group_count: int = 0
     runs: Sequence[Json] = ()
     trouble: str = ""
-    """Why this snapshot is not newer."""
+    """Why the last read failed; empty if it succeeded."""
 
 
 class SnapshotReader:
-    """Reads snapshots from one of several nodes, any of which knows all groups."""
+    """Reads snapshots from one of several nodes, each of which describes all groups."""
 
     def __init__(self, nodes: Sequence[NodeClient], group_ids: Sequence[str] = (), *, with_runs: bool = False) -> None:
-        """Prepare; nothing is read yet.
+        """Prepare, without a read.
 
         Args:
             nodes: should not be retried, so that one look asks once.
@@ -90,7 +90,7 @@ class SnapshotReader:
         self._next_at_s = 0.0
 
     def refresh(self) -> bool:
-        """Read if it is time to, and return whether `last` is new; without an answer only its trouble is."""
+        """Read if a read is due; return whether `last` is new. After a failed read only its `trouble` is new."""
         started_at_s = time.monotonic()
         if started_at_s < self._next_at_s:
             return False
@@ -116,7 +116,7 @@ class SnapshotReader:
         return self.last
 
     def _most_urgent(self, node: NodeClient) -> tuple[list[WatchedGroup], int]:
-        """Return the first groups, and how many there are: those that rebalance, those with members, the others."""
+        """Return the first groups, and their total number: rebalancing ones first, then those with members."""
         page = node.get("/v1/overview/groups", limit=LISTED_MAX)
         described = [each["group_id"] for each in page["groups"] if _is_worth_describing(each)][:DESCRIBED_MAX]
         found = [
@@ -137,7 +137,7 @@ class SnapshotReader:
         return found, len(found)
 
     def _described_if_possible(self, node: NodeClient, summary: Json) -> WatchedGroup:
-        """Describe a group; one that was deleted, is quarantined or has no owner now does not hide the others."""
+        """Describe a group; without its members if it was deleted, is quarantined or has no owner now."""
         try:
             return self._described(node, summary)
         except ApiError:
@@ -149,7 +149,7 @@ class SnapshotReader:
         return WatchedGroup(summary, described, self._triggered_by(node, group_id, summary["last_rebalance_at"]))
 
     def _triggered_by(self, node: NodeClient, group_id: str, ended_at: str | None) -> str | None:
-        """Return the client that triggered the rebalance that ended then, which is read once."""
+        """Return the client that triggered the rebalance that ended at a time; cached."""
         if ended_at is None:
             return None
         if self._triggers.get(group_id, ("",))[0] != ended_at:

@@ -25,12 +25,12 @@ DIFFERENCES: Final = {
     "session_timeout_ms": ("added_at_most", "failures"),
     "rebalance_timeout_ms": ("added", "waiting_added_ms"),
 }
-"""What else than avoided evictions is a difference that a timeout makes."""
+"""Setting → the fields of a what-if, beside `avoided`, that are not empty if the timeout makes a difference."""
 FUTURE: Final = {
     "session_timeout_ms": "a dead member is detected after this time",
     "rebalance_timeout_ms": "a rebalance waits at most this long for a member that does not join",
 }
-"""When a timeout that made no difference will make one."""
+"""Setting → when a timeout has an effect that had none in the past."""
 
 
 def tuning(
@@ -55,13 +55,13 @@ def tuning(
 
 
 def findings(node: NodeClient, group_id: str) -> list[Json]:
-    """Return what stands out in a group's last hour."""
+    """Return the findings of a group's diagnosis."""
     found: list[Json] = node.get(group_path(group_id, "/diagnosis"))["findings"]
     return found
 
 
 def print_findings(group_id: str, found: list[Json]) -> None:
-    """Print findings, a paragraph each, with the command that sets what would help."""
+    """Print findings, a paragraph each, with the command that changes the suggested setting."""
     for each in found:
         print(f"* {display.printable(each['text'])}")
         if each["value"] is not None:
@@ -69,7 +69,7 @@ def print_findings(group_id: str, found: list[Json]) -> None:
 
 
 def print_tuning(node: NodeClient, group_id: str, tried: dict[str, int | None], *, as_json: bool) -> None:
-    """Print the advice, and what the timeouts that are tried would have done."""
+    """Print the advice, and the effect that the timeouts to try would have had."""
     answer = node.get(group_path(group_id, "/tuning"), **tried)
     if as_json:
         print_json(answer)
@@ -106,7 +106,7 @@ def _changes_nothing(key: str, found: Json) -> bool:
 
 
 def _nothing(key: str, found: Json, window: Json) -> str:
-    """Say over what time a timeout would have changed nothing, why, and what it would change."""
+    """Return the text about a timeout without effect: the window, its evictions, and the effect in future."""
     begins, ends = (dt.datetime.fromisoformat(window[name]) for name in ("from", "to"))
     remaining = len(found["remaining"])
     evicted = "no member was evicted, and none would have been"
@@ -142,7 +142,7 @@ def _print_rebalance(found: Json) -> None:
 
 
 def _print_cost(found: Json) -> None:
-    """Print what the timeout would have cost, beside the effective one."""
+    """Print the cost of the timeout over the window, and that of the effective one."""
     for name, cost in (("would have cost", found["cost"]), ("instead of", found["present_cost"])):
         if cost is not None:
             rebalances, evictions = counted(cost["rebalances"], "rebalance"), counted(cost["evictions"], "eviction")

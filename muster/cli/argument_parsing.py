@@ -24,7 +24,7 @@ def topic_and_partitions(text: str) -> Json:
 
 
 def instant(text: str, flag: str) -> dt.datetime:
-    """Read a moment, to the microsecond; without a zone it is UTC, and a day alone is its beginning."""
+    """Read a time, to the microsecond; without a zone it is UTC, and a date is its midnight."""
     try:
         moment = dt.datetime.fromisoformat(text)
         moment.astimezone(dt.UTC)  # Which the first and the last day of all may not be.
@@ -37,7 +37,7 @@ def instant(text: str, flag: str) -> dt.datetime:
 
 
 def duration_ago(text: str) -> dt.datetime:
-    """Return the moment so long ago, by a length as ISO 8601 has them, in days and less.
+    """Return the time that an ISO 8601 duration, of days and smaller units, lies in the past.
 
     Source: Kafka's ``--by-duration``.
     """
@@ -52,7 +52,7 @@ def duration_ago(text: str) -> dt.datetime:
 
 
 def one_partition(named: Json) -> int | None:
-    """Return the one partition that is named with a topic, or None where none is.
+    """Return the only partition that is named with a topic; None if none is.
 
     Raises:
         UserError: there are several.

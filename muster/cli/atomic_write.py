@@ -1,6 +1,6 @@
 """Atomic writes to files named by the user: through symbolic links, with owner and mode preserved.
 
-What is no regular file (a pipe, a device) is written into. What is new is for its owner's eyes only.
+Pipes and devices are written to in place. Only its owner may read a new file.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ DRAFT_PREFIX: Final = ".muster-"
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Write a file named by the user; a regular file is complete, old or new, at every moment.
+    """Write a file named by the user; a regular file is replaced in one step.
 
     Args:
         path: the file; it need not exist, and its folder must.
-        text: all that it is to hold.
+        text: its content.
 
     Raises:
-        UserError: it cannot be written; a regular file is as it was then.
+        UserError: it cannot be written; a regular file is unchanged.
     """
     try:
         before = _status(path)
@@ -38,7 +38,7 @@ def replace_file(path: Path, text: str) -> None:
 
 
 def _status(path: Path) -> os.stat_result | None:
-    """Return what stands at the end of all links, or None where nothing does."""
+    """Return the status of the file, following links; None if there is none."""
     try:
         return path.stat()
     except FileNotFoundError:

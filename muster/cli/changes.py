@@ -139,7 +139,7 @@ def undo(
 
 
 def undo_change(node: NodeClient, change_id: str, reason: str, *, as_json: bool) -> None:
-    """Take a change back, and print what became of every part of it.
+    """Undo a change, and print the outcome of each part of it.
 
     Raises:
         UserError: no part of it could be restored.

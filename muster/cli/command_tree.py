@@ -23,13 +23,13 @@ class Listed:
 
     name: str
     module: str
-    """The file in this folder that holds it."""
+    """Its module in this package."""
     section: str
     line: str
     """What it does; the command's own help begins with it."""
 
     def load(self) -> TyperCommand | TyperGroup:
-        """Import the command's file, and return the command."""
+        """Import the command's module, and return the command."""
         loaded = get_command(importlib.import_module(f"muster.cli.{self.module}").app)
         assert isinstance(loaded, TyperGroup), "every file holds a group, be it of single commands"
         found: TyperCommand | TyperGroup = loaded.commands.get(self.name, loaded)  # type: ignore[assignment]  # they are what typer makes
@@ -94,10 +94,10 @@ WHOLE_NUMBER: Final = re.compile("-?[0-9]{1,18}")
 
 
 class LazyConversion:
-    """Converts a parameter's value; typer imports pydantic for each, which takes longer than all that a list needs."""
+    """Converts parameters without pydantic, which typer imports for each, and which takes long to load."""
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:  # noqa: ANN401 - whatever type the parameter has
-        """Return text, and what was not given, as it is, and a number within its range; else as typer converts it."""
+        """Return text and absent values unchanged, and numbers within their range; convert others as typer does."""
         if value is None:
             return () if param.multiple or param.nargs == -1 else None
         annotation = param.type_descriptor.annotation
@@ -114,10 +114,10 @@ class LazyConversion:
 
 
 class Commands(Group):
-    """All commands, none of them loaded before it is asked for."""
+    """All commands; each is imported when it is used."""
 
     def __init__(self, **options: Any) -> None:  # noqa: ANN401 - typer's own
-        """Name the commands, of which those with a similar name are suggested."""
+        """List the names, from which typer suggests one for a misspelled command."""
         super().__init__(**options)
         self.commands = dict.fromkeys(BY_NAME)  # type: ignore[assignment]  # get_command loads them
 
@@ -126,7 +126,7 @@ class Commands(Group):
         return list(BY_NAME)
 
     def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand | TyperGroup | None:  # noqa: ANN401 - likewise
-        """Load a command, or return None where there is none of this name."""
+        """Load a command; None if no command has this name."""
         listed = BY_NAME.get(cmd_name)
         return None if listed is None else listed.load()
 
@@ -138,7 +138,7 @@ class Commands(Group):
 
 
 class App(typer.Typer):
-    """A group for commands to be added to."""
+    """A group of commands, each a `Command`."""
 
     def command(self, name: str | None = None, **options: Any) -> Callable[[CommandFunctionType], CommandFunctionType]:  # noqa: ANN401 - typer's
         """Add a command."""
@@ -146,14 +146,14 @@ class App(typer.Typer):
 
 
 def command_group(about: str) -> typer.Typer:
-    """Return a group for commands to be added to; its help is plain text, which costs no time to load."""
+    """Return an empty group of commands; its help is plain text, which loads faster."""
     group = App(cls=Group, help=about, add_completion=False, rich_markup_mode=None)
     group.callback(invoke_without_command=True)(show_help)
     return group
 
 
 def show_help(context: typer.Context) -> None:
-    """Print the help of a group that was asked for nothing; come before each of its commands, and do nothing."""
+    """Print the help of a group that is called without a command; typer calls this before every command, too."""
     if context.invoked_subcommand is None:
         print(context.get_help())
         raise typer.Exit(USAGE_EXIT_CODE)

@@ -17,7 +17,7 @@ _folder: ContextVar[Path | None] = ContextVar("folder", default=None)
 
 
 def command_settings(**overrides: str | int | Path | None) -> Settings:
-    """Return the settings of a command; from now on a crash is written into a file of their data directory."""
+    """Return the settings of a command; a later crash is written to a file in their data directory."""
     from muster.settings import load_settings
 
     settings = load_settings(**overrides)
@@ -26,7 +26,7 @@ def command_settings(**overrides: str | int | Path | None) -> Settings:
 
 
 def crash(failure: Exception) -> str:
-    """Write the whole story to a file, and return one sentence about it."""
+    """Write the traceback to a file, and return one sentence that names the file."""
     import traceback
 
     from muster.data_dir import DEFAULT_DATA_DIR, write_private

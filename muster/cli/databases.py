@@ -88,7 +88,7 @@ def database_restored(
 
 
 def start_incarnation(database_url: str, known: int | None, actor: str, reason: str) -> None:
-    """Start an incarnation in place of the known one; without one, print what that would do.
+    """Start a new incarnation in place of the known one; without a known one, print what that would do.
 
     Raises:
         UserError: the database does not answer, or the known incarnation has not started yet.

@@ -17,7 +17,7 @@ DRY_RUN_NOTE: Final = "Dry run; use --execute to apply."
 
 @dataclass(frozen=True, slots=True)
 class GroupSelection:
-    """What a command line says of groups."""
+    """The groups that a command line selects."""
 
     named: tuple[str, ...]
     is_all: bool = False
@@ -71,7 +71,7 @@ def optional_group(argument: str | None, option: str | None) -> str | None:
 
 
 def one_named(noun: str, argument: str | None, option: str | None) -> str:
-    """Return what is named, such as a member.
+    """Return the one value that the argument or the option has.
 
     Raises:
         UserError: there is none, or there are two.
@@ -85,13 +85,13 @@ def one_named(noun: str, argument: str | None, option: str | None) -> str:
 
 
 def split(values: Iterable[str] | None) -> tuple[str, ...]:
-    """Return what repeated flags name, be it several in one with commas between them."""
+    """Return the values of a repeated option, each of which may have several, separated by commas."""
     return tuple(part.strip() for value in values or () for part in value.split(",") if part.strip())
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one group of several, or would."""
+    """The outcome of an operation on one group, or of its dry run."""
 
     group_id: str
     outcome: str
@@ -102,7 +102,7 @@ class Outcome:
 
 
 def for_each(groups: list[str], act: Callable[[str], Outcome]) -> list[Outcome]:
-    """Do something to each group, whatever the node says to another."""
+    """Call an operation for each group; one refusal does not stop the others."""
     return [_one(group_id, act) for group_id in groups]
 
 
@@ -114,7 +114,7 @@ def _one(group_id: str, act: Callable[[str], Outcome]) -> Outcome:
 
 
 def report(outcomes: list[Outcome], *, as_json: bool, is_dry_run: bool) -> None:
-    """Print what became of each group, and a summary.
+    """Print the outcome of each group, and a summary.
 
     Raises:
         UserError: something was refused; the sentence is the summary, unless that was printed.
@@ -139,7 +139,7 @@ def report(outcomes: list[Outcome], *, as_json: bool, is_dry_run: bool) -> None:
 
 
 def outcome_summary(outcomes: list[Outcome]) -> str:
-    """Say how many groups there are of each outcome."""
+    """Return the number of groups by outcome, as text."""
     counts: dict[str, int] = {}
     for one in outcomes:
         counts[one.outcome] = counts.get(one.outcome, 0) + 1

@@ -44,12 +44,12 @@ from muster.node_client import ApiError, Json, NodeClient, group_path
 from muster.output import Cell, Table, print_json
 
 SUGGESTED_REMOVALS: Final = 3
-"""Awaited members whose removal is suggested."""
+"""The maximum number of awaited members whose removal is suggested."""
 PARKED: Final = {"join": "joining", "sync": "syncing"}
 
 
 class Order(StrEnum):
-    """What comes first in an overview."""
+    """The order of an overview."""
 
     ATTENTION = "attention"
     GROUP_ID = "group_id"
@@ -182,7 +182,7 @@ def delete(
 
 
 class DescribedParts(NamedTuple):
-    """What of a group is wanted."""
+    """The parts of a group to print."""
 
     state: bool
     members: bool
@@ -204,7 +204,7 @@ def _print_rows(groups: list[Json], rows: Iterable[tuple[Cell, ...]], *headings:
 
 
 def _overview_row(group: Json) -> tuple[Cell, ...]:
-    """Return what an operator looks for in a group."""
+    """Return the cells of a group in the overview."""
     trigger = group["rebalance_trigger"] or group["last_rebalance_trigger"]
     ended = None if group["rebalance_trigger"] else group["last_rebalance_at"]
     lag = display.lag(group["lag"], group["log_end_at"], is_lower_bound=group["is_lag_lower_bound"])
@@ -220,7 +220,7 @@ def _state_now(group: Json) -> str:
 def print_descriptions(
     node: NodeClient, groups: Sequence[str], parts: DescribedParts, *, is_verbose: bool, is_wide: bool, as_json: bool
 ) -> None:
-    """Print how each group stands.
+    """Print the requested parts of each group.
 
     Raises:
         UserError: a group is unknown, or the token does not cover it; the others are printed.
@@ -336,7 +336,7 @@ def _assignment(member: Json) -> str | None:
 
 
 def _heartbeat(member: Json) -> str | None:
-    """Say when a member was last heard. A parked request is a sign of life: its member does not expire."""
+    """Return the time since the last heartbeat, or the parked request, during which a session does not expire."""
     if member["parked_request"] is not None:
         return f"{PARKED[member['parked_request']]}, waiting"
     ago = display.since(member["last_heartbeat_at"])
@@ -368,7 +368,7 @@ def _print_offsets(described: Json, *, is_wide: bool, is_one: bool) -> None:
 
 
 def _time_lag(partition: Json) -> str | None:
-    """Say how far a partition is behind in time; with a sign where it may be more."""
+    """Return the time lag of a partition; a lower bound has a sign."""
     behind_s = partition["lag_seconds"]
     return None if behind_s is None else f"{'≥' if partition['is_lag_lower_bound'] else ''}{display.precise(behind_s)}"
 
@@ -390,7 +390,7 @@ def delete_groups(node: NodeClient, groups: list[str], reason: str, *, is_dry_ru
 
 
 def _deletion_refusal(node: NodeClient, group_id: str) -> str | None:
-    """Say why a known group cannot be deleted, as it is now."""
+    """Return why an existing group cannot be deleted now."""
     described = node.whole(group_path(group_id), "members")
     if described["members"] or described["pending_members"]:
         members = counted(len(described["members"]) + described["pending_members"], "member")

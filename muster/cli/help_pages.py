@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 
 WIDTH = 80
-"""Columns for which the pages were written, which are the most that Typer fills."""
+"""The width of the pages in columns, the maximum that Typer uses."""
 HEADING = "\n$ "
 FILE = os.path.join(os.path.dirname(__file__), "help_pages.txt")
 
@@ -22,12 +22,12 @@ def stored_page(arguments: list[str]) -> str | None:
 
 
 def heading(command: str) -> str:
-    """Return what stands before the page of a command in the file."""
+    """Return the line before the page of a command in the file."""
     return f"{HEADING}{' '.join(['muster', *command.split(), '--help'])}\n"
 
 
 def _columns() -> int:
-    """Return the width of the terminal, as shutil does; WIDTH where it is none."""
+    """Return the width of the terminal, as shutil does; WIDTH without a terminal."""
     try:
         return int(os.environ.get("COLUMNS", "0")) or os.get_terminal_size().columns or WIDTH
     except (OSError, ValueError):

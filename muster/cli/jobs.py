@@ -37,7 +37,7 @@ PROGRESS_INTERVAL_S = 1.0
 APPLY_POLL_S = 0.5
 ACTOR = "muster job"
 URL_VARIABLES = ("MUSTER_DATABASE_URL", "MUSTER_JOBS_DATABASE_URL")
-"""A job gets the one that is for it: a report or a proposal the jobs', `history_restore` the owner's."""
+"""A job gets only one: a report or a proposal that of the jobs' role, `history_restore` that of the owner."""
 
 
 app = command_group("Run Spark jobs.")
@@ -81,13 +81,13 @@ def job(
 def run_job(
     name: str, as_of: dt.datetime | None, dry_run: bool, settings: Settings, interval: str | None = None
 ) -> None:
-    """Run a job and print what came of it.
+    """Run a job and print its result.
 
     Args:
         name: one of `coordinator_core.jobs.JOBS`.
-        as_of: the instant by which to judge; None: now. Without an offset it counts as UTC.
-        dry_run: propose, and apply nothing; of a report, count only.
-        settings: where the database is, and the retention where it names none.
+        as_of: the instant as of which the job judges; None: now. Without an offset it is UTC.
+        dry_run: propose without applying; only count the rows of a report.
+        settings: name the database, and the default retention.
         interval: the interval of a report: start and end, or one day; None: the report's default.
 
     Raises:
@@ -115,11 +115,11 @@ def restore_history(interval: str | None, table: str | None, settings: Settings,
     Args:
         interval: the days, as of a report: one day, or START/END.
         table: a history table; None: every one.
-        settings: where the database is; its role must own the tables.
-        execute: do it, and do not only look.
+        settings: name the database, whose role must own the tables.
+        execute: restore them; otherwise only list them.
 
     Raises:
-        UserError: no days are named, or they cannot be restored; running it again restores what is not back yet.
+        UserError: no days are named, or they cannot be restored; another run restores the remaining ones.
     """
     if not interval:
         raise UserError(f"{submit.HISTORY_RESTORE} needs --interval: a day, or START/END.", USAGE_EXIT_CODE)
@@ -176,10 +176,10 @@ def _read_interval(text: str) -> tuple[str, str]:
 
 
 def apply_by_any_node(run_id: str, database_url: str, timeout_s: float) -> None:
-    """Ask a node, and wait until the run is worked off; without a node the proposal waits for one.
+    """Ask a node to apply a run, and wait until it is applied; without a node the proposal waits.
 
     Raises:
-        UserError: the node refuses, in its own words, or it is not done in time.
+        UserError: the node refuses, or the run is not applied in time.
     """
     node_url = _find_node(database_url)
     if node_url is None:
@@ -209,7 +209,7 @@ def _in_utc(moment: dt.datetime) -> dt.datetime:
 
 
 def _run_spark(name: str, arguments: list[str], database: Mapping[str, str], data_dir: Path) -> None:
-    """Run the job in a child that ends with us, and print its last line; `database` is the one URL that it gets."""
+    """Run the job in a child process, and print its last line; `database` is the only database URL that it gets."""
     try:
         command = submit.command(name, master=submit.spark_master(), jar=submit.find_jdbc_jar(), arguments=arguments)
     except JobError as failure:
@@ -231,7 +231,7 @@ def _run_spark(name: str, arguments: list[str], database: Mapping[str, str], dat
 
 
 def new_log_file(name: str, data_dir: Path) -> Path:
-    """Return where the output of this process' job goes, and remove what jobs of its name left that are over."""
+    """Return the log file of this process' job, and delete those of ended processes that ran the same job."""
     log = DataDir(data_dir).log_file(f"job-{name}-{os.getpid()}")
     for left in log.parent.glob(f"job-{name}*.log"):
         pid = left.stem.rpartition("-")[2]
@@ -241,7 +241,7 @@ def new_log_file(name: str, data_dir: Path) -> Path:
 
 
 def _wait(child: Child, name: str) -> None:
-    """Wait until Spark is done, and show on a terminal that time goes by."""
+    """Wait for the end of the job, and show the elapsed time on a terminal."""
     started_at_s = time.monotonic()
     print(f"{name}: Spark is starting (its log is {child.spec.log_file}).", flush=True)
     while child.is_alive():
@@ -253,7 +253,7 @@ def _wait(child: Child, name: str) -> None:
 
 
 def _find_node(database_url: str) -> str | None:
-    """Return the address of a node that is alive on this database, whichever it is: any of them takes any request."""
+    """Return the URL of any live node of this database; None if there is none."""
     url_of = nodes.c.listeners["http"].astext
     alive = select(url_of).where(nodes.c.expires_at > func.clock_timestamp()).order_by(nodes.c.node_id).limit(1)
     engine = create_engine(database_url)

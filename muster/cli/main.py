@@ -14,7 +14,7 @@ from muster.cli.crash import crash
 from muster.errors import FAILURE_EXIT_CODE, USAGE_EXIT_CODE, UserError, disk_error
 
 WRITE_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-"""What a write says that finds no room; only the output's does not say where, for files are named."""
+"""Errors of a write that failed; one without a file name is an error of standard output."""
 
 app = typer.Typer(
     name="muster",
@@ -85,7 +85,7 @@ def _report_output_error(failure: OSError) -> int:
 
 
 def _discard_output() -> int:
-    """Give up the output, as a program does whose reader, such as `head`, has read enough."""
+    """Discard further output, because its reader, such as `head`, has closed the pipe."""
     sys.stdout = None  # likewise
     return FAILURE_EXIT_CODE
 

@@ -44,11 +44,11 @@ END_REASONS: Final = [
 ]
 """The reasons that end a session; other rows are intervals of open sessions."""
 LATE_CAUSES: Final = {"late_join", "late_sync"}
-"""Causes of evictions of members that heartbeated to the end."""
+"""Causes of evictions of members that still sent heartbeats."""
 HEADROOM_FACTOR: Final = 1.25
-"""How much longer a timeout that is suggested is than the longest silence that was seen."""
+"""The ratio of a suggested timeout to the longest time without a heartbeat."""
 SUGGESTED_TIMEOUTS_S: Final = (6, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 450, 600, 900, 1_200, 1_800)
-"""Timeouts that people choose."""
+"""The values of suggested timeouts."""
 
 
 def sessions(
@@ -138,7 +138,7 @@ def print_sessions(
     is_wide: bool,
     as_json: bool,
 ) -> None:
-    """Print how member sessions ended, the newest first, and which a longer session timeout would have kept.
+    """Print ended member sessions, the newest first, and suggest session timeouts that would have avoided evictions.
 
     Raises:
         UserError: a time cannot be read, or the node refuses.
@@ -193,7 +193,7 @@ def _table(sessions: list[Json]) -> Table:
 
 
 def _end_text(session: Json) -> str:
-    """Say how a session ended; of a member that missed a rebalance, whether it was alive."""
+    """Return the end reason; of a member that missed the rebalance timeout, also whether it was alive."""
     if session["end_reason"] == ONGOING:
         return "ongoing"
     how: str = session["end_reason"]
@@ -201,7 +201,7 @@ def _end_text(session: Json) -> str:
 
 
 def _suggestions(group_id: str, sessions: list[Json], effective_s: float | None) -> Iterator[str]:
-    """Say of each client that fell silent and was back at once how often that was, and what to try; and who died."""
+    """Yield lines about clients that crashed, and about those that reconnected, each with a timeout to try."""
     yield from _crashes(sessions)
     back = [each for each in sessions if each["end_reason"] == "session_expired" and each["reconnected_at"] is not None]
     by_client = sorted(back, key=_client)
@@ -223,7 +223,7 @@ def _suggestions(group_id: str, sessions: list[Json], effective_s: float | None)
 
 
 def _crashes(sessions: list[Json]) -> Iterator[str]:
-    """Print how often each client rejoined before its old member was evicted, which no timeout prevents."""
+    """Yield lines about clients that rejoined before their old member was evicted, which no timeout prevents."""
     crashed = sorted((each for each in sessions if each["successor_at"] is not None), key=_client)
     for client, same in groupby(crashed, key=_client):
         times = counted(len(list(same)), "time")
@@ -254,7 +254,7 @@ def _seconds(begins: str, ends: str) -> float:
 
 
 def _reassignment_text(described: Json, member: Json) -> str:
-    """Say how many partitions a member owns, which, and where they go."""
+    """Return a sentence about the partitions that a member owns, and their next owners."""
     count = display.owned_count(member)
     if count is None:
         return "Its partitions are not known, as its assignment cannot be read."
@@ -268,7 +268,7 @@ def _reassignment_text(described: Json, member: Json) -> str:
 
 
 def _member(described: Json, named: str) -> Json:
-    """Return the one member of that member id or client id.
+    """Return the only member with that member id or client id.
 
     Raises:
         UserError: no member, or more than one, has that name.

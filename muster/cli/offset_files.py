@@ -1,7 +1,7 @@
 """Offsets in files: CSV as kafka-consumer-groups reads and writes it, or JSON.
 
-A line is topic,partition,offset, or group,topic,partition,offset where there are several groups. A line of headings may
-stand first.
+A line is topic,partition,offset, or group,topic,partition,offset if there are several groups. The first line may be
+a header.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HEADINGS: Final = ("group", "topic", "partition", "offset")
 
 
 class Line(NamedTuple):
-    """Where a partition stands, or is to stand; the group is None where the file does not say."""
+    """The offset of a partition; the group is None if the file has no group."""
 
     group_id: str | None
     topic: str
@@ -31,7 +31,7 @@ class Line(NamedTuple):
 
 
 def read_lines(path: str) -> list[Line]:
-    """Read a file of offsets, in either form.
+    """Read a file of offsets in either format.
 
     Args:
         path: the file; "-" is the standard input.
@@ -50,7 +50,7 @@ def read_lines(path: str) -> list[Line]:
 
 
 def csv_of(lines: Iterable[Line]) -> str:
-    """Write offsets as CSV, the group first where the lines name one."""
+    """Return offsets as CSV, with the group first if the lines have one."""
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     for line in lines:
@@ -110,7 +110,7 @@ def _number(text: str, what: str, where: str) -> int:
 
 
 def _twice(lines: list[Line]) -> Line | None:
-    """Return the first line whose partition another line names too."""
+    """Return the first line whose partition an earlier line has, too."""
     seen = set()
     for line in lines:
         if line[:3] in seen:

@@ -1,7 +1,7 @@
 """Resets offsets of groups: prints the plan, and applies it with --execute.
 
-One call a group (several where a file names more partitions than a request may hold). An unknown group
-is refused, since its name is probably a typing error.
+One request per group, or several if a file has more partitions than a request may have. An unknown group is refused,
+since its name is probably misspelled.
 """
 
 # ruff: noqa: PLR0913, PLR0917 - a command loads only what it needs, and has a parameter for each of its flags
@@ -114,17 +114,17 @@ def reset_offsets(
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where to; the body of a reset but for its topics, or the lines of a file."""
+    """The target of a reset: a request body without topics, or the lines of a file."""
 
     body: Json
     lines: tuple[Line, ...] = ()
 
     @classmethod
     def of(cls, **flags: str | int | bool | None) -> Target:
-        """Read the flags.
+        """Return the target that the options name.
 
         Raises:
-            UserError: there is not exactly one, or its value cannot be read.
+            UserError: there is not exactly one, or its value is invalid.
         """
         given = [(name, value) for name, value in flags.items() if value is not None and value is not False]
         if len(given) != 1:
@@ -145,7 +145,7 @@ class Target:
                 return cls({"to": name})
 
     def groups_in_file(self, named: list[str]) -> list[str]:
-        """Return the groups that the file is about: those it names, or the one that is named beside it.
+        """Return the groups of the file, or the one that the command line names if the file names none.
 
         Raises:
             UserError: it names none and neither does the command line, or it lacks one that was named.
@@ -161,7 +161,7 @@ class Target:
         return [group_id for group_id in in_file if not named or group_id in named]
 
     def bodies(self, group_id: str, topics: Json) -> Iterator[Json]:
-        """Return what to ask for a group, request by request."""
+        """Return the body of each request for a group."""
         if not self.lines:
             yield self.body | {"topics": topics}
             return
@@ -174,7 +174,7 @@ class Target:
 
 @dataclass(slots=True)
 class Plan:
-    """What a reset comes to for one group, or came to."""
+    """The result of a reset of one group, or of its dry run."""
 
     group_id: str
     offsets: list[Json] = field(default_factory=list)
@@ -183,7 +183,7 @@ class Plan:
 
 
 def topics_of(named: list[str] | None, *, all_topics: bool, is_from_file: bool) -> Json:
-    """Return the topics of a reset as the API takes them; none stands for all with committed offsets.
+    """Return the topics of a reset as the API takes them; none: all with committed offsets.
 
     Raises:
         UserError: neither topics are named nor --all-topics said, or both.
@@ -225,7 +225,7 @@ def reset_groups(
 
 
 def print_plans(plans: list[Plan], *, as_csv: bool, as_json: bool, is_dry_run: bool) -> None:
-    """Print what became of each group's partitions, or would.
+    """Print the result for each partition of each group.
 
     Raises:
         UserError: a group was refused; the sentence says which and why.
@@ -263,7 +263,7 @@ def _print_table(plans: list[Plan], *, is_dry_run: bool) -> None:
 
 
 def _csv(plans: list[Plan]) -> str:
-    """Write the plan so that --from-file reads it: the group stands first where there are several."""
+    """Return the plan in the format of --from-file, with the group first if there are several."""
     has_groups = len(plans) > 1
     return csv_of(
         Line(plan.group_id if has_groups else None, each["topic"], each["partition"], each["new_offset"])

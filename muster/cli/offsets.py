@@ -50,13 +50,13 @@ app = command_group("Show, export, import and delete committed offsets.")
 
 NO_LEADER_EPOCH: Final = -1
 DONE = "NONE"
-"""The code of a partition whose offset went."""
+"""The code of a partition whose offset was deleted."""
 DELETED = "deleted"
 WOULD_BE_DELETED = "would be deleted"
 
 
 class Shown(StrEnum):
-    """How offsets are shown."""
+    """The format of offsets on standard output."""
 
     TABLE = "table"
     KAFKA = "kafka"
@@ -214,7 +214,7 @@ class Committed(NamedTuple):
 
 
 def committed_of(node: NodeClient, groups: list[str], topics: list[str]) -> list[Committed]:
-    """Read what each group has committed, in the topics that are named or in all."""
+    """Fetch the committed offsets of groups, in the given topics or in all."""
     return [
         Committed(group_id, node.pages(group_path(group_id, "/offsets"), "offsets", topic=topics))
         for group_id in groups
@@ -225,7 +225,7 @@ def require_known(node: NodeClient, groups: list[Committed]) -> None:
     """Refuse unknown groups; with a token that may only fetch offsets, the check is skipped.
 
     Raises:
-        UserError: a group is unknown; its name is probably a typing error.
+        UserError: a group is unknown; its name is probably misspelled.
     """
     for group_id in (group.group_id for group in groups if not group.offsets):
         try:
@@ -236,7 +236,7 @@ def require_known(node: NodeClient, groups: list[Committed]) -> None:
 
 
 def print_offsets(node: NodeClient, groups: list[Committed], form: str, *, is_wide: bool) -> None:
-    """Print offsets in one of the forms; for the table the node is asked where the logs end."""
+    """Print offsets in a format; the table has the log ends, too, which the node is asked for."""
     match form:
         case "json":
             print_json(_json(groups))
@@ -250,7 +250,7 @@ def print_offsets(node: NodeClient, groups: list[Committed], form: str, *, is_wi
 
 
 def write_offsets(groups: list[Committed], to: Path | None, form: str) -> None:
-    """Write offsets into a file, which is its owner's only where it is new, or to the standard output.
+    """Write offsets to a file, which only its owner may read if it is new, or to standard output.
 
     Raises:
         UserError: the file cannot be written.
@@ -266,7 +266,7 @@ def write_offsets(groups: list[Committed], to: Path | None, form: str) -> None:
 
 
 def kafka_lines(groups: list[Committed]) -> Iterator[str]:
-    """Write each offset as Kafka's console consumer does with the formatter of __consumer_offsets."""
+    """Return each offset as Kafka's console consumer prints it with the formatter of __consumer_offsets."""
     for group_id, offsets in groups:
         for each in offsets:
             epoch = each["leader_epoch"]
@@ -279,7 +279,7 @@ def kafka_lines(groups: list[Committed]) -> Iterator[str]:
 
 
 def _expiry(offset: Json) -> str:
-    """Return an offset's own end, which those have that were restored; others end with their group."""
+    """Return the offset's own expiry, which a restored offset has; others expire by the retention of their group."""
     at = offset.get("expires_at")
     return "None" if at is None else f"Some({_ms(at)})"
 
@@ -320,7 +320,7 @@ def _print_table(node: NodeClient, groups: list[Committed], *, is_wide: bool) ->
 
 
 def _lags(node: NodeClient, group_id: str) -> dict[tuple[str, int], Json]:
-    """Return what is known of the end of each partition's log; nothing where the token may read offsets only."""
+    """Return the lag of each partition as `/lag` has it; empty if the token may only fetch offsets."""
     try:
         partitions = node.whole(group_path(group_id, "/lag"), "partitions")["partitions"]
     except ApiError as refusal:
@@ -333,7 +333,7 @@ def _lags(node: NodeClient, group_id: str) -> dict[tuple[str, int], Json]:
 def delete_offsets(
     node: NodeClient, group_id: str, topics: list[str], reason: str, *, is_dry_run: bool, as_json: bool
 ) -> None:
-    """Delete what is committed in topics or partitions, or report what would be deleted.
+    """Delete the committed offsets of topics or partitions, or report what would be deleted.
 
     Raises:
         UserError: a partition was refused, or would be.
@@ -356,7 +356,7 @@ def delete_offsets(
 
 
 def partition_queries(named: list[Json], *, is_dry_run: bool) -> Iterator[tuple[str, dict[str, str | int]]]:
-    """Return the topic and the query of each call that deletes what is named: a whole topic, or one partition."""
+    """Return the topic and the query of each DELETE request: for a whole topic, or for one partition."""
     query: dict[str, str | int] = {"dry_run": "true"} if is_dry_run else {}
     for each in named:
         for partition in each.get("partitions", [None]):
@@ -366,7 +366,7 @@ def partition_queries(named: list[Json], *, is_dry_run: bool) -> Iterator[tuple[
 def _outcomes(
     offsets: dict[tuple[str, int], int], codes: dict[tuple[str, int], str], *, is_dry_run: bool
 ) -> list[Json]:
-    """Return what became of each partition that has an offset, or is refused."""
+    """Return the outcome of each partition that has an offset, or is refused."""
     done = WOULD_BE_DELETED if is_dry_run else DELETED
     return [
         {
@@ -396,7 +396,7 @@ def _print_outcomes(
 
 
 def _summary(outcomes: list[Json], *, is_dry_run: bool) -> str:
-    """Say how many go, how many are refused, and, of a dry run, how it is done if there is anything to do."""
+    """Return a summary: how many are deleted and refused, and after a dry run how to delete them."""
     done = WOULD_BE_DELETED if is_dry_run else DELETED
     gone = sum(each["outcome"] == done for each in outcomes)
     refused = f", {len(outcomes) - gone} refused" if len(outcomes) > gone else ""

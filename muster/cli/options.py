@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 REASON = "no reason given"
-"""The reason of a change for which none is given."""
+"""The default reason of a change."""
 
 UrlOption = Annotated[
     str | None,

@@ -16,7 +16,7 @@ from muster.cli.options import DataDirOption
 from muster.errors import USAGE_EXIT_CODE, UserError
 
 NODES_MAX = 16
-"""How many nodes the local platform may be asked for."""
+"""The maximum number of nodes of the local platform."""
 
 app = command_group("Run Muster.")
 
@@ -137,5 +137,5 @@ def version() -> None:
 
 
 def _leave(number: int, frame: FrameType | None) -> NoReturn:
-    """Stop what was started, and exit normally."""
+    """Stop everything that was started, and exit normally."""
     sys.exit(0)

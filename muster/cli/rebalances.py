@@ -26,7 +26,7 @@ from muster.node_client import Json, NodeClient, group_path
 from muster.output import Table, print_json
 
 MIN_TRIGGERED_REBALANCES: Final = 3
-"""How many rebalances of one member's are no chance."""
+"""The rebalances of one client from which on it is named as their cause."""
 
 
 def rebalances(
@@ -62,7 +62,7 @@ def rebalance(
 
 
 def print_rebalances(node: NodeClient, group_id: str, limit: int, *, is_wide: bool, as_json: bool) -> None:
-    """Print a group's rebalances, the newest first, each with the member that held it up."""
+    """Print a group's rebalances, the newest first, each with its slowest member."""
     found = node.pages(group_path(group_id, "/rebalances"), "rebalances", limit)
     for each in found:
         each.update(_members(node, group_id, each))
@@ -92,7 +92,7 @@ def print_rebalances(node: NodeClient, group_id: str, limit: int, *, is_wide: bo
 
 
 def _print_cause(group_id: str, rebalances: list[Json]) -> None:
-    """Say which client began most of them, where one stands out."""
+    """Print which client triggered most of them, if one did."""
     begun = Counter(
         display.client_id_of(each["trigger_member_id"]) or "" for each in rebalances if each["trigger_member_id"]
     )
@@ -103,7 +103,7 @@ def _print_cause(group_id: str, rebalances: list[Json]) -> None:
 
 
 def _members(node: NodeClient, group_id: str, rebalance: Json) -> Json:
-    """Return the members of a rebalance and the consumers that it waited for; of one under way, none."""
+    """Return the members of a rebalance, and the consumers that it waited for; none while it is in progress."""
     if rebalance["completed_at"] is None:
         return {"members": [], "waited_for": []}
     path = group_path(group_id, f"/rebalances/{rebalance['rebalance_id']}/members")
@@ -117,7 +117,7 @@ def _trigger(rebalance: Json) -> str:
 
 
 def _took(rebalance: Json) -> str:
-    """Return how long a rebalance took; at least so long, if its start is not known."""
+    """Return the duration of a rebalance; a lower bound if its start is not known."""
     started = dt.datetime.fromisoformat(rebalance["started_at"])
     ended = rebalance["completed_at"]
     until = dt.datetime.now(dt.UTC) if ended is None else dt.datetime.fromisoformat(ended)

@@ -136,7 +136,7 @@ def reject(
 
 
 def read_run(node: NodeClient, run_id: str) -> Json:
-    """Return a run as it stands."""
+    """Return a run."""
     return node.get(_path(run_id))
 
 
@@ -174,7 +174,7 @@ def apply_run(node: NodeClient, run_id: str, reason: str, *, is_dry_run: bool, w
     """Apply a run, or report what would be applied.
 
     Raises:
-        UserError: it is decided otherwise, or not worked off in time.
+        UserError: it was decided differently, or is not applied in time.
     """
     if is_dry_run:
         _print_dry_run(read_run(node, run_id), as_json=as_json)
@@ -194,7 +194,7 @@ def apply_run(node: NodeClient, run_id: str, reason: str, *, is_dry_run: bool, w
 
 
 def print_undo(node: NodeClient, run: Json, change_id: str | None) -> None:
-    """Print how the change that applied a run is undone, unless it takes nothing, or an earlier one had applied it."""
+    """Print the command that undoes a run, unless it removed nothing, or an earlier change had applied it."""
     if change_id is None or run["kind"] != EXPIRY or not run["counts"].get("candidates"):
         return
     if node.get(f"/v1/changes/{segment(change_id)}")["before"]["status"] == RunStatus.PROPOSED:
@@ -202,7 +202,7 @@ def print_undo(node: NodeClient, run: Json, change_id: str | None) -> None:
 
 
 def _print_dry_run(run: Json, *, as_json: bool) -> None:
-    """Say what applying a run would do."""
+    """Print what applying a run would do."""
     if as_json:
         print_json(run)
         return
@@ -219,10 +219,10 @@ def _path(run_id: str, action: str = "") -> str:
 
 
 def apply_timeout_s() -> float:
-    """Return how long a run may take to be worked off, in seconds.
+    """Return how long to wait for a run to be applied, in seconds.
 
     Raises:
-        UserError: the setting is no number of minutes.
+        UserError: the setting is not a number of minutes.
     """
     from spark_jobs import submit  # noqa: PLC0415 - the help needs none of it
     from spark_jobs.errors import JobError  # noqa: PLC0415 - likewise

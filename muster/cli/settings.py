@@ -21,7 +21,7 @@ app = command_group("Show and change settings of a group or of the cluster.")
 
 CLUSTER_CONFIG = "/v1/config"
 SEARCHED_CHANGES_MAX = 1_000
-"""Among how many changes the newest one of settings is looked for."""
+"""The maximum number of changes that are searched for the newest change of settings."""
 Value = int | str | None
 
 
@@ -113,7 +113,7 @@ def read_words(words: list[str]) -> tuple[str | None, dict[str, Value]]:
     """Read `[GROUP] KEY=VALUE...`.
 
     Raises:
-        UserError: there is nothing to set, or a word is neither.
+        UserError: there is no setting, or a word is neither a group nor a setting.
     """
     named = words[0] if "=" not in words[0] else None
     pairs = words[1:] if named is not None else words
@@ -123,7 +123,7 @@ def read_words(words: list[str]) -> tuple[str | None, dict[str, Value]]:
 
 
 def newest_change(node: NodeClient, group_id: str | None) -> str:
-    """Return the newest change of settings that was not taken back, of a group or of the cluster.
+    """Return the newest change of settings, of a group or of the cluster, that was not undone.
 
     Raises:
         UserError: there is none.
@@ -140,7 +140,7 @@ def _config_path(group_id: str | None) -> str:
 
 
 def _value(text: str) -> Value:
-    """Read a value: a whole number, a word, or nothing (the wider level's)."""
+    """Read a value: a whole number, a word, or none, which resets the setting."""
     if text in {"", "null", "none", "default"}:
         return None
     digits = text.removeprefix("-")

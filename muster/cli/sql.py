@@ -27,8 +27,8 @@ ONE_QUERY: Final = """
     DO $$ DECLARE rows refcursor := 'rows'; BEGIN OPEN rows FOR EXECUTE current_setting('muster.query'); END $$;
     FETCH ALL FROM rows
 """
-"""Run one statement that returns rows. Of a text sent as it is, `COMMIT; BEGIN READ WRITE; …` would end the read-only
-transaction; a cursor opens neither several statements nor one that ends a transaction."""
+"""Run one statement that returns rows. Sent directly, `COMMIT; BEGIN READ WRITE; …` would end the read-only
+transaction; a cursor accepts neither several statements nor one that ends a transaction."""
 
 
 @app.command()
@@ -59,9 +59,9 @@ def sql(
 
 
 def open_psql(url: str, *, may_write: bool) -> NoReturn:
-    """Become psql, connected to the database; the password is in its environment and not on its command line.
+    """Replace this process by psql, connected to the database; its environment, not its command line, has the password.
 
-    Without `may_write` its transactions are read-only, until the person there sets default_transaction_read_only.
+    Without `may_write` its transactions are read-only, unless the user sets default_transaction_read_only.
 
     Raises:
         UserError: there is no psql.
@@ -127,7 +127,7 @@ def connect(url: str, application_name: str) -> psycopg2.extensions.connection:
 
 
 _NOT_READ_ONLY: Final = (psycopg2.errors.ReadOnlySqlTransaction, psycopg2.errors.InvalidCursorDefinition)
-"""What is raised for a statement that writes, and for several statements or one that returns no rows."""
+"""Errors of a statement that writes, and of several statements or one that returns no rows."""
 
 
 def _print_rows(names: list[str], rows: list[tuple[Any, ...]]) -> None:
@@ -145,7 +145,7 @@ def _cell(value: object) -> Cell:
 
 
 def _words(value: object) -> str:
-    """Return a value as a table shows it; a list's entries between brackets."""
+    """Return a value as text for a table; lists are in brackets."""
     match value:
         case None:
             return "-"
@@ -158,7 +158,7 @@ def _words(value: object) -> str:
 
 
 def _plain(value: object) -> object:
-    """Return a value as JSON has it: moments, lengths, bytes, exact numbers and what else it lacks as text."""
+    """Return a value for JSON: times, durations, bytes, decimals and other types without a JSON form as text."""
     match value:
         case None | bool() | int() | float() | str() | dict():
             return value

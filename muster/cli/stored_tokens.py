@@ -193,7 +193,7 @@ def _to_store(entry: TokenEntry) -> StoredToken:
 
 
 def _end(token_id: str, action: ChangeAction, by: str | None, reason: str, data_dir: Path | None, **times: int) -> None:
-    """Set the end of a token; a token that was revoked remains as it is."""
+    """Set the expiry of a token; a revoked token remains unchanged."""
 
     def work(transaction: Transaction) -> None:
         found = find_token(transaction, token_id)
@@ -215,7 +215,7 @@ def _change(action: ChangeAction, by: str | None, reason: str, *, before: Json, 
 
 @contextmanager
 def _database(data_dir: Path | None) -> Iterator[Callable[[Callable[[Transaction], T]], T]]:
-    """Give a function that runs transactions on the database in use.
+    """Return a function that runs transactions on the database in use.
 
     Raises:
         UserError: the database refuses, or cannot be reached.
@@ -231,13 +231,13 @@ def _database(data_dir: Path | None) -> Iterator[Callable[[Callable[[Transaction
 
 
 def _shown(token: StoredToken) -> Json:
-    """Return a token for people: its fields and times, and not its digest."""
+    """Return the fields and times of a token, without its digest."""
     times = {name: _time(getattr(token, f"{name}_ms")) for name in ("issued_at", "expires_at", "revoked_at")}
     return {"token_id": token.token_id, "actor": token.actor, **token.permissions, **times}
 
 
 def _expiry(token: StoredToken, now_ms: int) -> str | None:
-    """Return when a token expires, with a note if that was or will be soon."""
+    """Return when a token expires, with a note if it has expired or will soon."""
     at_ms = token.expires_at_ms
     if at_ms is None or token.revoked_at_ms is not None or at_ms > now_ms + EXPIRY_NOTICE_DAYS * DAY_MS:
         return moment(_time(at_ms))

@@ -25,7 +25,7 @@ app = command_group("Create a token for an agent, a viewer or an operator.")
 
 TOKEN_BYTES: Final = 32
 TOKEN_BEGINS: Final = "muster_"
-"""Identifies a token that is found in a log or a repository."""
+"""The prefix of every token, by which scanners of logs and repositories find it."""
 
 
 @app.command()
@@ -84,7 +84,7 @@ def new_token(actor: str) -> str:
     """Return a new random token.
 
     Raises:
-        UserError: the actor is no name that a change can be kept under.
+        UserError: the actor is not a valid name.
     """
     if not 0 < len(actor) <= ACTOR_MAX_CHARS:
         raise UserError(f"--actor: a name has 1 to {ACTOR_MAX_CHARS} characters.", USAGE_EXIT_CODE)
@@ -93,7 +93,7 @@ def new_token(actor: str) -> str:
 
 
 def _body_of(path: Path) -> TokensFileBody:
-    """Return what is in a tokens file; one that is not there is empty."""
+    """Return the content of a tokens file; empty if there is none."""
     if not path.exists():
         return TokensFileBody([])
     if not path.is_file():

@@ -45,7 +45,7 @@ def watch(
 def show_snapshots(
     reader: SnapshotReader, url: str, interval_s: float, count: int | None, *, with_members: bool
 ) -> None:
-    """Show so many snapshots, or all until Ctrl-C, and leave the last one standing.
+    """Show so many snapshots, or all until Ctrl-C; the last one remains on the terminal.
 
     Raises:
         UserError: a request was refused, or the first one had no answer.

@@ -38,13 +38,13 @@ SPARK_POOL = "muster_spark"
 REPORT_POOL = "muster_spark_reports"
 POOL_DESCRIPTIONS: Mapping[str, str] = {SPARK_POOL: "Spark jobs that propose", REPORT_POOL: "Spark jobs that report"}
 OTHER_TASKS = 2
-"""How many tasks run at once beside those of Spark."""
+"""The number of slots for tasks other than those of Spark."""
 UNCHANGED_DAGS_INTERVAL_S = 120
-"""How often DAG files that have not changed are read again; the default of 30 s takes 4 s of a core every minute."""
+"""The interval at which unchanged DAG files are parsed again; the default of 30 s takes 4 s of a core every minute."""
 ORPHANS_CHECK_INTERVAL_S = 10
-"""How often a scheduler looks for tasks of one that is gone; it counts as gone after half a minute."""
+"""The interval at which a scheduler adopts the tasks of a dead one, which counts as dead after half a minute."""
 TASK_HEARTBEAT_TIMEOUT_S = 60
-"""After how long without a sign of life a task counts as killed, and is tried again."""
+"""How long after its last heartbeat a task counts as killed, and is retried."""
 REQUEST_TIMEOUT_S = 10.0
 RESTART_DELAY_S = 2.0
 FERNET_KEY_BYTES = 32
@@ -55,7 +55,7 @@ TRIGGERER_LOGGING = {
     "AIRFLOW__LOGGING__LOGGING_LEVEL": "INFO",
     "AIRFLOW__LOGGING__NAMESPACE_LEVELS": "airflow=WARNING airflow.task=INFO httpx=WARNING",
 }
-"""What triggers wait for is in the logs of their tasks: Airflow drops it unless the triggerer's own level is INFO."""
+"""The log level of the triggerer: at a higher one Airflow drops the progress of triggers from task logs."""
 
 SERVICES: Mapping[str, tuple[str, ...]] = {
     "airflow-api-server": ("api-server",),
@@ -63,15 +63,15 @@ SERVICES: Mapping[str, tuple[str, ...]] = {
     "airflow-dag-processor": ("dag-processor",),
     TRIGGERER: ("triggerer", "--skip-serve-logs"),
 }
-"""A child's name, and what `airflow` is asked to be."""
+"""The name of each child process, and its arguments of `airflow`."""
 
 REQUIRED_COMPONENTS = ("metadatabase", "scheduler", "dag_processor")
 
 FOREIGN_VARIABLES = ("AIRFLOW", "MUSTER_DATABASE_URL", "MUSTER_JOBS_")
-"""How the variables begin that may be meant for another Airflow, or for another database than the platform's own."""
+"""Prefixes of variables that are not inherited: they may be meant for another Airflow or another database."""
 
 NODE_ONLY_VARIABLES = ("MUSTER_CLUSTER_SECRET",)
-"""It grants every identity; DAGs have a token of their own."""
+"""Not inherited: it grants every identity, and DAGs have a token of their own."""
 
 EXCLUDED_VARIABLES = (*FOREIGN_VARIABLES, *NODE_ONLY_VARIABLES)
 
@@ -88,7 +88,7 @@ class AirflowServices:
         port: int,
         pool_slots: Mapping[str, int],
     ) -> None:
-        """Name what it works with; nothing is made or started yet.
+        """Prepare, without creating or starting anything.
 
         Args:
             data_dir: the platform's directory; Airflow's home and secrets go into `airflow/` there, logs into `logs/`.
@@ -111,14 +111,14 @@ class AirflowServices:
 
     @property
     def password(self) -> str:
-        """The password of the one user; it is made once a data directory."""
+        """The password of the only user; it is created once per data directory."""
         self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
         return keep_secret(self._home / "password")
 
     # -- starting --------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Make secrets, and Airflow's tables and pools unless this version has; blocking, some seconds the first time.
+        """Create missing secrets, and the tables and pools of this version of Airflow; blocks for some seconds.
 
         Raises:
             UserError: Airflow cannot use its database; the sentence names the log.
@@ -146,7 +146,7 @@ class AirflowServices:
         }
 
     def children(self) -> list[ChildSpec]:
-        """Return the services, each to be started again when it dies."""
+        """Return the services, each of which is restarted when it ends."""
         return [
             ChildSpec(
                 name=name,
@@ -161,7 +161,7 @@ class AirflowServices:
 
     @cached_property
     def environment(self) -> dict[str, str]:
-        """The whole environment of every service; no configuration file is edited by hand or by us.
+        """The complete environment of every service; there is no configuration file.
 
         Raises:
             UserError: there is no Java that Spark could use.
@@ -206,7 +206,7 @@ class AirflowServices:
         }
 
     def _muster_variables(self) -> dict[str, str]:
-        """Return what our DAGs and jobs read, and where they find our packages."""
+        """Return the variables that the DAGs and jobs of Muster read, and the path of its packages."""
         return {
             "MUSTER_JOBS_DATABASE_URL": self._jobs_database_url,
             "MUSTER_URL": self._node_url,
@@ -218,7 +218,7 @@ class AirflowServices:
         }
 
     def _reports_since(self) -> str:
-        """Return the day on which Airflow was first started here: there is nothing to report of the days before."""
+        """Return the day on which Airflow was first started here: earlier days have nothing to report."""
         file = self._home_file("first-day")
         if not file.exists():
             write_private(file, datetime.now(UTC).date().isoformat())
@@ -238,7 +238,7 @@ class AirflowServices:
             return cursor.fetchone() == (True,)
 
     def _prepared(self) -> str:
-        """Return what is noted when this version's tables and pools are there."""
+        """Return the marker of completed preparation for this version of Airflow."""
         pools = (f"{pool}={slots}" for pool, slots in self._pool_slots.items())
         return " ".join((version("apache-airflow"), *pools))
 
@@ -254,7 +254,7 @@ class AirflowServices:
         return file.read_text()
 
     def _long_secret(self, name: str) -> str:
-        """Return a secret of at least 64 characters, which Airflow's tokens want."""
+        """Return a secret of at least 64 characters, as Airflow's tokens require."""
         return "".join(keep_secret(self._home_file(f"{name}-{part}")) for part in (1, 2))
 
     # -- asking ----------------------------------------------------------------------------------------
@@ -319,7 +319,7 @@ def pool_slots(settings: Settings) -> dict[str, int]:
 
 
 def airflow_in_use(settings: Settings) -> tuple[str, dict[str, str]]:
-    """Return Airflow's program, and the environment in which it works on the Airflow of the running platform.
+    """Return Airflow's program, and the environment of the Airflow of the running platform.
 
     Raises:
         UserError: nothing runs in the data directory, it runs without Airflow, or Airflow is not installed.
@@ -344,5 +344,5 @@ def _airflow() -> str:
 
 
 def _project_root() -> Path:
-    """Return the folder that our packages lie in, so that spark-submit's Python finds them too."""
+    """Return the folder of Muster's packages, which spark-submit's Python needs, too."""
     return Path(dags.__file__).parent.parent

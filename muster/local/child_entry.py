@@ -29,7 +29,7 @@ COULD_NOT_START = 126
 
 
 def main(arguments: list[str]) -> int:
-    """Become the program; return an exit code only when that failed, with the reason on stderr."""
+    """Replace this process by the program; if that fails, print the reason and return an exit code."""
     parent_pid, death_signal, root_drop, *program = arguments
     try:
         if root_drop == "namespace":
@@ -55,7 +55,7 @@ def enter_namespace() -> None:
 
 
 def become_account() -> None:
-    """Become `nobody` and keep one of root's capabilities: to reach files in any directory.
+    """Become `nobody`, but keep the capability of root to read files in any directory.
 
     The securebit makes access(2) honour the capability, which `initdb` asks for `postgres`.
     """

@@ -20,7 +20,7 @@ from muster.process_table import ProcessKey
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """A child of a run that is gone, with everything it started as far as that was seen."""
+    """A child process of an ended run, with the descendants that were recorded."""
 
     name: str
     stop_signal: signal.Signals
@@ -28,13 +28,13 @@ class Leftover:
     family: frozenset[ProcessKey]
 
     def living(self) -> set[ProcessKey]:
-        """Return the processes that still run, those included that were started since they were written down."""
+        """Return the processes that still run, including descendants that were started after they were recorded."""
         seen = {key for key in (self.key, *self.family) if process_table.is_alive(key)}
         rows = process_table.all_processes()
         return seen.union(*(process_table.family_of(key, rows) for key in seen))
 
     def ask_to_stop(self, living: set[ProcessKey]) -> None:
-        """Signal the child alone, which looks after its own; or what it left behind, when it is gone."""
+        """Signal the child alone, which stops its own children; if it has ended, signal its descendants."""
         if self.key in living:
             process_table.send_signal(self.key, self.stop_signal)
             return
@@ -43,14 +43,14 @@ class Leftover:
 
 
 class ChildRegistry:
-    """The file that names every child of a run."""
+    """The file that lists every child process of a run."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._written = ""
 
     def write(self, children: Collection[Child]) -> None:
-        """Put the children into the file, in one step, if anything has changed."""
+        """Write the list in one step, if it has changed."""
         text = json.dumps(
             {
                 "boot_id": process_table.boot_id(),

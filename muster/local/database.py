@@ -17,7 +17,7 @@ from muster.settings import Settings
 def command_database(
     settings: Settings, command: str, before_start: Callable[[], None] = lambda: None, node_url: str | None = None
 ) -> Iterator[DatabaseUrls]:
-    """Give the URLs of the named database, or of an embedded Postgres for the time of the block.
+    """Yield the URLs of the named database, or of an embedded Postgres that runs during the block.
 
     `before_start` may refuse to go on while nothing has been started yet; `node_url` is where this run will answer.
 
@@ -43,7 +43,7 @@ def command_database(
 
 @contextlib.contextmanager
 def shared_database(settings: Settings, command: str) -> Iterator[DatabaseUrls]:
-    """Give the URLs of the database that a run beside us uses, or of one of our own as `command_database` does."""
+    """Yield the URLs of the database of a running platform, or else those of `command_database`."""
     holder = None if settings.database_url else DataDir(settings.data_dir).holder()
     if holder is not None:
         yield _urls_of(holder)
@@ -68,7 +68,7 @@ def urls_in_use(settings: Settings) -> DatabaseUrls:
 
 
 def database_urls(postgres: EmbeddedPostgres) -> DatabaseUrls:
-    """Return the URLs of Muster's database in an embedded Postgres that was started."""
+    """Return the URLs of Muster's database in a running embedded Postgres."""
     return DatabaseUrls(postgres.database_url(), postgres.jobs_url(), postgres.reader_url())
 
 
@@ -80,7 +80,7 @@ def embedded_postgres(settings: Settings) -> EmbeddedPostgres:
 
 
 def _configured_urls(settings: Settings) -> DatabaseUrls | None:
-    """Return the URLs that the settings name; the one URL serves for each role that has none of its own."""
+    """Return the URLs of the settings; MUSTER_DATABASE_URL is that of each role without a URL of its own."""
     if settings.database_url is None:
         return None
     url = settings.database_url.get_secret_value()

@@ -38,7 +38,7 @@ EXPIRED_GROUPS = (
 
 
 def insert_expired_groups(database_url: str, shard_count: int) -> int:
-    """Insert the groups and their offsets, but for rows that are there.
+    """Insert the groups and their offsets, except rows that exist.
 
     Args:
         database_url: a database whose schema is the newest.

@@ -46,7 +46,7 @@ def has_kafka_client() -> bool:
 
 
 class DemoFleet:
-    """Starts the members, and sends the visitors to and fro; the processes belong to `children`."""
+    """Starts the members, and lets the visiting ones leave and rejoin; the processes belong to `children`."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class DemoFleet:
         return len(specs)
 
     def tick(self) -> None:
-        """Let the visitors come or go when it is time; call it a few times a second."""
+        """Start or stop visiting members that are due; call it a few times a second."""
         if self._next_shift_at_s is None or time.monotonic() < self._next_shift_at_s:
             return
         self._next_shift_at_s += SHIFT_S

@@ -21,20 +21,20 @@ from agent import ConsumerAgent, RejoinError, RequestError, RetryError, TopicPar
 from muster.client_tls import client_ssl_context
 
 RECORDS_BEGAN_AT_S: Final = 1_793_491_200.0
-"""When partitions were empty: 2026-11-01T00:00:00Z."""
+"""The time at which every partition was empty: 2026-11-01T00:00:00Z."""
 RECORDS_PER_SECOND: Final = 3
 BURST_RECORDS: Final = 240
 BURST_EVERY_S: Final = 60
 BURST_STEP_S: Final = 10
-"""How much later than the partition before it a partition has its burst."""
+"""The delay of the burst of a partition after that of the previous partition."""
 READS_PER_SECOND: Final = 100
-"""What one member can read, of all its partitions together."""
+"""The rate of records that one member reads, over all of its partitions."""
 STEP_S: Final = 0.5
 COMMIT_EVERY_S: Final = 1.0
 CLOSE_TIMEOUT_S: Final = 1.5
 SESSION_TIMEOUT_MS: Final = 6_000
 ANSWER_TIMEOUT_MS: Final = 1_000
-"""How long a commit may take, and so how much later than asked for this process may stop."""
+"""The timeout of a commit, which delays the stop of this process by as much."""
 DEFAULT_PARTITIONS: Final = 6
 PR_SET_PDEATHSIG: Final = 1
 
@@ -56,14 +56,14 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def end_offset(partition: TopicPartition, at_s: float) -> int:
-    """Return where a partition ends at a Unix time: a steady trickle, and a burst a minute at a time of its own."""
+    """Return the log end offset of a partition at a Unix time: a constant rate, and a burst each minute."""
     age_s = max(0.0, at_s - RECORDS_BEGAN_AT_S)
     bursts = int(age_s + BURST_STEP_S * partition.partition) // BURST_EVERY_S
     return int(RECORDS_PER_SECOND * age_s) + BURST_RECORDS * bursts
 
 
 class DemoMember:
-    """One member that reads, commits every second or so, and says what happens to it."""
+    """A member that reads, commits about every second, and prints its rebalances."""
 
     def __init__(self, urls: list[str], group_id: str, topic: str, client_id: str) -> None:
         self._is_stopping = False
@@ -88,7 +88,7 @@ class DemoMember:
         )
 
     def stop(self) -> None:
-        """Let `run` come to its end soon; for signal handlers."""
+        """Make `run` return soon; for signal handlers."""
         self._is_stopping = True
         self._agent.wakeup()
 
@@ -112,7 +112,7 @@ class DemoMember:
         self._agent.wait(timeout_s=STEP_S)
 
     def _read(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Move each position towards its partition's end, as far as this member's speed allows."""
+        """Move each position towards the log end, by as many records as this member reads."""
         now_s = time.time()
         share = int(READS_PER_SECOND * STEP_S) // max(1, len(positions))
         for partition, position in positions.items():

@@ -41,7 +41,7 @@ RETRY_PAUSE_S = 0.5
 PORTS = range(15_000, 32_000)
 PORT_ATTEMPTS = 100
 STATUS_LINE = 7
-"""Where `postmaster.pid` says how far the start has come, counted from 0."""
+"""The line of `postmaster.pid` with the status of the start, counted from 0."""
 SHARED_MEMORY_HELD = "pre-existing shared memory block"
 PORT_HELD = "Address already in use"
 DISK_FULL = "No space left on device"
@@ -57,7 +57,7 @@ TUNING: Mapping[str, str] = {
 
 
 class EmbeddedPostgres:
-    """One cluster in `data_dir/postgres`, and the server over it while it is started.
+    """A cluster in `data_dir/postgres`, and its server.
 
     Use it on the main thread, and as a context manager where one block needs it.
     """
@@ -70,7 +70,7 @@ class EmbeddedPostgres:
         max_connections: int = 200,
         options: Mapping[str, str] | None = None,
     ) -> None:
-        """Prepare; nothing is made or started before `start`.
+        """Prepare, without creating or starting anything.
 
         Args:
             data_dir: need not exist.
@@ -99,7 +99,7 @@ class EmbeddedPostgres:
         self.stop()
 
     def start(self, on_wait: Callable[[], None] = lambda: None) -> None:
-        """Return when the server answers and the databases are there; a cluster is made when there is none.
+        """Start the server, and wait until it has the databases; create the cluster if there is none.
 
         Called again after the server died, it comes back on the same port. `on_wait` is called while waiting, and may
         raise to give up.
@@ -125,7 +125,7 @@ class EmbeddedPostgres:
             raise
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """Cut every connection, write everything down and end; does nothing when the server is not running."""
+        """Stop the server with a fast shutdown; do nothing if it is not running."""
         if self._child is not None:
             stop_children([self._child], timeout_s)
             self._child = None
@@ -137,7 +137,7 @@ class EmbeddedPostgres:
 
     @property
     def child(self) -> Child | None:
-        """The server's process, or None when it was not started."""
+        """The server's process; None if it was not started."""
         return self._child
 
     @property
@@ -155,7 +155,7 @@ class EmbeddedPostgres:
         return self._url(JOBS, database)
 
     def reader_url(self, database: str = "muster") -> str:
-        """Return the URL of Muster's database for questions, which change nothing."""
+        """Return the URL of Muster's database as a role that only reads."""
         return self._url(READER, database)
 
     def airflow_url(self) -> str:
@@ -163,7 +163,7 @@ class EmbeddedPostgres:
         return self._url(AIRFLOW, "airflow")
 
     def superuser_url(self, database: str) -> str:
-        """Return the URL of a database as the superuser, for this launcher and for tests."""
+        """Return the URL of a database as the superuser, for the start and for tests."""
         return self._url(SUPERUSER, database)
 
     def _url(self, role: str, database: str) -> str:
@@ -197,7 +197,7 @@ class EmbeddedPostgres:
         draft.rename(self._cluster)
 
     def _remove_foreign_pid_file(self) -> None:
-        """Remove a killed server's pid file if its pid was reused; Postgres would take that process for a server."""
+        """Remove a killed server's pid file if its pid was reused; Postgres would take that process for its server."""
         pid_file = self._cluster / "postmaster.pid"
         if not pid_file.exists():
             return

@@ -38,11 +38,11 @@ DATABASES: Final[Mapping[str, str]] = {"muster": OWNER, "airflow": AIRFLOW}
 """Every database, and its owner."""
 
 READER_SETTINGS: Final[Mapping[str, str]] = {"default_transaction_read_only": "on", "statement_timeout": "60s"}
-"""What a session of the reader begins with; it can set them otherwise."""
+"""The default settings of sessions of the reader, which can change them."""
 
 
 def prepare_databases(url_of: Callable[[str], str], passwords: Mapping[str, str]) -> None:
-    """Make the roles and databases that are missing, and set who may do what. A standby has those of its primary.
+    """Create missing roles and databases, and set privileges. A standby has those of its primary.
 
     Args:
         url_of: Returns the URL of a database, as the superuser.

@@ -23,7 +23,7 @@ MISSING_MODULE = "--add-modules=jdk.incubator.vector"
 LOOPBACK = "127.0.0.1"
 
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""How Java runs here: most jobs are over before its second compiler pays, which costs two fifths of their time."""
+"""Options of Java: without the second compiler, which takes two fifths of the time of most jobs and does not pay."""
 
 SHIM = """\
 #!/bin/sh
@@ -37,7 +37,7 @@ exec {java} "$@"
 
 
 def find_java(cache_dir: Path) -> Path:
-    """Return the JAVA_HOME that Spark is to use.
+    """Return the JAVA_HOME for Spark.
 
     Args:
         cache_dir: Where the shim goes when it is needed; need not exist.
@@ -54,7 +54,7 @@ def find_java(cache_dir: Path) -> Path:
 
 
 def wheel_java(cache_dir: Path) -> Path:
-    """Return the JAVA_HOME of the wheel's Java behind its shim, which is made in `cache_dir` unless it is there.
+    """Return the JAVA_HOME of the wheel's Java behind its shim, which is created in `cache_dir` if it is missing.
 
     Raises:
         UserError: The wheel is not installed.
@@ -76,7 +76,7 @@ def wheel_java(cache_dir: Path) -> Path:
 
 
 def spark_environment(java_home: Path, base: Mapping[str, str]) -> dict[str, str]:
-    """Return what spark-submit needs beside `base`, on one machine and with this environment's own Spark and Python."""
+    """Return the variables for spark-submit, beside `base`, with the Spark and Python of this environment."""
     scripts = sysconfig.get_path("scripts")
     return {
         "JAVA_HOME": str(java_home),
@@ -90,7 +90,7 @@ def spark_environment(java_home: Path, base: Mapping[str, str]) -> dict[str, str
 
 
 def _home_of(java: Path) -> Path | None:
-    """Ask a `java` where it lives, or None when Spark could not use it: too old, or without the module."""
+    """Return the JAVA_HOME of a `java` program; None if Spark cannot use it: it is too old, or lacks the module."""
     command = [str(java), MISSING_MODULE, "-XshowSettings:properties", "-version"]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, check=True).stderr
@@ -104,7 +104,7 @@ def _home_of(java: Path) -> Path | None:
 
 
 def _package_dir(name: str) -> Path:
-    """Return where a package lies, or would lie: nothing is imported."""
+    """Return the directory of a package without importing it."""
     found = importlib.util.find_spec(name)
     if found is None or found.origin is None:
         return Path(sysconfig.get_path("purelib")) / name

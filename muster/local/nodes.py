@@ -18,7 +18,7 @@ READY_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class LocalNode:
-    """One node, and how it is started."""
+    """A node of the local platform."""
 
     name: str
     port: int
@@ -26,7 +26,7 @@ class LocalNode:
     settings: Settings
 
     def spec(self, data_dir: DataDir, database_url: str) -> ChildSpec:
-        """Return the process of this node, which is started again whenever it ends."""
+        """Return the spec of its process, which is restarted whenever it ends."""
         secret, bootstrap = self.settings.cluster_secret, self.settings.mirror_bootstrap_servers
         return ChildSpec(
             name=self.name,
@@ -58,7 +58,7 @@ class LocalNode:
 
 
 def local_nodes(settings: Settings, count: int) -> list[LocalNode]:
-    """Return so many nodes, the first on the port that the settings name and the others on the ports after it."""
+    """Return the nodes, the first on the port of the settings and the others on the ports after it."""
     first = LocalNode(FIRST, settings.http_port, settings.node_url, settings)
     return [first, *(_another(settings, number) for number in range(2, count + 1))]
 

@@ -11,7 +11,7 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def adopt_orphans() -> None:
-    """Make this process, for as long as it runs, the parent of whatever its children leave behind."""
+    """Make this process a child subreaper: the parent of the processes that its children leave behind."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
@@ -31,7 +31,7 @@ def reap_orphans(own_pids: Collection[int]) -> None:
 
 
 def kill_strays() -> None:
-    """Kill and reap every descendant of this process, when none of them is waited for any more."""
+    """Kill and reap every descendant of this process; call it when no child is waited for any more."""
     rows = process_table.all_processes()
     process_table.kill_all(process_table.descendants_of(process_table.this_process(), rows))
     reap_orphans(own_pids=())

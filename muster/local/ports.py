@@ -11,7 +11,7 @@ LISTENING = "0A"
 
 
 def require_free_port(host: str, port: int, option: str) -> None:
-    """Make sure that a server can listen there.
+    """Check that a server can listen on a port.
 
     Args:
         host: an address of this machine.
@@ -29,7 +29,7 @@ def require_free_port(host: str, port: int, option: str) -> None:
 
 
 def is_free_port(host: str, port: int) -> bool:
-    """Return whether a server could listen there now."""
+    """Return whether a server can listen on a port now."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as probe:
         # As servers do: what old connections left behind does not count.

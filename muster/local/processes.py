@@ -33,7 +33,7 @@ LOG_FILE_MAX_BYTES = 32 * 1024 * 1024
 
 
 class RootDrop(StrEnum):
-    """How a child that refuses to run as root leaves root behind."""
+    """How a child process that refuses to run as root drops root."""
 
     KEEP = "keep"
     NAMESPACE = "namespace"
@@ -42,7 +42,7 @@ class RootDrop(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ChildSpec:
-    """Say how to start one child and what to do when it ends.
+    """How to start a child process, and what to do when it ends.
 
     `env` is the child's whole environment. `restart_delay_s` is the first pause before a dead child is started
     again; it doubles while the child keeps dying young.
@@ -75,10 +75,10 @@ class ChildDeath:
 
 
 class Child:
-    """One process that was started from a spec, in a session of its own."""
+    """A process that was started from a spec, in a session of its own."""
 
     def __init__(self, spec: ChildSpec) -> None:
-        """Start it; its output is appended to the log file.
+        """Start the process; its output is appended to the log file.
 
         Must be called on the main thread: the kernel ties the child to the thread that starts it.
         """
@@ -102,19 +102,19 @@ class Child:
         return process_table.is_alive(self.key)
 
     def exit_code(self) -> int | None:
-        """Return how it ended (a negative signal number when killed), or None while it runs.
+        """Return its exit code (a negative signal number if it was killed); None while it runs.
 
         The kernel reports the end when the first thread has ended, and the exit status when the last one has.
         """
         return self._process.poll() if self.is_alive() else self._process.wait()
 
     def living(self, rows: Sequence[ProcessRow]) -> set[ProcessKey]:
-        """Return the child, if it runs, and whatever it started that still runs."""
+        """Return the child and its descendants, as far as they still run."""
         self.note_family(rows)
         return {key for key in (self.key, *self.family) if process_table.is_alive(key)}
 
     def note_family(self, rows: Sequence[ProcessRow]) -> None:
-        """Remember what the child has started so far, for the time when its own end hides the kinship."""
+        """Record the descendants of the child, which cannot be found any more after its end."""
         still = {key for key in self.family if process_table.is_alive(key)}
         self.family = still | process_table.family_of(self.key, rows)
 
@@ -123,7 +123,7 @@ class Child:
         process_table.send_signal(self.key, self.spec.stop_signal)
 
     def ask_family_to_stop(self) -> None:
-        """Ask what a child left behind when it ended; once, and never while the child still looks after it."""
+        """Send the descendants of an ended child its stop signal, once; while the child runs, it stops them itself."""
         if self._asked_family or self.is_alive():
             return
         self._asked_family = True
@@ -132,14 +132,14 @@ class Child:
 
 
 class Register(Protocol):
-    """The observer that is notified of every change of the set of children."""
+    """An observer of the set of child processes."""
 
     def write(self, children: Collection[Child]) -> None:
-        """Take note of the children that there are now."""
+        """Record the current children."""
 
 
 class ChildProcesses:
-    """The children of a run: started in order, started again when they die, stopped together."""
+    """The child processes of a run: started in order, restarted when they end, stopped together."""
 
     def __init__(self, registry: Register, log_file_max_bytes: int = LOG_FILE_MAX_BYTES) -> None:
         self._registry = registry
@@ -151,18 +151,18 @@ class ChildProcesses:
         self._scanned_at_s = 0.0
 
     def start(self, spec: ChildSpec) -> Child:
-        """Start a child whose name no other child has; its last run's log is kept as `….1`."""
+        """Start a child, whose name must be unique; keep its previous log as `….1`."""
         assert spec.name not in self._children, f"two children named {spec.name}"
         rotate_log(spec.log_file)
         return self._start(spec)
 
     def find(self, name: str) -> Child | None:
-        """Return the child of that name, if it runs."""
+        """Return the running child of this name."""
         child = self._children.get(name)
         return child if child is not None and child.is_alive() else None
 
     def names(self) -> set[str]:
-        """Return the names of all children, of those too that are about to be started again."""
+        """Return the names of all children, including those that will be restarted."""
         return set(self._children) | set(self._due)
 
     def pids(self) -> set[int]:
@@ -183,7 +183,7 @@ class ChildProcesses:
         return news
 
     def dismiss(self, name: str) -> None:
-        """Ask a child to end, and see to it in `tick`; it is not started again, and its end is no news."""
+        """Ask a child to end; `tick` waits for that, does not restart it, and does not report its end."""
         self._due.pop(name, None)
         child = self._children.get(name)
         if child is not None:
@@ -238,7 +238,7 @@ class ChildProcesses:
 
 
 def stop_children(children: Sequence[Child], timeout_s: float) -> None:
-    """Ask all the children at once, and kill what is left of them and of their families after `timeout_s`."""
+    """Ask all children to stop, and kill those that still run, with their descendants, after `timeout_s`."""
     for child in children:
         child.note_family(process_table.all_processes())
         child.ask_to_stop()
@@ -256,13 +256,13 @@ def stop_children(children: Sequence[Child], timeout_s: float) -> None:
 
 
 def rotate_log(log_file: Path) -> None:
-    """Keep the log of the last run as `….1`, so that this run's begins empty."""
+    """Rename the log of the last run to `….1`."""
     if log_file.exists():
         log_file.replace(log_file.with_name(log_file.name + ".1"))
 
 
 def shorten_log(log_file: Path, max_bytes: int) -> None:
-    """Keep a log that has grown too long as `….1` and begin anew; its writer appends, so it goes on at the start."""
+    """Copy a log that is too long to `….1`, and truncate it; its writer appends, so it continues at the start."""
     if log_file.exists() and log_file.stat().st_size > max_bytes:
         shutil.copyfile(log_file, log_file.with_name(log_file.name + ".1"))
         os.truncate(log_file, 0)

@@ -14,7 +14,7 @@ PROBE_TIMEOUT_S = 30.0
 
 
 def choose_root_drop(home: Path, program: str) -> RootDrop:
-    """Return how `program` leaves root behind on this machine; the owner of `home` is changed if that is needed.
+    """Return how `program` drops root on this machine; change the owner of `home` if necessary.
 
     A user namespace is preferred: there the files remain root's. Containers and chroots often forbid it.
 
@@ -36,7 +36,7 @@ def choose_root_drop(home: Path, program: str) -> RootDrop:
 
 
 def can_run(root_drop: RootDrop, program: str) -> bool:
-    """Try whether `program --version` succeeds after it left root behind in this way."""
+    """Return whether `program --version` succeeds after it has dropped root in this way."""
     entry = str(Path(__file__).with_name("child_entry.py"))
     contract = [str(os.getpid()), "9", root_drop.value]
     command = [sys.executable, "-I", "-S", entry, *contract, program, "--version"]

@@ -11,11 +11,11 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopRequested(Exception):
-    """A stop was requested; unwinds what was started."""
+    """A stop was requested."""
 
 
 class StopRequest:
-    """Hears the signals for the time of its block, and ends waits when one has come."""
+    """Handles stop signals during its block, and ends waits when one arrives."""
 
     def __init__(self) -> None:
         self._wakeup = os.eventfd(0)
@@ -35,12 +35,12 @@ class StopRequest:
         os.close(self._wakeup)
 
     def raise_if_requested(self) -> None:
-        """Raise StopRequested when a signal has come."""
+        """Raise StopRequested if a signal has arrived."""
         if self.is_requested:
             raise StopRequested
 
     def wait(self, timeout_s: float) -> None:
-        """Wait; raise StopRequested as soon as a signal comes."""
+        """Wait; raise StopRequested as soon as a signal arrives."""
         poll = select.poll()
         poll.register(self._wakeup, select.POLLIN)
         poll.poll(max(0.0, timeout_s) * 1000)

@@ -45,7 +45,7 @@ KAFKA_PORT = 9092
 """The port of the first node's Kafka listener, unless MUSTER_KAFKA_PORT is set."""
 REAP_INTERVAL_S = 2.0
 PROGRESS_LINE_INTERVAL_S = 10.0
-"""How often lines of unchanged groups are printed into a pipe: offsets move all the time."""
+"""The interval at which unchanged groups are printed into a pipe, since their offsets change."""
 NODE_READY_TIMEOUT_S = 60.0
 AIRFLOW_READY_TIMEOUT_S = 180.0
 DAG_READ_TIMEOUT_S = 120.0
@@ -55,7 +55,7 @@ STOP_CLIENTS_TIMEOUT_S = 3.0
 STOP_NODE_TIMEOUT_S = 3.0
 STOP_TIMEOUT_S = 9.5
 SNAPSHOT_TIMEOUT_S = 2.0
-"""How long a node may take to answer the view, which is read by the loop that looks after everything."""
+"""The timeout of the requests of the view, which the supervising loop sends."""
 FIRST_DAG = "offset_retention"
 FIRST_REPORT = "assignment_balance_audit"
 """The first DAG of a mirror, which proposes nothing."""
@@ -130,7 +130,7 @@ def _with_kafka_port(settings: Settings, node_count: int, with_kafka: bool | Non
 
 
 class LocalPlatform:
-    """Everything that runs, and the one loop that looks after it."""
+    """The processes of the platform, and the loop that supervises them."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ class LocalPlatform:
         self._is_mirror = settings.mirror_bootstrap_servers is not None
 
     def start(self, *, with_airflow: bool, with_demo: bool) -> None:
-        """Start one thing after the other, each when the one before it is ready."""
+        """Start the parts in order, each when the one before it is ready."""
         self._start_postgres()
         if self._is_mirror:
             self._prepare_mirror()
@@ -179,13 +179,13 @@ class LocalPlatform:
         self._addresses.append(Address("Stop", f"Ctrl-C (logs are in {self._data_dir.logs})"))
 
     def watch(self) -> None:
-        """Look after everything until a signal comes, which raises StopRequested."""
+        """Supervise everything until a signal raises StopRequested."""
         while True:
             self._tick()
             self._stop.wait(TICK_S)
 
     def stop(self) -> None:
-        """Stop everything that was started and leave no process behind; each part is stopped whatever the others do."""
+        """Stop everything that was started; an error of one part does not keep the others running."""
         deadline_s = time.monotonic() + STOP_TIMEOUT_S
         with contextlib.ExitStack() as last_first:
             last_first.callback(self._view.close, erases=True)
@@ -304,7 +304,7 @@ class LocalPlatform:
         return airflow
 
     def _run_first_maintenance(self, airflow: AirflowServices, reader: SnapshotReader) -> None:
-        """Have a maintenance run, so that there is one to see; the platform goes on without it."""
+        """Trigger a first maintenance run for the demonstration; a failure does not stop the platform."""
         seen = {run["run_id"] for run in reader.last.runs}
 
         def over() -> list[Json]:
@@ -320,7 +320,7 @@ class LocalPlatform:
                 step.note = run_line(over()[0])
 
     def _run_first_report(self, airflow: AirflowServices) -> None:
-        """Have a report, so that there is one to see; the platform goes on without it."""
+        """Trigger a first report for the demonstration; a failure does not stop the platform."""
         run_id: str | None = None
         state: str | None = None
 
@@ -343,7 +343,7 @@ class LocalPlatform:
                 step.note = f"{FIRST_REPORT}: {state}; see {self._settings.node_url}/#/reports"
 
     def _run_in_thread(self, work: Callable[[], None]) -> None:
-        """Do blocking work on a thread while the loop goes on; what it raises is raised here."""
+        """Run blocking work on a thread while the loop continues; raise its error here."""
         failures: list[BaseException] = []
         thread = threading.Thread(target=_collect, args=(work, failures), daemon=True)
         thread.start()
@@ -367,7 +367,7 @@ class LocalPlatform:
         return True
 
     def _tick(self) -> None:
-        """Look after everything once."""
+        """Supervise everything once."""
         if not self._postgres.is_alive():
             self._view.event("Postgres ended; it starts again.")
             self._postgres.start(self._stop.raise_if_requested)
@@ -395,7 +395,7 @@ def _collect(work: Callable[[], None], failures: list[BaseException]) -> None:
 
 
 def _trigger(airflow: AirflowServices, dag_id: str) -> str | None:
-    """Ask for a run and return its id; a busy machine may need several tries, and a run too many does no harm."""
+    """Trigger a DAG run, and return its id; retried on a busy machine, where a second run does no harm."""
     try:
         return airflow.trigger(dag_id, {}) if airflow.has_dag(dag_id) else None
     except UserError:

@@ -16,13 +16,13 @@ from muster.settings import OTHER_DATABASE_CONNECTIONS, Settings
 log = structlog.get_logger("muster.node")
 
 OTHER_DESCRIPTORS: Final = 128
-"""Descriptors kept back for everything but clients, Postgres and health: logs, libraries, name look-ups."""
+"""The reserve of descriptors for logs, libraries and name look-ups."""
 MIN_CONNECTIONS: Final = 16
 """With fewer connections than this a node does not start."""
 
 
 def raise_descriptor_limit(settings: Settings) -> None:
-    """Raise this process' soft limit of open files as far as a node needs and the hard limit allows."""
+    """Raise the soft limit of open files to what a node needs, as far as the hard limit allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = _reserve(settings) + settings.max_connections * _per_connection(settings)
     if hard != resource.RLIM_INFINITY:
@@ -32,7 +32,7 @@ def raise_descriptor_limit(settings: Settings) -> None:
 
 
 def connection_limit(settings: Settings) -> int:
-    """Return how many connections of clients the limit of open files allows, at most as many as the settings do.
+    """Return how many client connections the limits of open files and of the settings allow.
 
     Raises:
         UserError: they are too few for a node.

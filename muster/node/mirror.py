@@ -74,7 +74,7 @@ async def check_database(settings: Settings, store: Store) -> str | None:
 
 
 def require_own_kind(settings: Settings, store: Store) -> str | None:
-    """Return and raise what `check_database` does, on this thread."""
+    """Do what `check_database` does, on this thread."""
     mirrored = store.mirrored_cluster()
     if settings.mirror_bootstrap_servers is None and mirrored is not None:
         ways = "run `muster mirror` or `muster up --mirror`, or use another database or --data-dir"
@@ -85,7 +85,7 @@ def require_own_kind(settings: Settings, store: Store) -> str | None:
 
 
 def decisions() -> Decide:
-    """Return what decides in a mirror, in place of the protocol; all of the mirror is imported before it serves."""
+    """Return the decision function of a mirror; import all of the mirror, before the node serves."""
     import mirror.kafka_groups
     import mirror.kafka_topics
     import mirror.mirror

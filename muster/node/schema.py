@@ -39,7 +39,7 @@ VERSION_TABLE = "alembic_version"
 
 
 def upgrade(database_url: str, shards: int = DEFAULT_SHARDS) -> str | None:
-    """Bring the database to the newest schema.
+    """Migrate the database to the newest schema.
 
     Args:
         database_url: the database; a migration in progress is waited for.
@@ -67,7 +67,7 @@ def upgrade(database_url: str, shards: int = DEFAULT_SHARDS) -> str | None:
 
 
 def require_schema(database_url: str, shards: int = DEFAULT_SHARDS) -> None:
-    """Make sure that this program can use the schema; an empty database gets the newest, with so many shards.
+    """Check that this program can use the schema; migrate an empty database to the newest, with so many shards.
 
     Raises:
         UserError: the schema is older, or newer and not compatible; the database does not answer; or a pooler shares

@@ -49,21 +49,21 @@ from muster.node.tls import read_tls, warn_of_unencrypted
 from muster.settings import Settings, misspelled
 
 SHARD_RELEASE_TIMEOUT_S: Final = 2.5
-"""How long handing the shards over may take; what is left of them is free when its leases run out."""
+"""The timeout of releasing the shards; the leases of the others expire."""
 QUERY_CLOSE_TIMEOUT_S: Final = 1.0
-"""How long a node that stops waits for its running queries."""
+"""How long a stopping node waits for its running queries."""
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 GC_THRESHOLDS: Final = (50_000, 20, 100)
-"""How much the garbage collector lets come together: more than the rows of a batch, so that it finds little to do."""
+"""The thresholds of the garbage collector: above the number of rows of a batch, so that it runs rarely."""
 SWITCH_INTERVAL_S: Final = 0.0005
-"""How long another thread may keep the interpreter, a tenth of Python's default: the event loop has to take it back
-after each system call, some of which every request makes."""
+"""The switch interval of threads, a tenth of Python's default: the event loop takes the interpreter back after each
+system call, several of which every request makes."""
 
 log = structlog.get_logger("muster.node")
 
 
 def run_node(settings: Settings) -> None:
-    """Serve one node until SIGTERM or SIGINT; then hand everything over, within five seconds.
+    """Serve one node until SIGTERM or SIGINT; then release its shards, within five seconds.
 
     Where the database hangs, or a query runs on, the process ends here, with code 0: threads wait for it that nothing
     could call back.
@@ -183,7 +183,7 @@ def bound_listener(host: str, port: int, setting: str = "--port") -> Iterator[so
 
 
 def open_store(settings: Settings) -> PostgresStore:
-    """Return the store of the database that the settings name; nothing is connected before the first call."""
+    """Return the store of the database of the settings; it connects with its first call."""
     assert settings.database_url is not None
     return PostgresStore(
         settings.database_url.get_secret_value(),
@@ -194,7 +194,7 @@ def open_store(settings: Settings) -> PostgresStore:
 
 
 def open_queries(settings: Settings) -> Queries:
-    """Return what runs queries of the database that the settings name; nothing is connected before the first one."""
+    """Return the query runner of the database of the settings; it connects with its first query."""
     assert settings.database_url is not None
     return Queries(
         settings.database_url.get_secret_value(),
@@ -203,7 +203,7 @@ def open_queries(settings: Settings) -> Queries:
 
 
 def read_tokens(settings: Settings) -> Tokens | None:
-    """Return who may ask what, or None where the node is open.
+    """Return the tokens; None: the node requires none.
 
     Raises:
         UserError: the file will not do, or the nodes have no secret to vouch for callers with.
@@ -235,7 +235,7 @@ async def _follow_stored_tokens(tokens: Tokens, queries: QueryRunner) -> asyncio
 
 
 def write_log() -> None:
-    """Let every event be one line on stderr, the libraries' own warnings included; JSON, except at a terminal."""
+    """Log each event as one line on stderr, warnings of libraries included; as JSON, except on a terminal."""
     shared: list[structlog.typing.Processor] = [
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -271,7 +271,7 @@ def warn_of_misspelled_settings() -> None:
 def _without_control_characters(
     _logger: structlog.typing.WrappedLogger, _method: str, event: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
-    """Escape texts, which may be names that a client chose: none controls the terminal."""
+    """Escape control characters of values, which may be names that a client chose."""
     return {key: display.printable(value) if isinstance(value, str) else value for key, value in event.items()}
 
 
@@ -304,7 +304,7 @@ def _configure_interpreter() -> None:
 
 @contextlib.contextmanager
 def _set_by_signals(event: asyncio.Event) -> Iterator[None]:
-    """Let the stop signals set the event; afterwards they mean what they meant before."""
+    """Set the event on stop signals; restore their former handlers afterwards."""
     loop = asyncio.get_running_loop()
     before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     for number in STOP_SIGNALS:
@@ -341,7 +341,7 @@ async def _release_shards(coordinator: Coordinator) -> bool:
 
 
 async def _close_queries(queries: QueryRunner) -> bool:
-    """Return whether every running query has ended; new ones are not begun."""
+    """Close the queries; return whether every running one has ended."""
     try:
         async with asyncio.timeout(QUERY_CLOSE_TIMEOUT_S):
             await asyncio.to_thread(queries.close)
@@ -352,7 +352,7 @@ async def _close_queries(queries: QueryRunner) -> bool:
 
 
 def _exit_without_threads() -> NoReturn:
-    """End the process without waiting for its threads, once what was said is written."""
+    """Flush the output, and end the process without waiting for its threads."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):
             stream.flush()

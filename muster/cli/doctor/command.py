@@ -86,7 +86,7 @@ MISDIRECTED_REQUEST: Final = 421
 
 
 def run_checks(url: str | None, data_dir: Path | None) -> Iterator[CheckResult]:
-    """Make every check, one after the other; nothing is changed."""
+    """Run every check in order; none changes anything."""
     try:
         settings = load_settings(data_dir=data_dir)
     except UserError as failure:
@@ -121,7 +121,7 @@ def _disk(settings: Settings) -> CheckResult:
 
 
 class Port(NamedTuple):
-    """A port that Muster wants on this machine."""
+    """A port that Muster listens on, and the option that changes it."""
 
     name: str
     host: str
@@ -130,7 +130,7 @@ class Port(NamedTuple):
 
 
 def _ports(settings: Settings) -> Iterator[CheckResult]:
-    """Look at the ports; while a run uses the data directory, they are its own."""
+    """Check that the ports are free, or used by the run of this data directory."""
     holder = DataDir(settings.data_dir).holder()
     node = Port("node's port", settings.http_host, settings.http_port, "--port")
     airflow = Port("Airflow's port", LOOPBACK, settings.airflow_port, "--airflow-port")
@@ -185,7 +185,7 @@ def _database(settings: Settings) -> Iterator[CheckResult]:
 def _run_check(
     check: Callable[[psycopg2.extensions.connection], CheckResult], connection: psycopg2.extensions.connection
 ) -> CheckResult:
-    """Run a check on the database; a refused query is a result too."""
+    """Run a check on the database; a failed query is an error result."""
     try:
         return check(connection)
     except psycopg2.Error as failure:

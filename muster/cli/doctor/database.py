@@ -52,11 +52,11 @@ _SERVER: Final = """
 SELECT current_setting('server_version'), pg_is_in_recovery() OR EXISTS (
     SELECT FROM pg_settings WHERE name = 'default_transaction_read_only' AND reset_val = 'on')
 """
-"""The server's version, and whether others than this check find the database read-only."""
+"""The server's version, and whether the database is read-only for nodes."""
 
 
 def check_postgres(connection: PsycopgConnection) -> CheckResult:
-    """Look at the server's version, how long an answer takes, and how many connections are left."""
+    """Check the server's version, its response time, and how many connections are free."""
     began_at_s = time.perf_counter()
     _row(connection, "SELECT 1")
     took_ms = (time.perf_counter() - began_at_s) * 1_000
@@ -81,7 +81,7 @@ def check_postgres(connection: PsycopgConnection) -> CheckResult:
 
 
 def check_schema(connection: PsycopgConnection) -> CheckResult:
-    """Compare the schema with this program's."""
+    """Compare the schema's revision with this program's."""
     (is_there,) = _row(connection, "SELECT to_regclass('alembic_version') IS NOT NULL")
     current = _row(connection, "SELECT max(version_num) FROM alembic_version")[0] if is_there else None
     wanted = newest()
@@ -97,7 +97,7 @@ def check_schema(connection: PsycopgConnection) -> CheckResult:
 
 
 def check_leases(connection: PsycopgConnection) -> CheckResult:
-    """See whether every shard has an owner whose lease holds."""
+    """Check that every shard has an owner with a valid lease."""
     (shards, owned) = _row(connection, _OWNED_SHARDS)
     (nodes,) = _row(connection, "SELECT count(*) FROM nodes WHERE expires_at > clock_timestamp()")
     (shard_count,) = _row(connection, "SELECT max(shard_count) FROM versions")
@@ -119,7 +119,7 @@ def check_leases(connection: PsycopgConnection) -> CheckResult:
 
 
 def check_offset_log(connection: PsycopgConnection) -> CheckResult:
-    """See how long commits have been waiting for a checkpoint, and whether any was rejected."""
+    """Check how long commits have waited for a checkpoint, and whether a commit was quarantined."""
     rows, waiting_s = _row(connection, _WAITING_COMMITS)
     (quarantined,) = _row(connection, "SELECT count(*) FROM quarantined_offsets")
     message = f"{counted(rows, 'batch', 'batches')} of commits {'wait' if rows != 1 else 'waits'} for a checkpoint"
@@ -167,7 +167,7 @@ _MOVE_BACK: Final = (
 
 
 def check_offsets(connection: PsycopgConnection) -> CheckResult:
-    """Look for offsets that are stored under another shard than their group."""
+    """Check that offsets are stored under the shard of their group."""
     with connection.cursor() as cursor:
         cursor.execute(_MOVED_OFFSETS)
         row = cursor.fetchone()
@@ -179,7 +179,7 @@ def check_offsets(connection: PsycopgConnection) -> CheckResult:
 
 
 def check_clocks(connection: PsycopgConnection) -> CheckResult:
-    """Compare the database's clock with this machine's, to the half of an answer's time."""
+    """Compare the database's clock with this machine's, with an error of half a round trip."""
     before_s = time.time()
     (theirs_s,) = _row(connection, "SELECT extract(epoch FROM clock_timestamp())::float8")
     skew_s = theirs_s - (before_s + time.time()) / 2
@@ -226,7 +226,7 @@ DOCUMENTED: Final = "docs/security.md, Database roles, has the statements"
 
 
 def check_roles(connection: PsycopgConnection) -> CheckResult:
-    """Look at the role that nodes log in as, and at who else can connect to the database."""
+    """Check the role that nodes log in as, and which other roles can connect to the database."""
     with connection.cursor() as cursor:
         cursor.execute(_WHO)
         role, is_superuser = cursor.fetchone() or ("", False)
@@ -242,7 +242,7 @@ def check_roles(connection: PsycopgConnection) -> CheckResult:
 
 
 def check_jobs_role(connection: PsycopgConnection) -> CheckResult:
-    """See whether Spark jobs have a role of their own that can propose and nothing else."""
+    """Check that Spark jobs have a role of their own, which can propose and nothing else."""
     with connection.cursor() as cursor:
         cursor.execute(_JOBS_LOGINS, {"allowed": JOBS_WRITE})
         logins = cursor.fetchall()

@@ -4,7 +4,7 @@ from typing import Literal, NamedTuple
 
 
 class CheckResult(NamedTuple):
-    """What one check found."""
+    """The result of one check."""
 
     check: str
     status: Literal["ok", "warning", "error"]
@@ -13,15 +13,15 @@ class CheckResult(NamedTuple):
 
 
 def ok(check: str, message: str) -> CheckResult:
-    """Return that nothing needs to be done."""
+    """Return a result that needs no action."""
     return CheckResult(check, "ok", message)
 
 
 def warning(check: str, message: str, advice: str) -> CheckResult:
-    """Return that it may be meant so, or not."""
+    """Return a result that may be intended."""
     return CheckResult(check, "warning", message, advice)
 
 
 def error(check: str, message: str, advice: str) -> CheckResult:
-    """Return that something does not work."""
+    """Return a result that needs action."""
     return CheckResult(check, "error", message, advice)

@@ -24,9 +24,9 @@ from muster.cli.doctor.results import CheckResult, error, ok, warning
 from muster.display import counted
 
 NAMED_MAX: Final = 5
-"""Constraints or groups that a finding names."""
+"""The maximum number of constraints or groups that a result names."""
 NO_KEY: Final = ("ctid",)
-"""What names a row of a table without a primary key."""
+"""The column that identifies a row of a table without a primary key."""
 
 _VALIDATED: Final = """
 SELECT conname, bool_and(convalidated)
@@ -46,14 +46,14 @@ class Unenforced(NamedTuple):
 
     @property
     def remedy(self) -> str:
-        """Return the statement that makes it hold, once no row violates it."""
+        """Return the statement that adds or validates it, once no row violates it."""
         if self.is_missing:
             return f"ALTER TABLE {self.table.name} ADD CONSTRAINT {self.name} CHECK ({self.condition})"
         return f"ALTER TABLE {self.table.name} VALIDATE CONSTRAINT {self.name}"
 
 
 def check_constraints(connection: PsycopgConnection) -> CheckResult:
-    """Look for CHECK constraints that are missing, or that older rows violate, and name the first such row of each."""
+    """Check that every CHECK constraint exists and holds; name the first row that violates each."""
     found = list(_unenforced(connection))
     if not found:
         return ok("constraints", "they hold for all rows")
@@ -106,7 +106,7 @@ REPAIR: Final = "repair the rows with SQL, then muster groups reload GROUP; docs
 
 
 def check_groups(url: str) -> CheckResult:
-    """Read the groups of all shards as a take-over does.
+    """Load the groups of all shards, as a node does when it acquires them.
 
     Args:
         url: the database, as SQLAlchemy writes it.
