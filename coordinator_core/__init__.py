@@ -1,1 +1,1 @@
-"""The coordinator: a group is a pure state machine, one node owns it, and what it decides is stored, then said."""
+"""The coordinator: a group is a pure state machine, owned by one node, which stores decisions before it answers."""

@@ -409,7 +409,7 @@ class Follower:
         return context is not None and context.group.exists
 
     async def _stored(self, group_ids: Iterable[str]) -> None:
-        """Return when the decisions about groups are stored."""
+        """Wait until the decisions about groups are stored."""
         for group_id in set(group_ids):
             context = self.shard.groups.get(group_id)
             if context is not None:

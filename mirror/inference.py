@@ -47,7 +47,7 @@ from coordinator_core.protocol.states import COMPLETING, EMPTY, PREPARING, STABL
 from mirror.observed import ObservedGroup, ObservedMember
 
 REBALANCING: Final = frozenset({PREPARING, COMPLETING})
-"""The states that a poll shows; of all others the log tells."""
+"""The states that a poll shows; the log has the others."""
 DELETED_UPSTREAM: Final = "deleted or expired in the mirrored cluster"
 """The cause of a mirrored group's end."""
 _GONE: Final = RemovalReason.LEFT_OR_EXPIRED

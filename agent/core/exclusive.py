@@ -1,4 +1,4 @@
-"""Decorator for methods of which one thread or task at a time may be in any."""
+"""A decorator: only one thread or task at a time may run the decorated methods of an object."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Value = TypeVar("Value")
 
 
 class HasRuntime(Protocol):
-    """An object whose runtime knows who is in one of its methods."""
+    """An object whose runtime knows which thread or task runs one of its methods."""
 
     @property
     def _runtime(self) -> Runtime: ...

@@ -114,11 +114,11 @@ class MusterClient:
             yield http
 
     async def get(self, path: str) -> Json:
-        """Read something; raises as `change` does."""
+        """Send a GET request; raises as `post` does."""
         return await self._request("GET", path, {}, None)
 
     async def get_pages(self, path: str, field: str) -> Json:
-        """Read something of which one list comes in pages, and return the first answer with the whole list."""
+        """Return the first page of a response, with the entries of all pages in one list; raises as `post` does."""
         answer = page = await self.get(path)
         while page.get("next_cursor") is not None:
             page = await self.get(f"{path}?cursor={page['next_cursor']}")
@@ -126,7 +126,7 @@ class MusterClient:
         return answer
 
     async def post(self, path: str, body: Mapping[str, Any], *, actor: str, idempotency_key: str | None = None) -> Json:
-        """Change something, or ask what a change would do.
+        """Send a POST request: a change, or a dry run.
 
         Args:
             path: the path, percent-encoded.

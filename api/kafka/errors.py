@@ -1,4 +1,4 @@
-"""Kafka's error codes of the coordinator's errors, as clients can bear them in each API.
+"""Kafka's error codes of the coordinator's errors, by API: where clients fail on a code, one that they handle.
 
 Java's consumer gives up when a sync is answered COORDINATOR_LOAD_IN_PROGRESS, and sarama's when a join or a sync is
 answered COORDINATOR_NOT_AVAILABLE; both look the coordinator up again, or join again, after the errors given here.

@@ -134,7 +134,7 @@ class RestoreResult(NamedTuple):
     partition: int
     outcome: str
     offset: int | None
-    """What stands there from now on, where this put it there."""
+    """The committed offset, if it was restored; None: no offset was committed."""
 
 
 class RestoreOffsetsResponse(Struct, frozen=True):

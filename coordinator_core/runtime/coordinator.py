@@ -451,13 +451,13 @@ class Coordinator:
         return await self.read(partial(self.store.stored_offsets, group_id, partitions))
 
     async def store_own_offsets(self, group_id: str) -> None:
-        """Let the table `offsets` have every commit of a group, if this node owns it; else it may lack the newest."""
+        """Wait until the table `offsets` has every commit of a group of this node; of others it may lack the newest."""
         shard = self._ownership.owned.get(self.shard_id_of(group_id))
         if shard is not None:
             await self._checkpoints.store_group(shard, group_id)
 
     async def _store_offsets(self, group_id: str) -> None:
-        """Let the table have every commit of a group that was answered; its owner knows which ones it lacks."""
+        """Wait until the table has every answered commit of a group; its owner knows which ones it lacks."""
         await self._checkpoints.store_group(self.loaded_shard(group_id), group_id)
 
     # -- topic metadata and settings -------------------------------------------------------------------------

@@ -100,7 +100,7 @@ class OffsetCheckpoints:
             self._wake.set()
 
     async def store_group(self, shard: Shard, group_id: str | None) -> None:
-        """Return when the table has every commit of a group, or (None) of a shard, that was answered before this call.
+        """Wait until the table has every commit of a group, or (None) of a shard, that was answered before this call.
 
         Raises:
             CoordinatorError: the database cannot be reached, or the shard was lost.

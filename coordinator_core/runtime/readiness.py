@@ -18,7 +18,7 @@ DATABASE_TIMEOUT_S: Final = 1.0
 """The time limit of a check."""
 
 FAILURES_MAX: Final = 3
-"""So many transactions that failed one after the other are no accident."""
+"""How many transactions have to fail in a row until the node is not ready."""
 FAILURES_EXPIRE_MS: Final = 30_000
 """How long failures count: a node that is not ready may get no request, whose write would show that writes succeed."""
 

@@ -541,7 +541,7 @@ class Shard:
         self._checkpoints.note_growth(self.offsets.add(logged, position, self._clock.now().node_ms, ""), "")
 
     async def store_offsets(self, group_id: str | None = None) -> None:
-        """Return when the table has every commit so far of a group, or (None) of the shard.
+        """Wait until the table has every commit so far of a group, or (None) of the shard.
 
         Raises:
             CoordinatorError: the database cannot be reached, or the shard was lost.

@@ -18,7 +18,7 @@ class Checkpoints(Protocol):
         ...
 
     async def store_group(self, shard: "Shard", group_id: str | None) -> None:
-        """Return when the table has every commit of a group, or (None) of a shard, that was answered before this."""
+        """Wait until the table has every commit of a group, or (None) of a shard, that was answered before."""
         ...
 
 

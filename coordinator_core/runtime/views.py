@@ -1,4 +1,4 @@
-"""Values that the coordinator returns to the HTTP server: groups, members, owners, settings, readiness."""
+"""Values that the coordinator returns to listeners: groups, members, owners, settings, readiness."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

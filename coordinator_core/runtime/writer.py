@@ -146,7 +146,7 @@ class Writer:
         self._wake.set()
 
     async def run(self) -> None:
-        """Write batches for ever."""
+        """Write batches, without end."""
         while True:
             await self._wake.wait()
             self._wake.clear()

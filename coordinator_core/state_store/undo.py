@@ -1,4 +1,4 @@
-"""Undo of settings: restores the previous values of keys where nothing newer stands."""
+"""Undo of settings: restores the previous values of keys that were not set again since."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace

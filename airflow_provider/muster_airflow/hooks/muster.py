@@ -89,11 +89,11 @@ class MusterHook(BaseHook):
     # -- calls ----------------------------------------------------------------------------------------------
 
     def get(self, path: str) -> Json:
-        """Read something, by a path of the HTTP API."""
+        """Send a GET request to a path of the HTTP API."""
         return asyncio.run(self.get_conn().get(path))
 
     def post(self, path: str, body: Mapping[str, Any], *, actor: str, idempotency_key: str | None = None) -> Json:
-        """Change something, by a path of the HTTP API; see `MusterClient.post`."""
+        """Send a POST request to a path of the HTTP API; see `MusterClient.post`."""
         return asyncio.run(self.get_conn().post(path, body, actor=actor, idempotency_key=idempotency_key))
 
     def describe_group(self, group_id: str) -> Json:

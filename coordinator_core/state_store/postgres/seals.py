@@ -5,8 +5,8 @@ Rules:
 * A change belongs to the minute in which it is sealed, which is in its row: changes that were stored late, in whatever
   order, are sealed with the next minute. A minute without changes has no seal.
 * After the database's clock was set back, minutes go on after the last seal, for changes that have waited for a minute.
-* Whoever alters, removes or inserts a sealed change has to replace its seal and all later ones. Against that, nodes log
-  each seal: compare the newest with a log that is kept elsewhere.
+* To alter, remove or insert a sealed change, its seal and all later ones have to be replaced. Nodes log each seal: a
+  comparison of the newest with a log that is kept elsewhere shows that.
 * The lock of the row of `versions` decides which node seals a minute.
 """
 

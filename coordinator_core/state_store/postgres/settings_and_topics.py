@@ -137,7 +137,7 @@ def _owned(table: Table, owner: Mapping[str, str]) -> list[ColumnElement[bool]]:
 
 
 def undo_settings(transaction: Transaction, change_id: str, change: ChangeRow) -> ChangeRow:
-    """Undo a change of settings, for the keys where nothing newer stands; return the recorded undo."""
+    """Undo a change of settings, for the keys that were not set again since; return the recorded undo."""
     _lock(transaction, versions.c.cluster_configs)
     recorded = find_change(transaction, change.change_id)
     if recorded is not None:

@@ -155,13 +155,13 @@ class PostgresStore:
         return self._leases.transact(renew)
 
     def acquire_leases(self, node_id: str, shard_ids: Iterable[int], ttl_ms: int) -> dict[int, int]:
-        """Take every one of these shards that is free, expired or already ours; return shard → new epoch."""
+        """Acquire the leases of these shards that are free, expired or already ours; return shard → new epoch."""
         wanted = sorted(shard_ids)
         acquire = partial(leases.acquire_leases, server=self._server, fence=self._fence, node_id=node_id)
         return self._leases.transact(partial(acquire, shard_ids=wanted, ttl_ms=ttl_ms))
 
     def release(self, node_id: str, epochs: Mapping[int, int]) -> None:
-        """Give these shards up, where they are still ours."""
+        """Release the leases of these shards that are still ours."""
         self._fence.forget(epochs)
         self._leases.transact(partial(leases.release, node_id=node_id, epochs=epochs))
 
