@@ -13,7 +13,6 @@ from tests.support.muster_command import Muster
 from tests.support.offset_log import wait_for_checkpoint
 
 COLUMNS = 120
-MOMENT = "now() - interval '1 day'"
 COUNTS = {"candidates": 3, "of": 63, "groups": 1, "largest_group_permille": 0, "simple_group": 3, "undecided": 3}
 
 
