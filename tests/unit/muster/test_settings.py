@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from api.http.limits import HttpLimits
-from coordinator_core.protocol.setting_rules import INT32_MAX, RULES, ChoiceRule, IntegerRule
+from coordinator_core.protocol.setting_rules import CLUSTER_RULES, INT32_MAX, RULES, ChoiceRule, IntegerRule
 from coordinator_core.protocol.settings import GroupSettings
 from coordinator_core.runtime.config import NodeConfig
 from muster.errors import UserError
@@ -40,6 +40,13 @@ def values_of(rule: IntegerRule | ChoiceRule) -> tuple[Sequence[int | str], Sequ
 
 def test_the_defaults_of_groups_are_those_of_the_protocol() -> None:
     assert load_settings().group_settings() == GroupSettings()
+
+
+def test_the_console_describes_every_setting_that_can_be_changed() -> None:
+    source = (ROOT / "api/console/static/settings_section.js").read_text()
+    descriptions = re.search(r"DESCRIPTIONS = {(.*?)};", source, re.DOTALL)
+    assert descriptions is not None
+    assert set(re.findall(r"(\w+): \"", descriptions[1])) == {*RULES, *CLUSTER_RULES}
 
 
 @pytest.mark.parametrize("key", GROUP_KEYS)

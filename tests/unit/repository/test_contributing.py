@@ -15,6 +15,8 @@ RECIPES = (
     "A query and its endpoint",
     "A metric",
     "A command",
+    "A setting",
+    "A listener",
     "A Spark job",
 )
 
