@@ -231,9 +231,9 @@ class OffsetCheckpoints:
         return failures
 
     def _complete(self, shards: list[Shard], result: CheckpointResult) -> dict[Shard, CoordinatorError]:
-        for offset in result.quarantined:
+        for group_id, topic, partition, reason in result.quarantined:
             self._counters.offsets_quarantined += 1
-            log.error("offset_quarantined", **offset._asdict())
+            log.error("offset_quarantined", group=group_id, topic=topic, partition=partition, reason=reason)
         failures: dict[Shard, CoordinatorError] = {}
         for shard in shards:
             if shard.shard_id in result.lost_shards:

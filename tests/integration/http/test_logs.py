@@ -20,13 +20,15 @@ from tests.support.repository import ROOT
 from tests.support.waiting import poll_until
 
 PAGE = ROOT / "docs" / "logs.md"
-ROW = re.compile(r"\| `(?P<event>[a-z_]+)` \| (?P<level>[a-z]+) \|")
+ROW = re.compile(r"\| `(?P<event>[a-z_]+)` \| (?P<level>[a-z]+) \| (?P<when>.*?) \|")
+KEYS = re.compile(r"\([^)]*\)")
+"""What names the keys of an event."""
 LEVELS = {"info": "info", "warning": "warning", "error": "error", "exception": "error"}
 """Method → level."""
 
 
-def written() -> Iterator[tuple[str, str]]:
-    """Return every event in the code, with its level."""
+def written() -> Iterator[tuple[str, str, set[str | None]]]:
+    """Return every event in the code, with its level and its keys; None stands for keys that the code computes."""
     for folder in ("api", "coordinator_core", "mirror", "muster"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_text())):
@@ -34,7 +36,7 @@ def written() -> Iterator[tuple[str, str]]:
                     case ast.Call(func=ast.Attribute(ast.Name("log"), method), args=[name]) if method in LEVELS:
                         assert isinstance(name, ast.Constant), f"{path}: an event has one name"
                         assert isinstance(name.value, str), f"{path}: an event's name is a text"
-                        yield name.value, LEVELS[method]
+                        yield name.value, LEVELS[method], {key.arg for key in node.keywords}
 
 
 def test_logs_page_names_every_log_event() -> None:
@@ -42,9 +44,23 @@ def test_logs_page_names_every_log_event() -> None:
     of_requests = {event: promised.pop(event) for event in ("change_recorded", "request_refused")}
     without_logger = promised.pop("memory_exhausted")
 
-    assert promised == dict(written())
+    assert promised == {event: level for event, level, _ in written()}
     assert of_requests == {"change_recorded": "info", "request_refused": "info"}
     assert without_logger == "critical"
+
+
+def test_logs_page_names_keys_that_events_have() -> None:
+    keys: dict[str, set[str | None]] = {}
+    for event, _, given in written():
+        keys.setdefault(event, set()).update(given)
+    named = {
+        row["event"]: {key for part in KEYS.findall(row["when"]) for key in re.findall(r"`([a-z_]+)`", part)}
+        for row in map(ROW.match, PAGE.read_text().splitlines())
+        if row and None not in keys.get(row["event"], {None})
+    }
+
+    assert len(named) > 50
+    assert {event: missing for event, given in named.items() if (missing := given - keys[event])} == {}
 
 
 def test_no_name_controls_the_terminal_of_a_node() -> None:
