@@ -36,12 +36,17 @@ OF_MANY_GROUPS = frozenset({ChangeAction.APPLY_RUN, ChangeAction.DELETE_TOPIC})
 NOT_UNDOABLE: Mapping[str, str] = {
     ChangeAction.FORCE_REBALANCE: "a rebalance has happened",
     ChangeAction.REMOVE_MEMBER: "a removed member joins again by itself",
+    ChangeAction.RELOAD_GROUP: "a reload changes no row",
     ChangeAction.PUT_TOPIC: "a topic's partitions can only grow",
     ChangeAction.DELETE_LOG_ENDS: "the next report of an end brings it back",
     ChangeAction.REJECT_RUN: "nothing was removed; propose the run again",
+    ChangeAction.EXPIRE_RUN: "nothing was removed; propose the run again",
     ChangeAction.DROP_PARTITION: "its rows are in the archive; history_restore restores them",
     ChangeAction.RESTORE_PARTITION: "its rows are in their table; history_archive may archive them again",
     ChangeAction.START_INCARNATION: "generations never decrease",
+    ChangeAction.ISSUE_TOKEN: "muster tokens revoke ends the token",
+    ChangeAction.EXPIRE_TOKEN: "muster tokens expire sets another time",
+    ChangeAction.REVOKE_TOKEN: "a token is revoked for good; issue another one",
     ChangeAction.UNDO: "an undo cannot be undone; repeat the change that it undid",
 }
 """Action → why it cannot be undone."""

@@ -14,7 +14,7 @@ from coordinator_core.admin.offset_reset import Reset, dry_run_reset_offsets, re
 from coordinator_core.admin.offsets import delete_offsets, dry_run_delete_offsets
 from coordinator_core.admin.settings import put_settings
 from coordinator_core.admin.topics import delete_topic, put_topic
-from coordinator_core.admin.undo import undo_change
+from coordinator_core.admin.undo import NOT_UNDOABLE, OF_MANY_GROUPS, OF_ONE_GROUP, undo_change
 from coordinator_core.protocol.errors import (
     GroupIdNotFound,
     InvalidRequest,
@@ -25,6 +25,7 @@ from coordinator_core.protocol.errors import (
 from coordinator_core.protocol.requests import CommitOffsets, OffsetToCommit, ResetTo
 from coordinator_core.protocol.settings import GroupSettings
 from coordinator_core.runtime.coordinator import Coordinator
+from coordinator_core.state_store.change_actions import ChangeAction
 from coordinator_core.state_store.rows import ChangeRow
 from tests.support.memory_store import MemoryStore
 from tests.support.no_queries import NO_QUERIES
@@ -420,6 +421,10 @@ async def test_undo_is_refused_while_members_consume() -> None:
             await undo_change(node, reset.change_id, a_change())
         await member.leave()
         assert outcomes(await undo_change(node, reset.change_id, a_change())) == [(0, "restored")]
+
+
+def test_every_action_that_cannot_be_undone_has_a_reason() -> None:
+    assert set(ChangeAction) - OF_ONE_GROUP - OF_MANY_GROUPS - {ChangeAction.PUT_SETTINGS} == NOT_UNDOABLE.keys()
 
 
 async def test_change_that_cannot_be_undone_has_a_reason() -> None:
