@@ -131,8 +131,10 @@ class SnapshotReader:
         found = []
         for group_id in self._group_ids:
             described = node.whole(group_path(group_id), "members")
-            page = node.get("/v1/overview/groups", q=group_id, sort="group_id", limit=LISTED_MAX)["groups"]
-            summary = next((each for each in page if each["group_id"] == group_id), NOT_STORED | {"group_id": group_id})
+            alike = node.pages("/v1/overview/groups", "groups", q=group_id, sort="group_id")
+            summary = next(
+                (each for each in alike if each["group_id"] == group_id), NOT_STORED | {"group_id": group_id}
+            )
             found.append(self._described(node, summary, described))
         return found, len(found)
 

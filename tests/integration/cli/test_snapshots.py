@@ -1,5 +1,6 @@
 """Snapshots of real nodes, for the live view."""
 
+import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
 from muster.local.demo_data import insert_expired_groups
@@ -24,7 +25,11 @@ def test_a_group_has_members_lag_and_the_client_of_its_last_rebalance(node: Node
     assert watched.triggered_by == "first"
 
 
-def test_named_group_is_found_among_groups_that_contain_its_name(node: Node, client: Client) -> None:
+@pytest.mark.parametrize("page", ["node_client.PAGE", "snapshots.LISTED_MAX"])
+def test_named_group_is_found_among_groups_that_contain_its_name(
+    node: Node, client: Client, page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"muster.{page}", 1)
     named = fresh_id("named")
     for group_id in (named, f"a-{named}", f"{named}-b"):
         commit(client.group(group_id), position(1, log_end_offset=3))
