@@ -266,4 +266,4 @@ def _find_node(database_url: str) -> str | None:
 
 
 def _waits(run_id: str, reason: str) -> str:
-    return f"{reason} The proposal waits: POST /v1/maintenance/runs/{run_id}/apply on a node applies it."
+    return f"{reason} The proposal waits: muster runs apply {run_id} --execute applies it."

@@ -91,7 +91,7 @@ def test_without_a_node_the_proposal_waits(
     apply_by_any_node("some-run", database_url, 10.0)
     output = capsys.readouterr().out
     assert output.startswith(why)
-    assert output.endswith("The proposal waits: POST /v1/maintenance/runs/some-run/apply on a node applies it.\n")
+    assert output.endswith("The proposal waits: muster runs apply some-run --execute applies it.\n")
 
 
 @pytest.mark.parametrize(("candidates", "undoes"), [(1, 1), (0, 0)])
