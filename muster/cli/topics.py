@@ -12,7 +12,7 @@ from muster.cli.group_selection import DRY_RUN_NOTE
 from muster.cli.options import REASON, ActorOption, DryRunOption, ExecuteOption, JsonOption, ReasonOption, UrlOption
 from muster.display import counted, moment
 from muster.errors import FAILURE_EXIT_CODE, UserError
-from muster.node_client import FORBIDDEN, ApiError, Json, NodeClient, segment
+from muster.node_client import NOT_FOUND, ApiError, Json, NodeClient, segment
 from muster.output import Table, print_json
 
 app = command_group("List, show, set and delete topic metadata.")
@@ -44,23 +44,26 @@ def list_topics(url: UrlOption = None, as_json: JsonOption = False) -> None:
 def show(topic: TopicArgument, url: UrlOption = None, as_json: JsonOption = False) -> None:
     """Show the partitions of a topic, with log start and log end.
 
-    LOG-END-OFFSET is the furthest end that was reported, as in groups describe; only an operator's token can read it.
+    LOG-END-OFFSET is the furthest end that was reported, as in groups describe.
     """
     node = NodeClient(url)
-    metadata = _existing(node, topic)
-    ends = _log_ends(node, topic)
+    found = _existing(node, topic)
+    count, log_start = found["partition_count"], found["log_start_offset"]
+    ends = [
+        {"partition": each["partition"], "log_end_offset": each["log_end_offset"], "reported_at": each["log_end_at"]}
+        for each in found["partitions"]
+        if each["log_end_offset"] is not None
+    ]
     if as_json:
-        print_json({**metadata, "log_ends": ends})
+        print_json({"topic": topic, "partitions": count, "log_start_offset": log_start, "log_ends": ends})
         return
-    by_partition = {each["partition"]: each for each in ends or ()}
+    by_partition = {each["partition"]: each for each in ends}
     table = Table("PARTITION", "LOG-START-OFFSET", "LOG-END-OFFSET", "REPORTED")
-    for partition in sorted({*range(metadata["partitions"]), *by_partition}):
+    for partition in sorted({*range(count), *by_partition}):
         end = by_partition.get(partition, {})
-        start = metadata["log_start_offset"] if partition < metadata["partitions"] else None
+        start = log_start if partition < count else None
         table.add(partition, start, end.get("log_end_offset"), moment(end.get("reported_at")))
     table.print()
-    if ends is None:
-        print("The token may not read log ends.")
 
 
 @app.command("set")
@@ -77,12 +80,12 @@ def set_topic(
     A higher count rebalances the groups that read the topic. A lower one is refused, so there is no undo.
     """
     node = NodeClient(url, actor)
-    before = _metadata(node, topic)
+    before = _described(node, topic)
     after = node.put(_path(topic), {"partitions": partitions, "reason": reason})
     if as_json:
         print_json({**after, "change_id": node.change_id})
         return
-    was = f"before {before['partitions']}" if before else "a new topic"
+    was = f"before {before['partition_count']}" if before else "a new topic"
     print(f"{display.printable(topic)} has {counted(after['partitions'], 'partition')}, {was}.")
 
 
@@ -109,7 +112,7 @@ def delete(
     if as_json:
         print_json({"dry_run": is_dry_run, **deleted, "change_id": None if is_dry_run else node.change_id})
         return
-    which = f"{display.printable(topic)}, {counted(metadata['partitions'], 'partition')},"
+    which = f"{display.printable(topic)}, {counted(metadata['partition_count'], 'partition')},"
     if is_dry_run:
         print(f"{which} would be deleted, and the offsets of all groups in it archived. {DRY_RUN_NOTE}")
         return
@@ -122,32 +125,27 @@ def delete(
 
 
 def _existing(node: NodeClient, topic: str) -> Json:
-    """Return the metadata of a topic.
+    """Describe a topic that has metadata.
 
     Raises:
-        UserError: there is none.
+        UserError: it has none.
     """
-    found = _metadata(node, topic)
+    found = _described(node, topic)
     if found is None:
         raise UserError(f"There is no topic metadata for {display.printable(topic)}.", FAILURE_EXIT_CODE)
     return found
 
 
-def _metadata(node: NodeClient, topic: str) -> Json | None:
-    """Return the metadata of a topic, if there is any; the API has only a list."""
-    return next((each for each in node.whole(TOPICS, "topics")["topics"] if each["topic"] == topic), None)
-
-
-def _log_ends(node: NodeClient, topic: str) -> list[Json] | None:
-    """Return the reported log ends of a topic; None where the token may not read them."""
-    try:  # The API lists log ends as what their deletion would delete.
-        ends: list[Json] = node.delete(_path(topic, "/log-ends"), REASON, dry_run="true")["log_ends"]
+def _described(node: NodeClient, topic: str) -> Json | None:
+    """Describe a topic; None if it has no metadata."""
+    try:
+        found = node.get(_path(topic))
     except ApiError as refusal:
-        if refusal.status != FORBIDDEN:
+        if refusal.status != NOT_FOUND:
             raise
         return None
-    return ends
+    return None if found["partition_count"] is None else found
 
 
-def _path(topic: str, action: str = "") -> str:
-    return f"{TOPICS}/{segment(topic)}{action}"
+def _path(topic: str) -> str:
+    return f"{TOPICS}/{segment(topic)}"
