@@ -1,1 +1,1 @@
-"""The coordinator: a group is a pure state machine, owned by one node, which stores decisions before it answers."""
+"""The group coordinator: a group is a pure state machine on one node, which stores each decision and then answers."""

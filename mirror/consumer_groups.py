@@ -9,17 +9,17 @@ How Kafka writes the records, those of one decision next to each other in one ba
   differ; the epoch of the target assignment; its current assignment. So a rebalance often starts and ends in one batch.
 * A member with a regular expression joins: its subscription and current assignment, in the epoch as it is. When the
   broker has resolved it: its topics and the raised group epoch; a target assignment with the next heartbeat.
-* A member leaves, or its session ends: deletions of its current assignment, target assignment and subscription; the
+* A member leaves, or its session ends: tombstones of its current assignment, target assignment and subscription; the
   raised group epoch. The target assignment follows with the next heartbeat of another member, or, from Kafka 4.3,
   after `group.consumer.assignment.interval.ms`; epochs between have none. Without another member there is none, and
   the group is Empty.
-* A static member leaves for a restart: its current assignment, with epoch -2. It comes back under a new id: deletions
+* A static member leaves for a restart: its current assignment, with epoch -2. It comes back under a new id: tombstones
   of the old member; subscription, target assignment and current assignment of the new one. The group epoch is not
   raised unless the subscription has changed.
 * The metadata of subscribed topics changes: the raised group epoch and a target assignment, with a heartbeat.
 * Members move to their target assignments: their current assignments, one by one. The other records stay.
-* A group is deleted: deletions of its members' records, of the epoch of the target assignment, and last of the group
-  epoch. `is_conversion` says which deletions are not the end of a group.
+* A group is deleted: tombstones of its members' records, of the epoch of the target assignment, and last of the group
+  epoch. `is_conversion` says which tombstones are not the end of a group.
 
 The groups are those of the log at the last record that was applied, so a process reads the log from its beginning, and
 takes results from its stored position on. A compacted log has the last record of each key at the place where it was
@@ -218,7 +218,7 @@ def is_conversion(deleted: GroupDeleted, following: Decoded | None) -> bool:
     as its epoch; an Empty one begins again.
 
     Args:
-        deleted: what the deletion of a group's metadata or epoch says.
+        deleted: what the tombstone of a group's metadata or epoch says.
         following: what the next record of the log says.
     """
     match following:
@@ -254,7 +254,7 @@ class _Group:
     state_since_ms: int = 0
 
     def apply(self, record: GroupRecord, appended_ms: int) -> bool:
-        """Keep a record's content; return whether there is one, and not a deletion."""
+        """Keep a record's content; return whether there is one, and not a tombstone."""
         match record:
             case GroupEpoch():
                 self.epoch, self.epoch_since_ms = record.epoch, appended_ms

@@ -13,9 +13,9 @@ Rules:
 * When the end is reached that the log had when reading began, groups of the consumer protocol are taken as they are
   then: compaction may have moved records of theirs there.
 * The first read takes only what the log says last of each key: history begins when the mirror does. So does a read
-  after the log was truncated, created again, or not read for so long that deletions may have been compacted away.
+  after the log was truncated, created again, or not read for so long that tombstones may have been compacted away.
   Groups and offsets that are no longer in the log are then removed.
-* The deletion of a group waits for the next record, which says whether the group goes on with another protocol.
+* The tombstone of a group waits for the next record, which says whether the group goes on with another protocol.
 
 Source: docs/mirror.md "Exactly once".
 """
@@ -51,7 +51,7 @@ from mirror.observed import (
 )
 
 DELETIONS_KEPT_MS: Final = 86_400_000
-"""How long Kafka keeps a deletion in a compacted log, by default (`delete.retention.ms`)."""
+"""How long Kafka keeps a tombstone in a compacted log, by default (`delete.retention.ms`)."""
 
 POSITION_INTERVAL_MS: Final = 3_600_000
 """How often the position is stored where no group changes, so that a mirror which starts again knows how old it is."""

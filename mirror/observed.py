@@ -42,7 +42,7 @@ class ObservedGroup:
 
 
 class GroupDeleted(NamedTuple):
-    """A group was deleted, or expired."""
+    """A group was deleted, or expired: its record is a tombstone."""
 
     group_id: str
 
@@ -64,7 +64,7 @@ class ObservedCommit(NamedTuple):
 
 
 class OffsetDeleted(NamedTuple):
-    """A committed offset was deleted, or expired."""
+    """A committed offset was deleted, or expired: its record is a tombstone."""
 
     group_id: str
     topic: str

@@ -88,7 +88,7 @@ def decode(key: bytes | None, value: bytes | None) -> Decoded | None:
 
 
 def is_offset_commit(key: bytes | None) -> bool:
-    """Return whether a record is an offset commit or the deletion of one, by the first two bytes of its key."""
+    """Return whether a record is an offset commit or its tombstone, by the first two bytes of its key."""
     return key is not None and key[:2] in _OFFSET_COMMIT_TYPES
 
 

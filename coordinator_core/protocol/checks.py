@@ -1,4 +1,4 @@
-"""Checks shared by several requests, in Kafka's order: the member first, then its generation.
+"""Checks shared by several requests, in Kafka's order: the member first, with static fencing, then its generation.
 
 Source: protocol.md section 3.
 """

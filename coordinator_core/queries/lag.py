@@ -1,4 +1,4 @@
-"""The lag of groups, now and over time, in any state of the group."""
+"""The lag of groups (consumer lag), now and over time, in any state of the group."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator

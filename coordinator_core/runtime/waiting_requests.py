@@ -1,4 +1,4 @@
-"""The requests of one shard that wait for their responses, as futures by token."""
+"""The requests of one shard that wait for their responses (Kafka's purgatory), as futures by token."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Write batching: decisions queue while a transaction is under way, and the next transaction stores all of them.
+"""Write batching (group commit): decisions queue during a transaction, and the next transaction stores all of them.
 
 A batch is taken when the event loop has nothing more to queue (decision 104).
 Each client has a queue of its own, and a batch takes entries from all of them in turn, so that the many rows of one
