@@ -8,7 +8,7 @@ UNREACHABLE_EXIT_CODE = 3
 """No response, or a retriable error: the same command may succeed later."""
 INTERRUPTED_EXIT_CODE = 130
 
-DATABASE_ADVICE = "start it, or put MUSTER_DATABASE_URL right"
+DATABASE_ADVICE = "start it, or correct MUSTER_DATABASE_URL"
 """The advice for a database that does not answer."""
 
 

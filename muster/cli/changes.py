@@ -164,14 +164,16 @@ def _print_undo(answer: Json, parts: list[tuple[str, str, str | None]], kept: in
     if answer["offset_count"] > len(answer["offsets"]):
         print(f"... and {answer['offset_count'] - len(answer['offsets'])} more.")
     if answer["run_id"]:
-        coming = counted(answer["candidates"], "offset comes", "offsets come")
-        print(f"{coming} back by run {answer['run_id']}; muster runs show shows its progress.")
+        print(
+            f"Run {answer['run_id']} restores {counted(answer['candidates'], 'offset')};"
+            f" muster runs show {answer['run_id']} shows its progress."
+        )
     if not parts and not answer["run_id"]:
-        print("The change had taken nothing, so nothing comes back.")
+        print("The change removed nothing, so there is nothing to restore.")
         return
     print_unconfirmed(answer)
     if kept < len(parts) or answer["run_id"]:
-        print(f"The change is undone{f', but for {kept} where something newer stands' if kept else ''}.")
+        print(f"The change is undone{f', except for {kept}; OUTCOME says why' if kept else ''}.")
 
 
 def print_unconfirmed(answer: Json) -> None:

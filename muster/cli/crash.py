@@ -36,5 +36,5 @@ def crash(failure: Exception) -> str:
     try:
         write_private(file, "".join(traceback.format_exception(failure)))
     except OSError:
-        return f"Something went wrong that should not have ({summary}); {file} could not be written."
-    return f"Something went wrong that should not have ({summary}); the details are in {file}."
+        return f"Unexpected error ({summary}); {file} could not be written."
+    return f"Unexpected error ({summary}); the traceback is in {file}."

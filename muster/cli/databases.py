@@ -19,7 +19,7 @@ from muster.node.schema import newest, require_schema, upgrade
 from muster.node_client import checked_actor
 from muster.settings import psql_url
 
-app = command_group("Look after the database.")
+app = command_group("Migrate the database, print its URL, and start incarnations.")
 
 
 class DatabaseRole(StrEnum):

@@ -395,7 +395,7 @@ def _deletion_refusal(node: NodeClient, group_id: str) -> str | None:
     if described["members"] or described["pending_members"]:
         members = counted(len(described["members"]) + described["pending_members"], "member")
         return f"the group has {members}; stop them first (NON_EMPTY_GROUP)"
-    return "the group is gone already (GROUP_ID_NOT_FOUND)" if described["state"] == DEAD else None
+    return "the group is already deleted (GROUP_ID_NOT_FOUND)" if described["state"] == DEAD else None
 
 
 app = command_group("List, describe, watch, reset and delete consumer groups.")

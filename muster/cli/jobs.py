@@ -141,7 +141,7 @@ def _arguments(
     """Return the job's command line; its options come from the environment, as they do in a DAG."""
     is_report = name in submit.REPORTS
     if interval and not is_report:
-        raise UserError(f"{name} looks at what stands, and has no interval.", USAGE_EXIT_CODE)
+        raise UserError(f"{name} judges the current state, and has no interval.", USAGE_EXIT_CODE)
     start, end = _read_interval(interval) if interval else ("", "")
     try:
         options = submit.default_options(name)
@@ -168,7 +168,7 @@ def _read_interval(text: str) -> tuple[str, str]:
     except (ValueError, OverflowError):
         example = "2026-11-20, or 2026-11-20T06:00:00Z/2026-11-20T07:00:00Z"
         raise UserError(
-            f"The interval {text} is none: give a day or START/END, such as {example}.", USAGE_EXIT_CODE
+            f"{text} is no interval: give a day or START/END, such as {example}.", USAGE_EXIT_CODE
         ) from None
     if start >= end:
         raise UserError(f"The interval {text} ends before it starts.", USAGE_EXIT_CODE)

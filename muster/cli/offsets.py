@@ -409,4 +409,4 @@ def _log_ends_summary(deleted: list[Json], *, is_dry_run: bool) -> str:
         return "No log end of these is known. Nothing was changed."
     if is_dry_run:
         return f"{counted(len(deleted), 'log end')} {WOULD_BE_DELETED}. {DRY_RUN_NOTE}"
-    return f"{counted(len(deleted), 'log end')} {DELETED}. The next report of each begins anew."
+    return f"{counted(len(deleted), 'log end')} {DELETED}. The next report of each sets it again."

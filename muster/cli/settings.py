@@ -59,7 +59,9 @@ def set_settings(
     words: Annotated[
         list[str],
         typer.Argument(
-            metavar="[GROUP] KEY=VALUE...", help="The group, if it is one's, and what to set.", show_default=False
+            metavar="[GROUP] KEY=VALUE...",
+            help="The group (without one: the cluster), and the settings.",
+            show_default=False,
         ),
     ],
     group: GroupOption = None,

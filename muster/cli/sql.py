@@ -18,7 +18,7 @@ from muster.display import counted
 from muster.errors import DATABASE_ADVICE, UNREACHABLE_EXIT_CODE, UserError
 from muster.output import Cell, Table, print_json
 
-app = command_group("Ask the database.")
+app = command_group("Run SQL.")
 
 
 CONNECT_TIMEOUT_S: Final = 10

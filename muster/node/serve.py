@@ -206,14 +206,14 @@ def read_tokens(settings: Settings) -> Tokens | None:
     """Return the tokens; None: the node requires none.
 
     Raises:
-        UserError: the file will not do, or the nodes have no secret to vouch for callers with.
+        UserError: the file is invalid, or there is no cluster secret.
     """
     if not settings.has_tokens:
         return None
     secret = settings.cluster_secret
     if secret is None or not secret.get_secret_value():
         name = "MUSTER_REQUIRE_TOKENS" if settings.tokens_file is None else "MUSTER_TOKENS_FILE"
-        raise UserError(f"{name} needs MUSTER_CLUSTER_SECRET too, by which nodes vouch for callers.")
+        raise UserError(f"{name} requires MUSTER_CLUSTER_SECRET, with which nodes sign the requests that they forward.")
     try:
         return Tokens(settings.tokens_file)
     except TokensFileError as refusal:

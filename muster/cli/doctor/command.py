@@ -90,11 +90,11 @@ def run_checks(url: str | None, data_dir: Path | None) -> Iterator[CheckResult]:
     try:
         settings = load_settings(data_dir=data_dir)
     except UserError as failure:
-        yield error("settings", failure.sentence, "put the variable right; docs/settings.md has them all")
+        yield error("settings", failure.sentence, "correct the variable; docs/settings.md has them all")
         return
     wrong = "; ".join(f"{name} is no setting, and {meant} is one" for name, meant in misspelled(os.environ))
     if wrong:
-        yield warning("settings", wrong, "put the name right, for nodes, too; docs/settings.md has them all")
+        yield warning("settings", wrong, "correct the name, for nodes, too; docs/settings.md has them all")
     else:
         yield ok("settings", f"all can be read; the data directory is {settings.data_dir}")
     yield _disk(settings)
@@ -173,7 +173,7 @@ def _database(settings: Settings) -> Iterator[CheckResult]:
         connection = psycopg2.connect(url, connect_timeout=CONNECT_TIMEOUT_S, application_name="muster-doctor")
     except psycopg2.OperationalError as failure:
         reason = str(failure).strip().partition("\n")[0]
-        yield error("Postgres", reason, "start it, or put MUSTER_DATABASE_URL right")
+        yield error("Postgres", reason, "start it, or correct MUSTER_DATABASE_URL")
         return
     with closing(connection):
         connection.set_session(readonly=True, autocommit=True)
@@ -200,7 +200,7 @@ def _node(url: str | None) -> Iterator[CheckResult]:
     try:
         node = NodeClient(url)
     except UserError as failure:
-        yield error("node", failure.sentence, "put --url, MUSTER_URL or MUSTER_TOKEN right")
+        yield error("node", failure.sentence, "correct --url, MUSTER_URL or MUSTER_TOKEN")
         return
     try:
         with urllib3.PoolManager(ssl_context=client_ssl_context()) as pool:
@@ -237,7 +237,7 @@ def _nodes_clock(date: str | None) -> CheckResult:
         )
     message = f"it is within {max(1, ceil(abs(skew_s)))} s of this machine's"
     if abs(skew_s) > NODE_SKEW_LOOK_S:
-        return warning("node's clock", message, "set them by NTP")
+        return warning("node's clock", message, "synchronize them by NTP")
     return ok("node's clock", message)
 
 
@@ -249,7 +249,7 @@ def _tokens(settings: Settings) -> CheckResult:
     try:
         tokens = read_tokens_file(settings.tokens_file)
     except TokensFileError as refusal:
-        return error("tokens", str(refusal), "put the file right; docs/security.md has its form")
+        return error("tokens", str(refusal), "correct the file; docs/security.md has its form")
     if settings.cluster_secret is None:
         return error("tokens", "MUSTER_CLUSTER_SECRET is not set", "set it, to the same on every node")
     over = sorted(each.expires_at for each in tokens.values() if each.expires_at and each.expires_soon(time.time()))
@@ -268,7 +268,7 @@ def _tls(settings: Settings) -> Iterator[CheckResult]:
     try:
         tls = read_tls(settings)
     except UserError as failure:
-        yield error("TLS", failure.sentence, "put the file right")
+        yield error("TLS", failure.sentence, "correct the file")
         return
     if tls.expires_at_s is None:
         yield ok("TLS", "none: nodes speak plain HTTP")

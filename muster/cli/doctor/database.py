@@ -185,9 +185,9 @@ def check_clocks(connection: PsycopgConnection) -> CheckResult:
     skew_s = theirs_s - (before_s + time.time()) / 2
     message = f"the database's clock is {abs(skew_s):.3f} s {'ahead of' if skew_s > 0 else 'behind'} this machine's"
     if abs(skew_s) > SKEW_WRONG_S:
-        return error("clocks", message, "set them by NTP: what history says of times is off by as much")
+        return error("clocks", message, "synchronize them by NTP: times in history are wrong by as much")
     if abs(skew_s) > SKEW_LOOK_S:
-        return warning("clocks", message, "set them by NTP")
+        return warning("clocks", message, "synchronize them by NTP")
     return ok("clocks", message)
 
 

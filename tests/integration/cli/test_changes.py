@@ -203,7 +203,7 @@ def test_values_kept_by_an_undo_are_reported(muster: Muster, group: Group) -> No
 
     said = muster.ok("changes", "undo", plan.json["groups"][0]["change_ids"][0]).out
 
-    assert said.splitlines()[-1] == "The change is undone, but for 1 where something newer stands."
+    assert said.splitlines()[-1] == "The change is undone, except for 1; OUTCOME says why."
     assert offsets_of(group) == {("orders", 0): 5, ("orders", 1): 99}
 
 
@@ -214,7 +214,7 @@ def test_undo_of_an_empty_deletion_reports_no_restored_offsets(muster: Muster, g
 
     said = muster.ok("changes", "undo", change["change_id"]).out
 
-    assert said == "The change had taken nothing, so nothing comes back.\n"
+    assert said == "The change removed nothing, so there is nothing to restore.\n"
 
 
 @pytest.mark.parametrize("change", ["no-uuid", "0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d", "a/b?c"])
@@ -437,7 +437,7 @@ class UndoneChange:
 
 
 @pytest.mark.parametrize(
-    ("candidates", "words"), [(1, "1 offset comes back by run c1;"), (2_000, "2,000 offsets come back by run c1;")]
+    ("candidates", "words"), [(1, "Run c1 restores 1 offset;"), (2_000, "Run c1 restores 2,000 offsets;")]
 )
 def test_count_of_restored_offsets_is_printed_in_singular_and_plural(
     capsys: pytest.CaptureFixture[str], candidates: int, words: str

@@ -320,7 +320,7 @@ def test_unreachable_database_is_reported_without_password(
     said = bare_muster.refused(3, "sql", "SELECT 1")
 
     assert said.startswith("The database does not answer: ")
-    assert said.endswith("; start it, or put MUSTER_DATABASE_URL right.")
+    assert said.endswith("; start it, or correct MUSTER_DATABASE_URL.")
     assert "hunter2" not in said
 
 
@@ -525,4 +525,4 @@ def test_invalid_as_of_is_reported_in_one_sentence(bare_muster: Muster, text: st
 
 def test_interval_beyond_the_last_date_is_reported_in_one_sentence(bare_muster: Muster) -> None:
     said = bare_muster.refused(2, "job", "assignment_balance_audit", "--interval", "9999-12-31")
-    assert said.startswith("The interval 9999-12-31 is none: give a day or START/END")
+    assert said.startswith("9999-12-31 is no interval: give a day or START/END")

@@ -70,7 +70,7 @@ def test_unreachable_database_is_reported_in_one_sentence(command: str) -> None:
     url = f"postgresql://muster:hunter2@127.0.0.1:{port}/muster"
     said = complaint(muster(*command.split(), MUSTER_DATABASE_URL=url, MUSTER_HTTP_PORT=str(free_port())), 3)
     assert said.startswith("The database does not answer: ")
-    assert said.endswith("; start it, or put MUSTER_DATABASE_URL right.")
+    assert said.endswith("; start it, or correct MUSTER_DATABASE_URL.")
     assert "hunter2" not in said
 
 

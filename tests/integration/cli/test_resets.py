@@ -426,7 +426,7 @@ def test_wrong_log_ends_are_listed_and_deleted_with_execute(
     assert "2 log ends would be deleted. Dry run; use --execute to apply.\n" in tried.out
     assert len(run_sql(rows, stored, topic)) == 3
     done = muster.ok(*command, "--execute", "--reason", "a faulty reporter").out
-    assert "2 log ends deleted. The next report of each begins anew.\n" in done
+    assert "2 log ends deleted. The next report of each sets it again.\n" in done
     assert run_sql(rows, stored, topic) == [(1,)]
     assert muster.ok(*command, "--execute").out == "No log end of these is known. Nothing was changed.\n"
 

@@ -60,7 +60,7 @@ def test_expired_token_is_reported(client: Client, file: TokensFile) -> None:
 
 @pytest.mark.parametrize(
     ("secret", "said"),
-    [(CLUSTER_SECRET, "MUSTER_TOKENS_FILE: .* cannot be read"), (None, "needs MUSTER_CLUSTER_SECRET too")],
+    [(CLUSTER_SECRET, "MUSTER_TOKENS_FILE: .* cannot be read"), (None, "requires MUSTER_CLUSTER_SECRET")],
 )
 def test_node_with_an_invalid_token_file_does_not_start(
     database_url: str, file: TokensFile, secret: str | None, said: str

@@ -147,9 +147,9 @@ def settings(tmp_path: Path) -> Settings:
 @pytest.mark.parametrize(
     ("name", "interval", "complaint"),
     [
-        ("rebalance_frequency_report", "last week", "The interval last week is none: give a day or START/END"),
+        ("rebalance_frequency_report", "last week", "last week is no interval: give a day or START/END"),
         ("rebalance_frequency_report", "2026-11-20/2026-11-20", "ends before it starts"),
-        ("offset_retention", "2026-11-20", "looks at what stands, and has no interval"),
+        ("offset_retention", "2026-11-20", "judges the current state, and has no interval"),
     ],
 )
 def test_invalid_interval_is_rejected_in_one_sentence(

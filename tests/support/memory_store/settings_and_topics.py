@@ -158,7 +158,7 @@ class SettingsAndTopics:
     # -- undo -----------------------------------------------------------------------------------------------
 
     def undo_settings(self, change_id: str, change: ChangeRow) -> ChangeRow:
-        """Undo a change of settings, for the keys where nothing newer stands; return the recorded undo."""
+        """Undo a change of settings, for the keys where nothing newer was set; return the recorded undo."""
         recorded = self._groups.change(change.change_id)
         if recorded is not None:
             return recorded.change
