@@ -1,6 +1,6 @@
 """Authorization of HTTP requests: bearer tokens, client certificates, and the access rule of each route.
 
-Without a tokens file every request is allowed, and the node listens on loopback only. With a tokens file,
+If a node requires no tokens, every request is allowed, and it listens on loopback only. If it requires tokens,
 
 * a client is whom its bearer token names or, if it sends none, its certificate;
 * a client without a known token or certificate is unauthenticated, and may request public paths only: health and the

@@ -43,7 +43,7 @@ IDEMPOTENCY_KEY: Final = {
 BEARER: Final = {
     "type": "http",
     "scheme": "bearer",
-    "description": "required if the node has a tokens file; the actor of changes is then the token's",
+    "description": "required if the node requires tokens; the actor of changes is then the token's",
 }
 REFUSAL: Final = {
     "description": "An error: `code` is Kafka's name for it, and `action` is what to do: fix, rejoin or retry.",

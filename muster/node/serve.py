@@ -114,7 +114,7 @@ async def serve_node(
         them waits with them; no answer contained anything that is not stored.
 
     Raises:
-        UserError: the database cannot be reached, the tokens file will not do, or too few files may be open.
+        UserError: the database cannot be reached, the tokens file is invalid, or too few files may be open.
     """
     tokens = read_tokens(settings)
     tls = read_tls(settings)
