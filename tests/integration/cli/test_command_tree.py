@@ -1,6 +1,7 @@
 """Command listing: help texts, imports of `--help`, usage errors."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -38,6 +39,14 @@ def test_the_readme_names_every_command() -> None:
     assert [
         each.name for each in COMMANDS if f"`{each.name}`" not in section and f"`muster {each.name}" not in section
     ] == []
+
+
+def test_the_page_has_the_json_of_every_command() -> None:
+    table = (DOCS / "command-line.md").read_text().split("| command | JSON |")[1].split("\n\n")[0]
+    described = {name for row in table.splitlines() for name in re.findall(r"`([^`]+)`", row.partition(" | ")[0])}
+    with_json = {name for name, command in commands().items() if any("--json" in each.opts for each in command.params)}
+
+    assert {name for name in with_json if not {name, f"{name.split()[0]} …"} & described} == set()
 
 
 def test_the_help_lists_every_command_in_one_line_under_its_section(bare_muster: Muster) -> None:
