@@ -38,38 +38,42 @@ def run() -> None:
     engine = create_engine(
         context.config.attributes.get("database_url") or os.environ["MUSTER_DATABASE_URL"],
         poolclass=pool.NullPool,
-        connect_args={"application_name": "muster-migrations", "connect_timeout": CONNECT_TIMEOUT_S},
+        connect_args={
+            "application_name": "muster-migrations",
+            "client_encoding": "utf8",
+            "connect_timeout": CONNECT_TIMEOUT_S,
+        },
     )
     with engine.connect() as guard, engine.connect() as connection:
         take_lock(guard)
-        set_timeouts(connection, LOCK_TIMEOUT_MS, STATEMENT_TIMEOUT_MS)
+        set_session(connection, LOCK_TIMEOUT_MS, STATEMENT_TIMEOUT_MS)
         context.configure(connection=connection, transaction_per_migration=True)
         with context.begin_transaction():
             context.run_migrations()
         if context.get_context().get_current_revision() == context.get_head_revision():
             for file in sorted(COMMENTS.glob("*.sql")):
-                connection.connection.cursor().execute(file.read_text())
+                connection.execution_options(no_parameters=True).exec_driver_sql(file.read_text(encoding="utf-8"))
             connection.commit()
 
 
 def take_lock(guard: Connection) -> None:
     """Wait for other runs on this database; leave a transaction open, which keeps the lock until the end of the run."""
-    set_timeouts(guard, LOCK_TIMEOUT_MS, STATEMENT_TIMEOUT_MS)
+    set_session(guard, LOCK_TIMEOUT_MS, STATEMENT_TIMEOUT_MS)
     guard.execute(text("SELECT set_config('idle_in_transaction_session_timeout', '0', false)"))
     try:
         guard.execute(text(VERSION_TABLE))
         guard.commit()
     except IntegrityError:
         guard.rollback()  # Another run created the table at the same time.
-    set_timeouts(guard, OTHER_RUN_TIMEOUT_MS, OTHER_RUN_TIMEOUT_MS)
+    set_session(guard, OTHER_RUN_TIMEOUT_MS, OTHER_RUN_TIMEOUT_MS)
     guard.execute(text("LOCK TABLE alembic_version IN SHARE UPDATE EXCLUSIVE MODE"))
 
 
-def set_timeouts(connection: Connection, lock_ms: int, statement_ms: int) -> None:
-    """Set the session's timeouts."""
-    settings = {"lock_timeout": lock_ms, "statement_timeout": statement_ms}
-    for name, value_ms in settings.items():
-        connection.execute(text("SELECT set_config(:name, :value, false)"), {"name": name, "value": str(value_ms)})
+def set_session(connection: Connection, lock_ms: int, statement_ms: int) -> None:
+    """Set the session's timeouts, and the schema of objects without one."""
+    settings = {"lock_timeout": str(lock_ms), "statement_timeout": str(statement_ms), "search_path": "public"}
+    for name, value in settings.items():
+        connection.execute(text("SELECT set_config(:name, :value, false)"), {"name": name, "value": value})
     # Alembic does not commit a transaction that is already open.
     connection.commit()
 

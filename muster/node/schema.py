@@ -28,6 +28,10 @@ NEEDS_SESSIONS: Final = (
     " transaction or statement, but settings and prepared statements are kept in sessions: set pool_mode = session for"
     " this database, or connect without the pooler."
 )
+NEEDS_UTF8: Final = (
+    "The database has the encoding {}, which cannot hold every name: create one with ENCODING 'UTF8' TEMPLATE"
+    " template0."
+)
 NO_PRIMARY: Final = (
     "The servers in MUSTER_DATABASE_URL are standbys, or read-only: promote one, or add the primary's host, and start"
     " this program again."
@@ -49,7 +53,8 @@ def upgrade(database_url: str, shards: int = DEFAULT_SHARDS) -> str | None:
         The revision it had, None when it was empty.
 
     Raises:
-        UserError: the database does not answer, refuses, or is from before the first release or of a newer one.
+        UserError: the database does not answer, refuses, has another encoding than UTF-8, or is from before the first
+            release or of a newer one.
     """
     with _connection(database_url) as connection:
         before = _current(connection)
@@ -87,7 +92,7 @@ def is_empty(database_url: str) -> bool:
         UserError: the database does not answer.
     """
     with _connection(database_url) as connection:
-        return _current(connection) is None and set(inspect(connection).get_table_names()) <= {VERSION_TABLE}
+        return _current(connection) is None and set(inspect(connection).get_table_names("public")) <= {VERSION_TABLE}
 
 
 def newest() -> str | None:
@@ -134,6 +139,9 @@ def _connection(database_url: str) -> Iterator[Connection]:
         if shares_sessions(engine):
             raise UserError(NEEDS_SESSIONS)
         with engine.connect() as connection:
+            encoding = connection.exec_driver_sql("SHOW server_encoding").scalar_one()
+            if encoding != "UTF8":
+                raise UserError(NEEDS_UTF8.format(encoding))
             yield connection
     except OperationalError as failure:
         if any(text in str(failure.orig) for text in NO_PRIMARY_TEXTS):

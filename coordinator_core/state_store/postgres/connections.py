@@ -4,7 +4,8 @@ Rules:
 
 * The isolation level is READ COMMITTED. The server limits statements, lock waits and idle transactions, so that a
   stopped node does not block others.
-* Timeouts are set in the session, since PgBouncer refuses or ignores them as startup parameters (`pooler.py`).
+* Timeouts and the search path are set in the session, since PgBouncer refuses or ignores them as startup parameters
+  (`pooler.py`).
 * Every statement goes through `Transaction.execute`, which translates driver exceptions.
 * A transaction that conflicts with another is repeated, up to a limit. One whose idle connection had died starts again
   on a new connection. Neither has stored anything.
@@ -273,6 +274,7 @@ def _connect_arguments(name: str, limits: Limits) -> dict[str, Any]:
 def _session_settings(limits: Limits, planner: Mapping[str, str]) -> dict[str, str]:
     return {
         "timezone": "UTC",
+        "search_path": "public",
         "statement_timeout": str(limits.statement_timeout_ms),
         "lock_timeout": str(limits.lock_timeout_ms),
         "idle_in_transaction_session_timeout": str(limits.idle_in_transaction_timeout_ms),

@@ -13,13 +13,15 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
-from sqlalchemy import Engine, create_engine, text
+from sqlalchemy import Engine, create_engine, make_url, text
 from sqlalchemy.exc import ProgrammingError
 
 from coordinator_core.jobs import JOBS
 from coordinator_core.state_store.postgres import PostgresStore
 from coordinator_core.state_store.tables import HISTORY_TABLES, metadata
+from muster.errors import UserError
 from muster.local.embedded_postgres import EmbeddedPostgres
+from muster.node.schema import upgrade
 from muster.settings import psql_url
 from tests.integration.postgres.alembic_config import MIGRATIONS, config_for
 from tests.support.databases import FORGETFUL
@@ -180,8 +182,8 @@ def test_a_run_waits_for_another_and_then_finds_its_work_done(
         execute(other, "CREATE TABLE alembic_version (version_num varchar(32) NOT NULL PRIMARY KEY)")
         other.commit()
         execute(other, "LOCK TABLE alembic_version IN SHARE UPDATE EXCLUSIVE MODE")
-        with in_background(lambda: command.upgrade(config, "head"), other.rollback) as upgrade:
-            wait_until_blocked(watch, "muster-migrations", call=upgrade)
+        with in_background(lambda: command.upgrade(config, "head"), other.rollback) as run:
+            wait_until_blocked(watch, "muster-migrations", call=run)
             assert names(engine) == set()
     assert "public.groups" in names(engine)
 
@@ -194,6 +196,13 @@ def test_migration_lock_wait_is_limited(config: Config, engine: Engine) -> None:
         assert connection.execute(text("SELECT DISTINCT lock_ms, statement_ms FROM timeouts")).all() == [("5s", "5min")]
 
 
+def test_table_that_is_locked_while_comments_are_set_is_reported_in_one_sentence(database_url: str) -> None:
+    with closing(psycopg2.connect(psql_url(database_url))) as other:
+        execute(other, "LOCK TABLE members IN SHARE UPDATE EXCLUSIVE MODE")  # As VACUUM does.
+        with pytest.raises(UserError, match="could not be migrated: canceling statement due to lock timeout"):
+            upgrade(database_url)
+
+
 LOOK_AT_TIMEOUTS = """
 CREATE TABLE timeouts (lock_ms text, statement_ms text);
 CREATE FUNCTION look() RETURNS event_trigger LANGUAGE plpgsql AS $$
@@ -203,6 +212,42 @@ END
 $$;
 CREATE EVENT TRIGGER look ON ddl_command_start EXECUTE FUNCTION look();
 """
+
+
+# -- encodings ------------------------------------------------------------------------------------------------
+
+
+def test_encoding_that_a_role_has_for_clients_does_not_matter(empty_database_url: str, engine: Engine) -> None:
+    with engine.begin() as connection:
+        name = connection.execute(text("SELECT current_database()")).scalar_one()
+        connection.execute(text(f"ALTER DATABASE {name} SET client_encoding = latin1"))
+    upgrade(empty_database_url)
+    assert "public.groups" in names(engine)
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+def test_database_that_is_not_in_utf8_is_refused(empty_database_url: str, encoding: str) -> None:
+    with closing(psycopg2.connect(psql_url(empty_database_url))) as admin:
+        admin.autocommit = True
+        execute(admin, f"CREATE DATABASE other ENCODING {encoding} LOCALE_PROVIDER libc LOCALE 'C' TEMPLATE template0")
+        try:
+            with pytest.raises(UserError, match=f"has the encoding {encoding}, .* ENCODING 'UTF8' TEMPLATE template0"):
+                upgrade(make_url(empty_database_url).set(database="other").render_as_string(hide_password=False))
+        finally:
+            execute(admin, "DROP DATABASE other")
+
+
+SCHEMAS = {"public", "dashboards"}
+
+
+def test_schema_with_the_name_of_the_role_gets_no_tables(empty_database_url: str, engine: Engine) -> None:
+    """By default Postgres would create tables there: `search_path` begins with "$user"."""
+    with engine.begin() as connection:
+        connection.execute(text("CREATE SCHEMA AUTHORIZATION CURRENT_USER"))
+    upgrade(empty_database_url)
+    with closing(PostgresStore(empty_database_url)) as store:
+        store.create_history_partitions(days_ahead=1)
+    assert {schema for schema, dot, _ in (name.partition(".") for name in names(engine)) if dot} == SCHEMAS
 
 
 # -- shards ---------------------------------------------------------------------------------------------------
