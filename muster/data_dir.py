@@ -74,7 +74,7 @@ class RunLock:
         self._publish()
 
     def _publish(self) -> None:
-        state = json.dumps(asdict(self._holder)).encode()
+        state = json.dumps({**asdict(self._holder), "inode": _inode(self._file)}).encode()
         with _naming(self._path):  # Nothing waits in a buffer that could not be written when the file is closed either.
             os.ftruncate(self._file.fileno(), 0)
             os.pwrite(self._file.fileno(), state, 0)
@@ -185,7 +185,14 @@ def _read_holder(file: IO[str]) -> Holder | None:
         state = json.loads(file.read())
     except ValueError:  # Empty, or being written at this moment.
         return None
+    inode = _inode(file)
+    if state.get("inode", inode) != inode:
+        return None  # The file was copied.
     process, urls = ProcessKey(**state["process"]), state.get("database_urls")
     found = None if urls is None else DatabaseUrls(**urls)
     addresses = (state.get(name) for name in ("node_url", "airflow_url", "airflow_database_url"))
     return Holder(process, state["command"], found, *addresses)
+
+
+def _inode(file: IO[str]) -> int:
+    return os.fstat(file.fileno()).st_ino

@@ -1,6 +1,7 @@
 """One run at a time uses the data directory, and what is secret in it is for its owner alone."""
 
 import errno
+import shutil
 import subprocess
 import sys
 from dataclasses import astuple
@@ -58,6 +59,15 @@ def test_directory_is_unlocked_after_the_block(data_dir: DataDir) -> None:
     with data_dir.locked("up"):
         assert data_dir.holder() is not None
     assert data_dir.holder() is None
+
+
+def test_copy_of_a_directory_in_use_has_no_holder(data_dir: DataDir, tmp_path: Path) -> None:
+    """Else commands for the copy would change the database of the original."""
+    with data_dir.locked("up"):
+        copy = shutil.copytree(data_dir.path, tmp_path / "copy")
+        assert DataDir(copy).holder() is None
+        moved = data_dir.path.rename(tmp_path / "moved")
+        assert DataDir(moved).holder() is not None
 
 
 def test_missing_directory_has_no_holder(tmp_path: Path) -> None:
