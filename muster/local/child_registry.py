@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from muster import process_table
+from muster.data_dir import write_private
 from muster.errors import UserError
 from muster.local.processes import Child
 from muster.process_table import ProcessKey
@@ -60,9 +61,7 @@ class ChildRegistry:
         )
         if text == self._written:
             return
-        draft = self._path.with_suffix(".new")
-        draft.write_text(text)
-        draft.replace(self._path)
+        write_private(self._path, text)
         self._written = text
 
     def stop_leftovers(self, timeout_s: float) -> list[str]:

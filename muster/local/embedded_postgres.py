@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Self
 
 from muster import process_table
-from muster.data_dir import PRIVATE_DIRECTORY, keep_secret
+from muster.data_dir import PRIVATE_DIRECTORY, keep_secret, write_private
 from muster.errors import UserError, disk_error
 from muster.local.child_registry import ChildRegistry
 from muster.local.embedded_roles import AIRFLOW, JOBS, LOGINS, OWNER, READER, SUPERUSER, prepare_databases
@@ -197,13 +197,14 @@ class EmbeddedPostgres:
         draft.rename(self._cluster)
 
     def _remove_foreign_pid_file(self) -> None:
-        """Remove a killed server's pid file if its pid was reused; Postgres would take that process for its server."""
+        """Remove a killed server's pid file that no server would start with: its pid was reused, or it is empty."""
         pid_file = self._cluster / "postmaster.pid"
         if not pid_file.exists():
             return
-        has_pid = process_table.find_process(int(pid_file.read_text().split()[0])) is not None
+        pids = pid_file.read_text().split()[:1]
+        is_refused = not pids or process_table.find_process(int(pids[0])) is not None
         # Every process of a server works in its cluster's directory.
-        if has_pid and not process_table.is_directory_in_use(self._cluster.resolve()):
+        if is_refused and not process_table.is_directory_in_use(self._cluster.resolve()):
             pid_file.unlink()
 
     def _start_server(self, root_drop: RootDrop, on_wait: Callable[[], None]) -> None:
@@ -222,7 +223,7 @@ class EmbeddedPostgres:
         while self._child.is_alive() and time.monotonic() < deadline_s:
             if self._is_ready():
                 self._port = port
-                self._port_file.write_text(str(port))
+                write_private(self._port_file, str(port))
                 return True
             on_wait()
             process_table.wait_until_one_ends([self._child.key], POLL_S)
@@ -274,8 +275,8 @@ class EmbeddedPostgres:
     def _choose_port(self) -> int:
         if self._wanted_port is not None:
             return self._wanted_port
-        last = int(self._port_file.read_text()) if self._port_file.exists() else None
-        candidates = [last] if last is not None else []
+        last = self._port_file.read_text() if self._port_file.exists() else ""
+        candidates = [int(last)] if last.isdigit() else []
         candidates += [secrets.choice(PORTS) for _ in range(PORT_ATTEMPTS)]
         return next(port for port in candidates if is_free_port(HOST, port))
 

@@ -160,6 +160,15 @@ def test_pid_file_of_a_foreign_process_does_not_stop_a_start(home: Path) -> None
             foreign_process.kill()
 
 
+def test_files_that_a_crash_of_the_machine_left_empty_do_not_stop_a_start(home: Path) -> None:
+    with EmbeddedPostgres(home, options=FORGETFUL):
+        pass
+    for name in ("port", "children.json", "data/postmaster.pid"):
+        (home / "postgres" / name).write_text("")
+    with EmbeddedPostgres(home, options=FORGETFUL) as postgres:
+        assert run_sql(postgres.database_url(), "SELECT 1") == [(1,)]
+
+
 def test_foreign_server_is_left_running(postgres: EmbeddedPostgres, home: Path) -> None:
     (home / "postgres" / "children.json").unlink()
     with pytest.raises(UserError, match=r'lock file "postmaster\.pid" already exists'):

@@ -1,6 +1,7 @@
 """Child processes end with their run: at SIGTERM, at SIGKILL after a deadline, and when the run is killed."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -269,6 +270,18 @@ def test_registered_pids_of_an_earlier_boot_are_ignored(
     (tmp_path / "children.json").write_text(written.replace(process_table.boot_id(), "another-boot"))
     assert registry.stop_leftovers(timeout_s=0) == []
     assert foreign_process.is_alive()
+
+
+def test_registry_that_finds_no_room_is_named(registry: ChildRegistry, tmp_path: Path) -> None:
+    """What is not named would be taken for the output of the command."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        with pytest.raises(OSError, match="too large") as failure:
+            registry.write([])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert failure.value.filename == str(tmp_path / "children.json")
 
 
 def test_children_of_a_running_instance_are_not_leftovers(tmp_path: Path, said: Said, registry: ChildRegistry) -> None:
