@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sized
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -103,7 +105,23 @@ class Outcome:
 
 def for_each(groups: list[str], act: Callable[[str], Outcome]) -> list[Outcome]:
     """Call an operation for each group; one refusal does not stop the others."""
-    return [_one(group_id, act) for group_id in groups]
+    outcomes: list[Outcome] = []
+    with reporting_stops(outcomes, groups):
+        for group_id in groups:
+            outcomes.append(_one(group_id, act))  # noqa: PERF401 - those before an interruption count
+    return outcomes
+
+
+@contextmanager
+def reporting_stops(done: Sized, groups: Sized) -> Iterator[None]:
+    """Print how many groups were done if Ctrl-C or a node that does not answer ends the block."""
+    try:
+        yield
+    except (KeyboardInterrupt, UserError):
+        if done:
+            stopped = f"Stopped after {len(done):,} of {counted(len(groups), 'group')}"
+            print(f"muster: {stopped}; muster changes list shows what was changed.", file=sys.stderr)
+        raise
 
 
 def _one(group_id: str, act: Callable[[str], Outcome]) -> Outcome:

@@ -17,7 +17,7 @@ import typer
 
 from muster import display
 from muster.cli.argument_parsing import duration_ago, instant, topic_and_partitions
-from muster.cli.group_selection import GroupSelection
+from muster.cli.group_selection import GroupSelection, reporting_stops
 from muster.cli.offset_files import Line, csv_of, read_lines
 from muster.cli.options import (
     REASON,
@@ -206,21 +206,22 @@ def reset_groups(
     may_create: bool,
 ) -> list[Plan]:
     """Reset each group, or report what would change; one refusal does not stop the others."""
-    plans = []
-    for group_id in groups:
-        plan = Plan(group_id)
-        plans.append(plan)
-        try:
-            if not may_create:
-                _refuse_unknown(node, group_id)
-            for body in target.bodies(group_id, topics):
-                answer = node.post(
-                    group_path(group_id, "/offsets/reset"), body | {"dry_run": is_dry_run, "reason": reason}
-                )
-                plan.offsets += answer["offsets"]
-                plan.change_ids += [answer["change_id"]] if answer["change_id"] else []
-        except ApiError as refusal:
-            plan.refusal = f"{refusal.detail} ({refusal.code})"
+    plans: list[Plan] = []
+    with reporting_stops(plans, groups):
+        for group_id in groups:
+            plan = Plan(group_id)
+            try:
+                if not may_create:
+                    _refuse_unknown(node, group_id)
+                for body in target.bodies(group_id, topics):
+                    answer = node.post(
+                        group_path(group_id, "/offsets/reset"), body | {"dry_run": is_dry_run, "reason": reason}
+                    )
+                    plan.offsets += answer["offsets"]
+                    plan.change_ids += [answer["change_id"]] if answer["change_id"] else []
+            except ApiError as refusal:
+                plan.refusal = f"{refusal.detail} ({refusal.code})"
+            plans.append(plan)
     return plans
 
 

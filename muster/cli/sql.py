@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import select
 import shutil
 from typing import Annotated, Any, Final, NoReturn
 
 import psycopg2
 import typer
+from psycopg2.extensions import POLL_OK, POLL_READ, set_wait_callback
 
 from muster.cli.command_tree import command_group
 from muster.cli.options import DataDirOption, JsonOption
@@ -93,17 +95,20 @@ def print_rows(url: str, query: str, *, may_write: bool, as_json: bool) -> None:
         UserError: the database refuses, or does not answer.
     """
     connection = connect(url, "muster-sql")
+    set_wait_callback(_wait)
     try:
         connection.set_session(readonly=not may_write)
-        with connection, connection.cursor() as cursor:
+        with connection.cursor() as cursor:
             cursor.execute(*((query,) if may_write else (ONE_QUERY, {"query": query})))
             names = None if cursor.description is None else [column.name for column in cursor.description]
             rows = cursor.fetchall() if names is not None else []
             changed = cursor.rowcount
+            connection.commit()
     except psycopg2.Error as failure:
         hint = "; --write allows it" if isinstance(failure, _NOT_READ_ONLY) else ""
         raise UserError(f"The database refuses: {_first_line(failure)}{hint}.") from failure
     finally:
+        set_wait_callback(None)
         connection.close()
     if names is None:
         print(f"{counted(max(changed, 0), 'row')} changed.")
@@ -111,6 +116,17 @@ def print_rows(url: str, query: str, *, may_write: bool, as_json: bool) -> None:
         print_json({"rows": [dict(zip(names, map(_plain, row), strict=True)) for row in rows]})
     else:
         _print_rows(names, rows)
+
+
+def _wait(connection: psycopg2.extensions.connection) -> None:
+    """Wait for the database, and let Ctrl-C cancel what it does; psycopg2's own wait would end with the answer only."""
+    try:
+        while (state := connection.poll()) != POLL_OK:
+            is_read = state == POLL_READ
+            select.select([connection] if is_read else [], [] if is_read else [connection], [])
+    except KeyboardInterrupt:
+        connection.cancel()
+        raise
 
 
 def connect(url: str, application_name: str) -> psycopg2.extensions.connection:

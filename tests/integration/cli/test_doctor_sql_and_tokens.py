@@ -3,6 +3,7 @@
 import datetime as dt
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from tests.support.fake_node import FakeNode
 from tests.support.http_client import Client, Group, Json, fresh_id, position
 from tests.support.muster_command import QUICK, Muster
 from tests.support.nodes import CLUSTER_SECRET, Node, running_node
+from tests.support.waiting import PATIENCE_S, poll_until
 
 # -- doctor -------------------------------------------------------------------------------------------------
 
@@ -322,6 +324,22 @@ def test_unreachable_database_is_reported_without_password(
     assert said.startswith("The database does not answer: ")
     assert said.endswith("; start it, or correct MUSTER_DATABASE_URL.")
     assert "hunter2" not in said
+
+
+def test_interrupted_query_is_cancelled(database_in_use: str, rows: PsycopgConnection) -> None:
+    command = [Path(sys.executable).with_name("muster"), "sql", "SELECT pg_sleep(600)"]
+    with (
+        subprocess.Popen(
+            command, env={**os.environ, "MUSTER_DATABASE_URL": database_in_use}, stderr=subprocess.PIPE, text=True
+        ) as process,
+        rows.cursor() as cursor,
+    ):
+        running = "SELECT FROM pg_stat_activity WHERE application_name = 'muster-sql' AND wait_event = 'PgSleep'"
+        poll_until(lambda: cursor.execute(running) or cursor.rowcount == 1)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=PATIENCE_S)
+        assert (process.returncode, said) == (130, "")
+        poll_until(lambda: cursor.execute(running) or cursor.rowcount == 0)
 
 
 def test_without_sql_psql_is_opened_on_the_database_in_use(muster: Muster, database_in_use: str) -> None:
