@@ -84,6 +84,8 @@ class Maintenance:
         self._retry_at_ms: dict[str, int] = {}
         """Run that failed → when it is retried, in node time."""
         self._next_expiry_check_ms = 0
+        self._is_paused = False
+        """Whether the last attempt failed because of the database, which was logged then."""
 
     async def process_pending(self) -> None:
         """Decide every undecided candidate of our shards and every day of history, and finish completed runs."""
@@ -95,8 +97,11 @@ class Maintenance:
             await self._archiver.process_pending()
             await self._finish_runs()
             await self._expire()
+            self._is_paused = False
         except StoreError as error:
-            log.warning("maintenance_run_paused", reason=str(error))
+            if not self._is_paused:
+                log.warning("maintenance_run_paused", reason=str(error))
+            self._is_paused = True
 
     async def _finish_runs(self) -> None:
         for run_id in await self._threads.read(self._store.finish_runs):

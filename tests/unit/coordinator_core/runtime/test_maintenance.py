@@ -10,7 +10,9 @@ from coordinator_core.protocol.errors import CoordinatorNotAvailable
 from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.protocol.requests import StoredOffset
 from coordinator_core.runtime.maintenance import EXPIRY_CHECK_MS, RETRY_AFTER_MS
+from coordinator_core.state_store.interface import StoreUnavailable
 from coordinator_core.state_store.partition_drop import DroppedDay, HasCopy
+from coordinator_core.state_store.runs import CandidateRow
 from tests.support.memory_store import MemoryStore
 from tests.unit.coordinator_core.runtime.nodes import (
     JumpingClock,
@@ -45,6 +47,18 @@ class FailingArchiveStore(MemoryStore):
 
     def drop_archived(self, has_copy: HasCopy) -> DroppedDay | None:
         raise ValueError("year 20000 is out of range")
+
+
+class UnreadableStore(MemoryStore):
+    """A store that reads no candidates; leases are renewed all the same."""
+
+    reads = 0
+
+    def next_candidates(
+        self, shard_ids: frozenset[int], limit: int, without_groups: frozenset[str], without_runs: frozenset[str]
+    ) -> list[CandidateRow]:
+        self.reads += 1
+        raise StoreUnavailable("too many clients already")
 
 
 class CountingStore(MemoryStore):
@@ -140,3 +154,11 @@ async def test_unreadable_archived_day_does_not_stop_runs_of_offsets() -> None:
             await commit_simple(node, "g", 2)
             assert await outcome_counts(node, propose(store, "g")) == {"expired": 2}
     assert [each["event"] for each in events].count("history_drop_failed") == 1
+
+
+async def test_database_that_reads_no_candidates_is_logged_once() -> None:
+    store = UnreadableStore()
+    with capture_logs() as events:
+        async with running(store, config(lease_ttl_ms=300)):
+            await until(lambda: store.reads > 2, "every renewal tries again")
+    assert [each["event"] for each in events].count("maintenance_run_paused") == 1
