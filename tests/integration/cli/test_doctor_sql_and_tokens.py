@@ -327,19 +327,24 @@ def test_unreachable_database_is_reported_without_password(
 
 
 def test_interrupted_query_is_cancelled(database_in_use: str, rows: PsycopgConnection) -> None:
-    command = [Path(sys.executable).with_name("muster"), "sql", "SELECT pg_sleep(600)"]
-    with (
-        subprocess.Popen(
-            command, env={**os.environ, "MUSTER_DATABASE_URL": database_in_use}, stderr=subprocess.PIPE, text=True
-        ) as process,
-        rows.cursor() as cursor,
-    ):
-        running = "SELECT FROM pg_stat_activity WHERE application_name = 'muster-sql' AND wait_event = 'PgSleep'"
-        poll_until(lambda: cursor.execute(running) or cursor.rowcount == 1)
+    def is_sleeping() -> bool:
+        with rows.cursor() as cursor:
+            cursor.execute(
+                "SELECT FROM pg_stat_activity WHERE application_name = 'muster-sql' AND wait_event = 'PgSleep'"
+            )
+            return cursor.rowcount == 1
+
+    with subprocess.Popen(
+        [str(Path(sys.executable).with_name("muster")), "sql", "SELECT pg_sleep(600)"],
+        env={**os.environ, "MUSTER_DATABASE_URL": database_in_use},
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        poll_until(is_sleeping)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=PATIENCE_S)
-        assert (process.returncode, said) == (130, "")
-        poll_until(lambda: cursor.execute(running) or cursor.rowcount == 0)
+    assert (process.returncode, said) == (130, "")
+    poll_until(lambda: not is_sleeping())
 
 
 def test_without_sql_psql_is_opened_on_the_database_in_use(muster: Muster, database_in_use: str) -> None:
