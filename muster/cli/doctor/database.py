@@ -108,7 +108,8 @@ def check_leases(connection: PsycopgConnection) -> CheckResult:
         )
     message = f"{counted(owned, 'shard')} of {shards} have an owner; {counted(nodes, 'node')} alive"
     if not nodes:
-        return error("leases", message, "start a node: muster up, or muster serve")
+        advice = "if a node runs, it uses another database or server: put MUSTER_DATABASE_URL right; else start a node"
+        return error("leases", message, advice)
     if owned < shards or not shards:
         return error(
             "leases",

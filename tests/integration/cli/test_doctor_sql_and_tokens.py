@@ -84,6 +84,16 @@ def test_doctor_fails_for_a_schema_of_another_release(
         assert (found["status"], found["advice"]) == ("error", advice)
 
 
+def test_doctor_does_not_advise_a_second_node_on_the_database_that_no_node_uses(
+    muster: Muster, node: Node, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a promotion, when the former primary is back: a node that is started there would serve it, too."""
+    monkeypatch.setenv("MUSTER_DATABASE_URL", database_url)
+    found = {each["check"]: each for each in muster("doctor", "--url", node.url, "--json").json["checks"]}
+    assert (found["node"]["status"], found["leases"]["status"]) == ("ok", "error")
+    assert "if a node runs, it uses another database or server" in found["leases"]["advice"]
+
+
 def test_doctor_names_a_misspelled_setting(bare_muster: Muster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUSTER_SESION_TIMEOUT_MS", "5000")
     said = "MUSTER_SESION_TIMEOUT_MS is no setting, and MUSTER_SESSION_TIMEOUT_MS is one"

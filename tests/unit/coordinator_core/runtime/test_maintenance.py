@@ -1,6 +1,6 @@
 """A maintenance run that fails does not stop the work on other runs, and is retried later."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pytest
 from structlog.testing import capture_logs
@@ -55,7 +55,7 @@ class UnreadableStore(MemoryStore):
     reads = 0
 
     def next_candidates(
-        self, shard_ids: frozenset[int], limit: int, without_groups: frozenset[str], without_runs: frozenset[str]
+        self, shard_ids: Iterable[int], limit: int, without_groups: Sequence[str] = (), without_runs: Sequence[str] = ()
     ) -> list[CandidateRow]:
         self.reads += 1
         raise StoreUnavailable("too many clients already")
