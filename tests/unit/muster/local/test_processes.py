@@ -272,7 +272,7 @@ def test_registered_pids_of_an_earlier_boot_are_ignored(
     assert foreign_process.is_alive()
 
 
-def test_registry_that_finds_no_room_is_named(registry: ChildRegistry, tmp_path: Path) -> None:
+def test_registry_that_finds_no_space_is_named(registry: ChildRegistry, tmp_path: Path) -> None:
     """What is not named would be taken for the output of the command."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
