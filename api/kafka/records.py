@@ -1,7 +1,9 @@
 """ListOffsets, Fetch and Produce: Muster has the offsets of groups, and no records.
 
 ListOffsets answers from the known log ends. Fetch waits as long as the client lets it, and returns nothing, so that a
-consumer which is a member for the sake of its partitions does not ask in a loop. Produce is refused.
+consumer which is a member for the sake of its partitions does not ask in a loop. If a broker is new since the request
+came, it answers NOT_LEADER_OR_FOLLOWER instead, for clients ask for Metadata then: many others do so every five minutes
+only, and would not find the new broker when those that they know are gone. Produce is refused.
 """
 
 import asyncio
@@ -9,11 +11,13 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
+from api.kafka import LISTENER
 from api.kafka.apis import ApiKey
 from api.kafka.brokers import topic_id_of
 from api.kafka.errors import (
     INVALID_REQUEST,
     INVALID_TIMESTAMP,
+    NOT_LEADER_OR_FOLLOWER,
     TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
@@ -102,9 +106,11 @@ def _offsets(request: KafkaRequest, find: Any) -> bytes:  # noqa: ANN401  # (top
 
 async def fetch(request: KafkaRequest) -> bytes:
     """Wait, and return no records: the log ends where the client reads."""
-    message = request.message
+    message, coordinator = request.message, request.coordinator
+    brokers = coordinator.addresses(LISTENER).items()
     await asyncio.sleep(min(milliseconds(message.max_wait), FETCH_WAIT_MAX_MS) / 1000)
-    counts = request.coordinator.metadata_cache.topic_metadata
+    leader_code = NOT_LEADER_OR_FOLLOWER if coordinator.addresses(LISTENER).items() - brokers else 0
+    counts = coordinator.metadata_cache.topic_metadata
     if request.version < TOPIC_IDS_FROM:
         key, unknown = "topic", UNKNOWN_TOPIC_OR_PARTITION
         names = {each.topic: each.topic for each in message.topics}
@@ -115,7 +121,8 @@ async def fetch(request: KafkaRequest) -> bytes:
 
     def part(topic: str, asked: Any) -> Mapping[str, object]:  # noqa: ANN401  # a partition of kio's
         known = counts.get(topic)
-        code = unknown if known is None else 0 if asked.partition < known.partitions else UNKNOWN_TOPIC_OR_PARTITION
+        is_known = known is not None and asked.partition < known.partitions
+        code = leader_code if is_known else unknown if known is None else UNKNOWN_TOPIC_OR_PARTITION
         return {
             "partition_index": asked.partition,
             "error_code": TOPIC_AUTHORIZATION_FAILED if topic in denied else code,

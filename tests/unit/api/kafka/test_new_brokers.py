@@ -1,0 +1,56 @@
+"""A consumer that waits for records learns that a broker is new, or it would know none when the others are gone."""
+
+from datetime import timedelta
+
+import pytest
+
+from api.kafka import LISTENER
+from api.kafka.apis import ApiKey
+from api.kafka.errors import NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION
+from api.kafka.messages import load_all
+from api.shared.limits import ListenerLimits
+from api.shared.node_context import NodeContext
+from tests.support.memory_store import MemoryStore
+from tests.support.no_queries import NO_QUERIES
+from tests.unit.api.kafka.wire import Fields, Wire
+from tests.unit.coordinator_core.runtime.nodes import config, running, until
+
+pytestmark = pytest.mark.anyio
+
+ONE = {"a": "127.0.0.1:9092"}
+TWO = {**ONE, "b": "127.0.0.1:9093"}
+MOVED = {"a": "127.0.0.1:9094"}
+FETCH: Fields = {
+    "replica_id": -1,
+    "max_wait": timedelta(milliseconds=1),
+    "min_bytes": 1,
+    "isolation_level": 0,
+    "topics": [
+        {"topic": "t", "partitions": [{"partition": number, "fetch_offset": 0, "partition_max_bytes": 1}]}
+        for number in range(2)
+    ],
+    "forgotten_topics_data": (),
+}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "code"),
+    [(ONE, TWO, NOT_LEADER_OR_FOLLOWER), (ONE, MOVED, NOT_LEADER_OR_FOLLOWER), (TWO, ONE, 0), (TWO, TWO, 0)],
+)
+async def test_fetch_is_refused_once_when_a_broker_is_new(
+    before: dict[str, str], after: dict[str, str], code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_all()
+    store = MemoryStore()
+    store.observe_topics({"t": 1})
+    async with running(store, config(listeners={LISTENER: ONE["a"]})) as node:
+        await until(lambda: "t" in node.metadata_cache.topic_metadata, "the topic")
+        brokers = iter([before, after])
+        monkeypatch.setattr(node, "addresses", lambda _: next(brokers, after))
+        wire = Wire(NodeContext(node, NO_QUERIES, ListenerLimits()))
+        codes = [
+            [each.partitions[0].error_code for each in (await wire.call(ApiKey.FETCH, 11, FETCH)).responses]
+            for _ in range(2)
+        ]
+        wire.close()
+    assert codes == [[code, UNKNOWN_TOPIC_OR_PARTITION], [0, UNKNOWN_TOPIC_OR_PARTITION]]
