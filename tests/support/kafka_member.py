@@ -31,7 +31,7 @@ from tests.support.kafka_broker import SMALL, VERSION, fetch_jars, java_or_unava
 from tests.support.python_packages import fetch_package
 
 POLL_S: Final = 0.1
-OLD_PACKAGES: Final = ("kafka-python==2.0.2", "confluent-kafka==2.0.2")
+OLD_PACKAGES: Final = ("kafka-python==2.0.2", "kafka-python==2.3.0", "aiokafka==0.12.0", "confluent-kafka==2.0.2")
 OLD_JAVA_VERSION: Final = "1.1.1"
 Options = dict[str, Any]
 
@@ -319,6 +319,8 @@ MEMBERS: Final[dict[str, Callable[[str, str, Sequence[str], Options], Member]]] 
     "confluent-kafka": ConfluentMember,
     "kafka-clients": JavaMember,
     "kafka-python==2.0.2": KafkaPythonMember,
+    "kafka-python==2.3.0": KafkaPythonMember,
+    "aiokafka==0.12.0": AioKafkaMember,
     "confluent-kafka==2.0.2": ConfluentMember,
     f"kafka-clients=={OLD_JAVA_VERSION}": OldJavaMember,
 }

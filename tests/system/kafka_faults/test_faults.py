@@ -1,5 +1,6 @@
 """Members of every client library go on by themselves, and no commit that was acknowledged is lost."""
 
+import re
 import signal
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -8,10 +9,12 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+import urllib3
 
 from tests.support.databases import Databases
 from tests.support.http_client import Client, fresh_id
 from tests.support.kafka_listener import PARTITIONS, TOPIC
+from tests.support.kafka_member import OLD_PACKAGES
 from tests.support.kafka_members import KafkaMember, KafkaMembers, kafka_members
 from tests.support.peers import LIBRARIES, skip_without
 from tests.support.waiting import poll_until
@@ -165,6 +168,37 @@ FAULTS: Final[list[Callable[[Cluster, Workload], None]]] = [
     kill_owner,
     stop_owner_until_its_leases_are_lost,
 ]
+
+
+@pytest.mark.parametrize(
+    "library", ["kafka-python", "aiokafka", *(pytest.param(each, marks=pytest.mark.peers) for each in OLD_PACKAGES)]
+)
+def test_member_knows_a_restarted_node_when_all_others_are_gone(cluster: Cluster, library: str, tmp_path: Path) -> None:
+    skip_without(library, tmp_path)
+    restarted, *others = cluster.nodes.values()
+    with kafka_members(tmp_path, cluster.bootstrap) as members:
+        restarted.stop()
+        member = members.join(library, fresh_id(), TOPIC, client_id="alone", session_timeout_ms=PATIENT_MS)
+        member.wait_until(lambda member: member.owned() == ALL)
+        restarted.start()
+        before = sum(map(metadata_requests, others))
+        restarted.wait_until_ready()
+        poll_until(lambda: sum(map(metadata_requests, others)) > before)
+        member.commit(1, "x")
+        for node in others:
+            node.stop()
+        member.commit(2, "x")
+        for node in others:
+            node.start()
+            node.wait_until_ready()
+
+
+def metadata_requests(node: ClusterNode) -> int:
+    """Return how often clients have asked a node for Metadata."""
+    sample = r'muster_listener_requests_total\{error="NONE",listener="kafka",request="Metadata"\} (\S+)'
+    return sum(
+        int(float(each)) for each in re.findall(sample, urllib3.request("GET", f"{node.url}/metrics").data.decode())
+    )
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
