@@ -249,7 +249,8 @@ class KafkaConnection(asyncio.Protocol):
         api = APIS.get(header.api_key)  # type: ignore[call-overload]  # an IntEnum is its number
         if api is None or not api.first <= header.version <= api.last:
             if header.api_key != ApiKey.API_VERSIONS:
-                raise MalformedFrame(f"version {header.version} of API {header.api_key} is not offered")
+                name = f"API {header.api_key}" if api is None else api.name
+                raise MalformedFrame(f"version {header.version} of {name} is not offered")
             self._send(header, unsupported_api_versions())
             return
         if self._node.tokens is not None and self._identity is None and header.api_key not in _PUBLIC:

@@ -1,7 +1,8 @@
-"""A bug in an API ends the connection that met it, with one log event; other connections go on."""
+"""A bug in an API, or a version that is not offered, ends the connection that met it, with one log event."""
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ pytestmark = pytest.mark.anyio
 
 VERSION = 4
 HEARTBEAT = {"group_id": "g", "generation_id": 1, "member_id": "m"}
+LIST_OFFSETS = {"replica_id": -1, "isolation_level": 0, "topics": (), "timeout": timedelta(0)}
 UNKNOWN_MEMBER_ID = 25
 
 
@@ -105,3 +107,12 @@ async def meets_bug(node: NodeContext, monkeypatch: pytest.MonkeyPatch, apis: di
     answer = await wire.call(ApiKey.HEARTBEAT, VERSION, HEARTBEAT)
     wire.close()
     assert answer.error_code == UNKNOWN_MEMBER_ID
+
+
+async def test_log_names_the_api_whose_version_is_not_offered(node: NodeContext) -> None:
+    wire = Wire(node)
+    with capture_logs() as logs:
+        assert await wire.is_closed_by(ApiKey.LIST_OFFSETS, 11, LIST_OFFSETS)
+    wire.close()
+    (event,) = (each for each in logs if each["event"] == "kafka_connection_closed")
+    assert event["reason"] == "version 11 of ListOffsets is not offered"
