@@ -4,7 +4,6 @@ from datetime import timedelta
 
 import pytest
 
-from api.kafka import LISTENER
 from api.kafka.apis import ApiKey
 from api.kafka.errors import NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION
 from api.kafka.messages import load_all
@@ -13,7 +12,7 @@ from api.shared.node_context import NodeContext
 from tests.support.memory_store import MemoryStore
 from tests.support.no_queries import NO_QUERIES
 from tests.unit.api.kafka.wire import Fields, Wire
-from tests.unit.coordinator_core.runtime.nodes import config, running, until
+from tests.unit.coordinator_core.runtime.nodes import running, until
 
 pytestmark = pytest.mark.anyio
 
@@ -43,7 +42,7 @@ async def test_fetch_is_refused_once_when_a_broker_is_new(
     load_all()
     store = MemoryStore()
     store.observe_topics({"t": 1})
-    async with running(store, config(listeners={LISTENER: ONE["a"]})) as node:
+    async with running(store) as node:
         await until(lambda: "t" in node.metadata_cache.topic_metadata, "the topic")
         brokers = iter([before, after])
         monkeypatch.setattr(node, "addresses", lambda _: next(brokers, after))
