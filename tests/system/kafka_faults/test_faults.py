@@ -17,7 +17,7 @@ from tests.support.kafka_listener import PARTITIONS, TOPIC
 from tests.support.kafka_member import OLD_PACKAGES
 from tests.support.kafka_members import KafkaMember, KafkaMembers, kafka_members
 from tests.support.peers import LIBRARIES, skip_without
-from tests.support.waiting import poll_until
+from tests.support.waiting import PATIENCE_S, poll_until
 from tests.system.kafka_faults.cluster import Cluster, ClusterNode, running_cluster
 
 pytestmark = [pytest.mark.slow]
@@ -196,9 +196,8 @@ def test_member_knows_a_restarted_node_when_all_others_are_gone(cluster: Cluster
 def metadata_requests(node: ClusterNode) -> int:
     """Return how often clients have asked a node for Metadata."""
     sample = r'muster_listener_requests_total\{error="NONE",listener="kafka",request="Metadata"\} (\S+)'
-    return sum(
-        int(float(each)) for each in re.findall(sample, urllib3.request("GET", f"{node.url}/metrics").data.decode())
-    )
+    metrics = urllib3.request("GET", f"{node.url}/metrics", timeout=PATIENCE_S).data.decode()
+    return sum(int(float(each)) for each in re.findall(sample, metrics))
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
