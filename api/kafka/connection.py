@@ -53,6 +53,8 @@ log = structlog.get_logger("muster.api")
 SIZE_BYTES: Final = 4
 UNAUTHENTICATED_FRAME_MAX_BYTES: Final = SMALL_BODY_MAX_BYTES
 """The largest frame of a client that has not sent its token."""
+HELD_BACK_MAX_BYTES: Final = SMALL_BODY_MAX_BYTES
+"""Beyond this many bytes that wait behind a request, or for the client to read its responses, no more are read."""
 _SIZE: Final = struct.Struct(">i")
 _SASL: Final = {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 _PUBLIC: Final = _SASL | {ApiKey.API_VERSIONS}
@@ -113,6 +115,9 @@ class KafkaConnection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._is_closing = False
         self._is_paused = False
+        """Whether nothing is read from the client."""
+        self._is_unread = False
+        """Whether the client leaves responses unread."""
         self.has_request = False
 
     # -- what the transport calls --------------------------------------------------------------------------
@@ -142,12 +147,22 @@ class KafkaConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Answer the requests that are complete."""
         self._metrics.received_bytes += len(data)
-        is_next = not self._buffer and self._running is None
+        is_next = not self._buffer and self._can_answer
         if is_next and self._is_small_frame(data):  # Nearly always: it is answered without the buffer.
             self._answer_frame(data[SIZE_BYTES:])
         else:
             self._buffer += data
             self._answer_frames()
+
+    def pause_writing(self) -> None:
+        """Answer no request while the client does not read the responses that it has."""
+        self._is_unread = True
+
+    def resume_writing(self) -> None:
+        """Answer requests again."""
+        self._is_unread = False
+        if self._running is None:
+            self._go_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop waiting for the response of a parked request; it has no effect on the group."""
@@ -161,9 +176,13 @@ class KafkaConnection(asyncio.Protocol):
 
     # -- frames ----------------------------------------------------------------------------------------------
 
+    @property
+    def _can_answer(self) -> bool:
+        return self._running is None and not self._is_unread
+
     def _answer_frames(self) -> None:
         """Answer one frame after the other, until one has to wait or is not complete."""
-        while self._buffer and self._running is None and not self._transport.is_closing():
+        while self._buffer and self._can_answer and not self._transport.is_closing():
             try:
                 frame = self._next_frame()
             except (MalformedFrame, CoordinatorError) as failure:
@@ -172,7 +191,7 @@ class KafkaConnection(asyncio.Protocol):
             if frame is None:
                 break
             self._answer_frame(frame)
-        if self._running is not None and len(self._buffer) > self._limits.max_frame_bytes:
+        if not self._can_answer and len(self._buffer) > HELD_BACK_MAX_BYTES:
             self._is_paused = True
             self._transport.pause_reading()
 

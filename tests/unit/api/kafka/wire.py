@@ -22,6 +22,7 @@ class FakeTransport(asyncio.Transport):
     def __init__(self) -> None:
         self.written = b""
         self.is_aborted = False
+        self.is_reading = True
 
     def write(self, data: bytes) -> None:  # type: ignore[override]  # what the connection writes
         """Keep it."""
@@ -35,8 +36,13 @@ class FakeTransport(asyncio.Transport):
         """Close it at once."""
         self.is_aborted = True
 
+    def pause_reading(self) -> None:
+        """Note it."""
+        self.is_reading = False
+
     def resume_reading(self) -> None:
-        """Do nothing."""
+        """Note it."""
+        self.is_reading = True
 
     def get_extra_info(self, name: str, default: object = None) -> object:
         """Return nothing."""
@@ -60,6 +66,11 @@ class Wire:
         """Return whether there is a response to the last request."""
         return bool(self._transport.written)
 
+    @property
+    def is_read(self) -> bool:
+        """Return whether the node reads on."""
+        return self._transport.is_reading
+
     def frames(self) -> list[bytes]:
         """Return the responses since the last request was sent, without their sizes."""
         left, frames = self._transport.written, []
@@ -73,6 +84,18 @@ class Wire:
         """Send a request."""
         self._transport.written = b""
         self._connection.data_received(frame(key, version, client_id, **values))
+
+    def send_bytes(self, data: bytes) -> None:
+        """Send bytes as they are."""
+        self._connection.data_received(data)
+
+    def stop_receiving(self) -> None:
+        """Leave responses unread until the node has no room for more."""
+        self._connection.pause_writing()
+
+    def receive_again(self) -> None:
+        """Read what the node has sent."""
+        self._connection.resume_writing()
 
     async def call(self, key: ApiKey, version: int, values: Fields, client_id: str = "wire") -> Any:  # noqa: ANN401  # a class for each version
         """Send a request, and return its response."""
