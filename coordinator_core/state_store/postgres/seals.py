@@ -18,6 +18,9 @@ from coordinator_core.state_store.rows import SealedMinute
 
 SEALED_AT_ONCE_MAX: Final = 10_000
 """The maximum number of changes of one minute; the next minute seals the others."""
+SEALED_AT_ONCE_MAX_BYTES: Final = 524_288
+"""The same for the stored bytes of their `before` and `after`, which Postgres compresses to a twentieth; one that is
+larger is sealed alone. More would take longer than a write of a node may."""
 
 
 _CONTENT: Final = """jsonb_build_array(changes.change_id, floor(extract(epoch FROM changes.at) * 1000000)::bigint,
@@ -43,8 +46,14 @@ _SEAL_CHANGES: Final = f"""
 WITH sealed AS (
     UPDATE changes SET sealed_minute = %(minute)s
     FROM (
-        SELECT change_id FROM changes WHERE sealed_minute IS NULL
-        ORDER BY change_id LIMIT {SEALED_AT_ONCE_MAX} FOR UPDATE SKIP LOCKED
+        SELECT change_id FROM changes JOIN (
+            SELECT change_id, sum(size) OVER (ORDER BY change_id) - size AS size_before FROM (
+                SELECT change_id, coalesce(pg_column_size(before), 0) + coalesce(pg_column_size(after), 0) AS size
+                FROM changes WHERE sealed_minute IS NULL ORDER BY change_id LIMIT {SEALED_AT_ONCE_MAX}
+            ) AS next
+        ) AS summed USING (change_id)
+        WHERE sealed_minute IS NULL AND size_before < {SEALED_AT_ONCE_MAX_BYTES}
+        FOR UPDATE OF changes SKIP LOCKED
     ) AS unsealed
     WHERE changes.change_id = unsealed.change_id
     RETURNING changes.change_id, {_CONTENT} AS content

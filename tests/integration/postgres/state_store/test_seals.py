@@ -13,7 +13,7 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 
 from coordinator_core.state_store.postgres import PostgresStore
 from coordinator_core.state_store.postgres.connections import ConnectionPool, Limits
-from coordinator_core.state_store.postgres.seals import seal_minute
+from coordinator_core.state_store.postgres.seals import SEALED_AT_ONCE_MAX_BYTES, seal_minute
 from muster.cli.doctor.audit import check_audit_log
 from muster.settings import psql_url
 from tests.support.store_rows import uuid_of
@@ -27,6 +27,12 @@ OLD_CHANGE = """
 INSERT INTO changes (change_id, at, actor, action)
 VALUES (gen_random_uuid(), now() - interval '11 minutes', 'x', 'undo')
 """
+CHANGE_OF_MANY_OFFSETS = """
+INSERT INTO changes (change_id, at, actor, action, after)
+SELECT gen_random_uuid(), now(), 'x', 'reset_offsets', jsonb_agg(md5(number::text))
+FROM generate_series(1, %s / 36) AS number
+"""
+"""With about so many bytes, which Postgres cannot compress much."""
 AHEAD = datetime(2200, 1, 2, tzinfo=UTC)
 """Later than the clock of the database."""
 MINUTES = [datetime(2026, 1, 2, 3, number, tzinfo=UTC) for number in range(3)]
@@ -140,6 +146,18 @@ def test_after_the_database_clock_was_set_back_changes_are_sealed_again(
     assert found.minute_ms == (AHEAD.timestamp() + 60) * 1000
     record(admin, "d")
     assert store.seal_changes() is None, "once a minute"
+    assert check_audit_log(admin).status == "ok"
+
+
+def test_large_changes_are_sealed_minute_by_minute(
+    database_url: str, store: PostgresStore, admin: PsycopgConnection
+) -> None:
+    """A statement that seals all of them would take longer than it may, and so would each later one."""
+    for _ in range(4):
+        run(admin, CHANGE_OF_MANY_OFFSETS, (str(SEALED_AT_ONCE_MAX_BYTES * 3 // 4),))
+    for minute in MINUTES[:2]:
+        seal_as(database_url, minute)
+    assert store.seal_changes() is None, "all are sealed"
     assert check_audit_log(admin).status == "ok"
 
 
