@@ -1,7 +1,9 @@
 """Lists of changes, the newest first."""
 
+from bisect import bisect_right
 from dataclasses import dataclass
-from typing import Final
+from itertools import accumulate
+from typing import Final, NamedTuple
 
 from sqlalchemy import UUID, case, cast, func, select, tuple_
 
@@ -14,6 +16,9 @@ from coordinator_core.state_store.postgres.timestamps import as_ms
 from coordinator_core.state_store.rows import RecordedChange
 from coordinator_core.state_store.tables import maintenance_runs
 
+PAGE_MAX_BYTES: Final = 524_288
+"""The maximum stored bytes of `before` and `after` in a page, which Postgres compresses to a twentieth; a change that
+is larger has a page of its own."""
 RUN_DECISIONS: Final = (ChangeAction.APPLY_RUN, ChangeAction.REJECT_RUN)
 
 
@@ -36,9 +41,17 @@ class ChangeFilter:
     """The groups whose changes are included; None: all changes."""
 
 
-def read_changes(transaction: Transaction, which: ChangeFilter) -> list[RecordedChange]:
-    """Return a page of changes, the newest first."""
-    page = CHANGES.where(*covers(changes.c.group_id, which.patterns)).limit(which.limit)
+class ChangePage(NamedTuple):
+    """A page of changes, the newest first, of at most the limit and PAGE_MAX_BYTES."""
+
+    changes: list[RecordedChange]
+    has_more: bool
+    """Whether there are changes after the page."""
+
+
+def read_changes(transaction: Transaction, which: ChangeFilter) -> ChangePage:
+    """Return a page of changes."""
+    page = CHANGES.where(*covers(changes.c.group_id, which.patterns))
     page = page.order_by(changes.c.at.desc(), changes.c.change_id.desc())
     if which.group_id is not None:
         page = page.where(changes.c.group_id == which.group_id)
@@ -50,8 +63,15 @@ def read_changes(transaction: Transaction, which: ChangeFilter) -> list[Recorded
         page = page.where(~_EMPTY_RUN)
     if which.after is not None:
         page = page.where(tuple_(as_ms(changes.c.at), changes.c.change_id) < which.after)
-    return [recorded(row) for row in transaction.execute(page)]
+    sizes = transaction.execute(page.with_only_columns(_STORED_BYTES).limit(which.limit + 1)).scalars().all()
+    fitting = max(1, bisect_right(list(accumulate(sizes)), PAGE_MAX_BYTES))
+    count = min(which.limit, fitting)
+    return ChangePage([recorded(row) for row in transaction.execute(page.limit(count))], len(sizes) > count)
 
+
+_STORED_BYTES: Final = func.coalesce(func.pg_column_size(changes.c.before), 0) + func.coalesce(
+    func.pg_column_size(changes.c.after), 0
+)
 
 _RUN_ID: Final = case(
     (changes.c.action.in_(RUN_DECISIONS), cast(changes.c.after["run_id"].astext, UUID(as_uuid=False))), else_=None

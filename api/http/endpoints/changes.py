@@ -12,7 +12,7 @@ from litestar import get, post
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import Struct
 
-from api.http.cursors import AtMs, UuidText, page_of, read_cursor
+from api.http.cursors import AtMs, UuidText, read_cursor, write_cursor
 from api.http.fast_path import REQUEST
 from api.http.fields import PageLimit, RequiredReason
 from api.http.request_context import CurrentRequest, RequestContext
@@ -87,11 +87,11 @@ async def list_changes(
         actions=_actions(actions or ()),
         has_empty_runs=has_empty_runs,
         after=read_cursor(cursor, tuple[AtMs, UuidText]),
-        limit=limit + 1,
+        limit=limit,
         patterns=context.covered_groups,
     )
-    found = await context.query(read_changes, change_filter)
-    page, next_cursor = page_of(found, lambda each: (each.change.at_ms, each.change.change_id), limit)
+    page, has_more = await context.query(read_changes, change_filter)
+    next_cursor = write_cursor(page[-1].change.at_ms, page[-1].change.change_id) if has_more else None
     return ChangesResponse([_to_response(each) for each in page], next_cursor)
 
 

@@ -45,7 +45,7 @@ def test_database_restored_starts_one_new_incarnation(
     assert second == "Incarnation 1 is over already; the database is at 2. Nothing was changed.\n"
     assert loaded(store, [SHARD])[0].group.generation > 10_000
     with closing(Queries(database_url)) as queries:
-        (recorded,) = queries.read(read_changes, ChangeFilter())
+        (recorded,) = queries.read(read_changes, ChangeFilter()).changes
     assert (recorded.change.actor, recorded.change.reason) == ("ada", "Monday's disk")
 
 

@@ -1,10 +1,11 @@
 """Changes: recorded with their effects, listed, and undone once; archived offsets can be read."""
 
 from dataclasses import replace
+from hashlib import sha256
 
 import pytest
 
-from coordinator_core.queries.changes import ChangeFilter, read_changes
+from coordinator_core.queries.changes import PAGE_MAX_BYTES, ChangeFilter, read_changes
 from coordinator_core.queries.runs import read_runs
 from coordinator_core.state_store.change_actions import ChangeAction
 from coordinator_core.state_store.interface import NotUndoable, Store
@@ -60,18 +61,30 @@ def test_changes_are_listed_newest_first_page_by_page(owner: Owner, query: Query
     rows = [change_row(name, at_ms=NOW_MS + (0 if name == "c" else 7)) for name in names]
     owner.write(*(write(changes=(row,)) for row in rows))
     first, second = sorted([uuid_of("a"), uuid_of("b")], reverse=True)
-    everything = query(read_changes, ChangeFilter())
+    everything = query(read_changes, ChangeFilter()).changes
     assert ids(everything) == [first, second, uuid_of("c")]
-    assert ids(query(read_changes, ChangeFilter(limit=2))) == [first, second]
+    assert ids(query(read_changes, ChangeFilter(limit=2)).changes) == [first, second]
     for place, found in enumerate(everything):
         after = (found.change.at_ms, found.change.change_id)
-        assert query(read_changes, ChangeFilter(after=after)) == everything[place + 1 :]
+        assert query(read_changes, ChangeFilter(after=after)).changes == everything[place + 1 :]
+
+
+def test_a_page_ends_behind_large_changes(owner: Owner, query: Query) -> None:
+    """A thousand resets of 10,000 partitions would be gigabytes."""
+    digests = [sha256(str(number).encode()).hexdigest() for number in range(PAGE_MAX_BYTES // 64)]
+    names = ["c", "b", "a"]
+    owner.write(*(write(changes=(change_row(name, at_ms=NOW_MS, after=digests),)) for name in names))
+    first = query(read_changes, ChangeFilter())
+    assert (len(first.changes), first.has_more) == (1, True)
+    newest = first.changes[0].change
+    rest = query(read_changes, ChangeFilter(after=(newest.at_ms, newest.change_id), limit=2))
+    assert (len(rest.changes), rest.has_more) == (1, True)
 
 
 def test_changes_of_one_group_are_listed(owner: Owner, query: Query) -> None:
     owner.write(write(changes=(change_row("ours", group_id="orders"), change_row("theirs", group_id="views"))))
     owner.write(write(changes=(change_row("nobody's"),)))
-    assert ids(query(read_changes, ChangeFilter(group_id="orders"))) == [uuid_of("ours")]
+    assert ids(query(read_changes, ChangeFilter(group_id="orders")).changes) == [uuid_of("ours")]
 
 
 def test_undone_changes_of_a_group_are_found_from_a_time_on(owner: Owner, store: Store) -> None:
@@ -86,10 +99,10 @@ def test_undone_changes_of_a_group_are_found_from_a_time_on(owner: Owner, store:
 def test_changes_are_filtered_by_actor_and_action(owner: Owner, query: Query) -> None:
     owner.write(write(changes=(change_row("hers", actor="Ada"), change_row("job's", actor="dag:a_b"))))
     owner.write(write(changes=(change_row("reset", actor="ada", action=ChangeAction.RESET_OFFSETS),)))
-    assert set(ids(query(read_changes, ChangeFilter(actor="aDA")))) == {uuid_of("hers"), uuid_of("reset")}
-    assert ids(query(read_changes, ChangeFilter(actor="a_"))) == [uuid_of("job's")]
+    assert set(ids(query(read_changes, ChangeFilter(actor="aDA")).changes)) == {uuid_of("hers"), uuid_of("reset")}
+    assert ids(query(read_changes, ChangeFilter(actor="a_")).changes) == [uuid_of("job's")]
     actions = frozenset({ChangeAction.RESET_OFFSETS, ChangeAction.UNDO})
-    assert ids(query(read_changes, ChangeFilter(actor="ada", actions=actions))) == [uuid_of("reset")]
+    assert ids(query(read_changes, ChangeFilter(actor="ada", actions=actions)).changes) == [uuid_of("reset")]
 
 
 def test_decisions_on_empty_runs_can_be_left_out(owner: Owner, world: World, query: Query) -> None:
@@ -99,8 +112,8 @@ def test_decisions_on_empty_runs_can_be_left_out(owner: Owner, world: World, que
         owner.write(write(changes=(change_row(f"apply {name}", action=ChangeAction.APPLY_RUN, after=after),)))
     owner.write(write(changes=(change_row("other", after={"run_id": "no uuid"}),)))
     kept = {uuid_of("apply full"), uuid_of("apply unknown"), uuid_of("other")}
-    assert set(ids(query(read_changes, ChangeFilter(has_empty_runs=False)))) == kept
-    assert set(ids(query(read_changes, ChangeFilter()))) == {*kept, uuid_of("apply empty")}
+    assert set(ids(query(read_changes, ChangeFilter(has_empty_runs=False)).changes)) == kept
+    assert set(ids(query(read_changes, ChangeFilter()).changes)) == {*kept, uuid_of("apply empty")}
 
 
 def test_undo_is_stored_with_its_offsets(owner: Owner, store: Store) -> None:

@@ -122,7 +122,7 @@ def test_a_change_records_what_the_database_was_and_is(world: World, store: Stor
     first = renew(store, {}).incarnation
     world.fail_over()
     second = renew(store, {}).incarnation
-    (recorded,) = query(read_changes, ChangeFilter(None, None, 10))
+    (recorded,) = query(read_changes, ChangeFilter(None, None, 10)).changes
     change = recorded.change
     assert first.identity
     assert second.identity

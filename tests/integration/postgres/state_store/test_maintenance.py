@@ -287,7 +287,7 @@ def forecast(group_id: str, shard_id: int, day: int, week: int) -> ForecastRow:
 def test_run_is_applied_only_with_the_reviewed_counts(world: World, store: Store, query: Query) -> None:
     world.propose(run_row(counts={"candidates": 50, "of": 100}), [candidate(0)])
     assert store.begin_apply(RUN, APPLY, candidates=1).status == "proposed"
-    assert query(read_changes, ChangeFilter()) == []
+    assert query(read_changes, ChangeFilter()).changes == []
     assert store.next_candidates(range(50), 10) == []
     assert store.begin_apply(RUN, APPLY, candidates=50).status == "applying"
     assert store.begin_apply(RUN, change_row("again"), candidates=1).status == "applying"
