@@ -194,8 +194,9 @@ def _check_topic(name: str) -> None:
 
 
 async def offset_fetch(request: KafkaRequest) -> bytes:
-    """Fetch committed offsets of groups: of partitions, or all."""
+    """Fetch committed offsets of groups: of partitions, or all, of which one response has a limited number."""
     message, version = request.message, request.version
+    left = 2 * request.node.limits.max_partitions_per_request
     if version < SEVERAL_GROUPS_FROM:
         wanted = [(message.group_id, None if message.topics is None else _partitions_of(message.topics))]
     else:
@@ -206,7 +207,10 @@ async def offset_fetch(request: KafkaRequest) -> bytes:
     for group_id, partitions in wanted:
         try:
             request.authorize("OffsetFetch", group_id)
-            found.append((group_id, await _fetched(request, group_id, partitions), 0))
+            topics = await _fetched(request, group_id, partitions, left)
+            found.append((group_id, topics, 0))
+            if partitions is None:
+                left -= sum(len(fetched) for _, fetched in topics)
         except CoordinatorError as error:
             code = request.failed(error)
             found.append((group_id, _without_offsets(partitions or [], version, code), code))
@@ -221,14 +225,18 @@ def _partitions_of(topics: Sequence[Any]) -> Partitions:
     return [(each.name, each.partition_indexes) for each in topics]
 
 
-async def _fetched(request: KafkaRequest, group_id: str, wanted: Partitions | None) -> list[FetchedTopic]:
-    """Fetch offsets of partitions, or all; of topics that the token may not read there are errors, or nothing."""
+async def _fetched(request: KafkaRequest, group_id: str, wanted: Partitions | None, limit: int) -> list[FetchedTopic]:
+    """Fetch offsets of partitions, or all; of topics that the token may not read there are errors, or nothing.
+
+    Raises:
+        InvalidRequest: all are more than `limit`.
+        CoordinatorError: the group cannot be read.
+    """
     if wanted is None:
-        limit = 2 * request.node.limits.max_partitions_per_request
         await request.with_deadline(request.begin_response(limit))
         every = await request.with_deadline(request.coordinator.fetch_offsets(group_id, None, limit=limit + 1))
         if len(every) > limit:
-            raise InvalidRequest(f"the group has more than {limit} offsets: name the partitions")
+            raise InvalidRequest(f"the response would have over {limit} more offsets: name partitions, or fewer groups")
         request.shrink_response(len(every))
         denied = request.denied_topics({row.topic for row in every}, Operation.READ)
         shown = [row for row in every if row.topic not in denied]

@@ -300,16 +300,17 @@ def test_all_offsets_of_a_very_large_group_are_not_read(databases: Databases) ->
     url = databases.create()
     with running_kafka_node(url, max_partitions_per_request=2) as node, closing(Client(node.url)) as client:
 
-        def committed(count: int) -> int:
+        def fetched(count: int, groups: int) -> list[int]:
             for partition in range(count):
                 offsets = [{"topic": "orders", "partition": partition, "offset": 7}]
                 client.ok("POST", "/v1/groups/a/offsets", {"generation": -1, "member_id": "", "offsets": offsets})
             with KafkaWire(node.settings.kafka_address) as wire:
-                asked = [{"group_id": "a", "topics": None}]
+                asked = [{"group_id": "a", "topics": None}] * groups
                 answer = wire.call(ApiKey.OFFSET_FETCH, 8, groups=asked, require_stable=False)
-            return int(answer.groups[0].error_code)
+            return [each.error_code for each in answer.groups]
 
-        assert [committed(4), committed(5)] == [0, INVALID_REQUEST]
+        assert fetched(2, groups=3) == [0, 0, INVALID_REQUEST], "a response has four offsets in all"
+        assert [fetched(4, groups=1), fetched(5, groups=1)] == [[0], [INVALID_REQUEST]]
     databases.drop(url)
 
 
