@@ -1,13 +1,19 @@
-"""ListGroups, DescribeGroups and DeleteGroups."""
+"""ListGroups, DescribeGroups and DeleteGroups.
 
+Lists of thousands of groups are made in turns and encoded in a thread, so that heartbeats come in between.
+"""
+
+import asyncio
 from typing import Any, Final
 
 from api.kafka.apis import ApiKey
 from api.kafka.messages import Fields, encode
 from api.kafka.request import KafkaRequest
 from api.shared.authorization import REQUEST_RULES, authorize
+from api.shared.turns import CONVERTED_AT_ONCE, convert_all
 from coordinator_core.admin import groups as admin_groups
 from coordinator_core.protocol.errors import CoordinatorError, CoordinatorLoadInProgress, GroupIdNotFound
+from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.states import DEAD, STABLE
 from coordinator_core.runtime.views import GroupView, MemberView
 
@@ -22,34 +28,44 @@ async def list_groups(request: KafkaRequest) -> bytes:
     A list without the groups that are being loaded would be short: clients ask again, as with Kafka.
     """
     message, version = request.message, request.version
+    live = [group for shard in request.coordinator.serving_shards() for group in shard.live_groups()]
     try:
         authorize(request.identity, REQUEST_RULES["ListGroups"], None)
         if request.coordinator.is_loading():
             raise CoordinatorLoadInProgress("groups are being loaded")
+        await request.with_deadline(request.begin_response(len(live)))
     except CoordinatorError as error:
         return encode(ApiKey.LIST_GROUPS, version, {"error_code": request.failed(error), "groups": ()})
     states = {each.lower() for each in getattr(message, "states_filter", ())}
     types = {each.lower() for each in getattr(message, "types_filter", ())}
-    groups = [
-        {
+
+    def listed(group: Group) -> Fields | None:
+        if not request.can_access(group.group_id) or (states and group.state.lower() not in states):
+            return None
+        return {
             "group_id": group.group_id,
             "protocol_type": group.protocol_type or "",
             "group_state": str(group.state),
             "group_type": GROUP_TYPE,
         }
-        for shard in request.coordinator.serving_shards()
-        for group in shard.live_groups()
-        if request.can_access(group.group_id)
-        and (not states or group.state.lower() in states)
-        and (not types or GROUP_TYPE in types)
-    ]
-    return encode(ApiKey.LIST_GROUPS, version, {"groups": groups})
+
+    groups = [] if types and GROUP_TYPE not in types else await convert_all(live, listed)
+    return await asyncio.to_thread(encode, ApiKey.LIST_GROUPS, version, {"groups": list(filter(None, groups))})
 
 
 async def describe_groups(request: KafkaRequest) -> bytes:
-    """Describe groups with their members."""
-    groups = [_described(request, group_id) for group_id in request.message.groups]
-    return encode(ApiKey.DESCRIBE_GROUPS, request.version, {"groups": groups})
+    """Describe groups with their members, each once."""
+    group_ids = dict.fromkeys(request.message.groups)
+    await request.with_deadline(request.begin_response(len(group_ids)))
+    groups: list[Fields] = []
+    in_this_turn = 0
+    for group_id in group_ids:
+        groups.append(_described(request, group_id))
+        in_this_turn += 1 + len(groups[-1]["members"])
+        if in_this_turn >= CONVERTED_AT_ONCE:
+            in_this_turn = 0
+            await asyncio.sleep(0)
+    return await asyncio.to_thread(encode, ApiKey.DESCRIBE_GROUPS, request.version, {"groups": groups})
 
 
 def _described(request: KafkaRequest, group_id: str) -> Fields:

@@ -13,7 +13,7 @@ from api.kafka.apis import ApiKey
 from api.kafka.messages import decode, load_all
 from api.shared.limits import ListenerLimits
 from api.shared.node_context import NodeContext
-from api.shared.turns import LONG_POLLS_AT_ONCE
+from api.shared.turns import CONVERTED_AT_ONCE, LONG_POLLS_AT_ONCE
 from coordinator_core.protocol.errors import UnknownMemberId
 from coordinator_core.state_store.rows import FetchedOffset
 from tests.support.kafka_wire import read_response
@@ -142,3 +142,18 @@ async def test_few_are_answered_in_one_turn(key: ApiKey, version: int, fields: F
                 await asyncio.sleep(0)
                 in_turns.append(sum(wire.is_answered for wire in wires) - before)
     assert max(in_turns) <= LONG_POLLS_AT_ONCE
+
+
+async def test_other_requests_come_in_between_the_description_of_many_groups() -> None:
+    async with running(MemoryStore()) as coordinator:
+        node = NodeContext(coordinator, NO_QUERIES, ListenerLimits())
+        wire = Wire(node)
+        many = [str(number) for number in range(10 * CONVERTED_AT_ONCE)]
+        wire.send(ApiKey.DESCRIBE_GROUPS, 5, {"groups": [*many, *many]})
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not wire.is_answered
+        await until(lambda: wire.is_answered, "the description")
+        (frame,) = wire.frames()
+        wire.close()
+    assert [each.group_id for each in read_response(ApiKey.DESCRIBE_GROUPS, 5, frame).groups] == many, "each once"
