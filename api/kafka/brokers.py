@@ -6,7 +6,7 @@ brokers, so that all nodes say the same; clients that fetch from them learn that
 
 import zlib
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 from uuid import NAMESPACE_OID, UUID, uuid5
@@ -23,6 +23,7 @@ from api.kafka.errors import (
 from api.kafka.messages import Fields, encode
 from api.kafka.request import KafkaRequest
 from api.shared.access_control import Operation
+from api.shared.turns import convert_all
 from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable
 from coordinator_core.runtime.coordinator import Coordinator
 
@@ -97,7 +98,7 @@ async def metadata(request: KafkaRequest) -> bytes:
         "controller_id": broker_id_of(request.coordinator.node_id),
         "topics": _topics(request, brokers),
     }
-    return encode(ApiKey.METADATA, request.version, values)
+    return await request.encode(values)
 
 
 def _broker_fields(broker: Broker) -> Fields:
@@ -160,12 +161,12 @@ def _leader(topic: str, partition: int, brokers: list[Broker]) -> int:
 
 async def find_coordinator(request: KafkaRequest) -> bytes:
     """Return which node owns groups."""
-    message, version = request.message, request.version
+    message = request.message
     is_group = getattr(message, "key_type", GROUP_KEY) == GROUP_KEY
-    if version >= SEVERAL_KEYS_FROM:
-        found = [_coordinator(request, key, is_group=is_group) for key in message.coordinator_keys]
-        return encode(ApiKey.FIND_COORDINATOR, version, {"coordinators": found})
-    return encode(ApiKey.FIND_COORDINATOR, version, _coordinator(request, message.key, is_group=is_group))
+    if request.version >= SEVERAL_KEYS_FROM:
+        found = await convert_all(message.coordinator_keys, partial(_coordinator, request, is_group=is_group))
+        return await request.encode({"coordinators": found})
+    return await request.encode(_coordinator(request, message.key, is_group=is_group))
 
 
 def _coordinator(request: KafkaRequest, key: str, *, is_group: bool) -> Fields:
@@ -218,4 +219,4 @@ async def describe_configs(request: KafkaRequest) -> bytes:
         }
         for each in request.message.resources
     ]
-    return encode(ApiKey.DESCRIBE_CONFIGS, request.version, {"results": results})
+    return await request.encode({"results": results})

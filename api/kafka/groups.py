@@ -50,22 +50,23 @@ async def list_groups(request: KafkaRequest) -> bytes:
         }
 
     groups = [] if types and GROUP_TYPE not in types else await convert_all(live, listed)
-    return await asyncio.to_thread(encode, ApiKey.LIST_GROUPS, version, {"groups": list(filter(None, groups))})
+    return await request.encode({"groups": list(filter(None, groups))})
 
 
 async def describe_groups(request: KafkaRequest) -> bytes:
     """Describe groups with their members, each once."""
-    group_ids = dict.fromkeys(request.message.groups)
-    await request.with_deadline(request.begin_response(len(group_ids)))
     groups: list[Fields] = []
-    in_this_turn = 0
-    for group_id in group_ids:
+    items = in_this_turn = 0
+    for group_id in dict.fromkeys(request.message.groups):
         groups.append(_described(request, group_id))
-        in_this_turn += 1 + len(groups[-1]["members"])
+        described = 1 + len(groups[-1]["members"])
+        items += described
+        in_this_turn += described
         if in_this_turn >= CONVERTED_AT_ONCE:
             in_this_turn = 0
             await asyncio.sleep(0)
-    return await asyncio.to_thread(encode, ApiKey.DESCRIBE_GROUPS, request.version, {"groups": groups})
+    await request.with_deadline(request.begin_response(items))
+    return await request.encode({"groups": groups})
 
 
 def _described(request: KafkaRequest, group_id: str) -> Fields:

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, Final
 
 from api.kafka import LISTENER
-from api.kafka.apis import ApiKey
 from api.kafka.brokers import topic_id_of
 from api.kafka.errors import (
     INVALID_REQUEST,
@@ -22,7 +21,7 @@ from api.kafka.errors import (
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
-from api.kafka.messages import Fields, encode, milliseconds
+from api.kafka.messages import Fields, milliseconds
 from api.kafka.request import KafkaRequest
 from api.shared.access_control import Operation
 from coordinator_core.protocol.errors import CoordinatorError
@@ -64,7 +63,7 @@ async def list_offsets(request: KafkaRequest) -> bytes:
         starts = {each.topic: each.log_start_offset for each in await request.with_deadline(read(store.topics))}
     except CoordinatorError as error:
         code = request.failed(error)
-        return _offsets(request, lambda *_: {"error_code": code})
+        return await _offsets(request, lambda *_: {"error_code": code})
     least = committed if request.identity is None else {}
     ends = {**committed, **{key: max(end.offset, least.get(key, 0)) for key, end in reported.items()}}
 
@@ -87,10 +86,10 @@ async def list_offsets(request: KafkaRequest) -> bytes:
             return {"error_code": INVALID_TIMESTAMP}
         return {"offset": max(start, then.offset), "timestamp": then.at_ms}
 
-    return _offsets(request, find)
+    return await _offsets(request, find)
 
 
-def _offsets(request: KafkaRequest, find: Any) -> bytes:  # noqa: ANN401  # (topic, partition, timestamp) → Fields
+async def _offsets(request: KafkaRequest, find: Any) -> bytes:  # noqa: ANN401  # (topic, partition, timestamp) → Fields
     topics = [
         {
             "name": each.name,
@@ -101,7 +100,7 @@ def _offsets(request: KafkaRequest, find: Any) -> bytes:  # noqa: ANN401  # (top
         }
         for each in request.message.topics
     ]
-    return encode(ApiKey.LIST_OFFSETS, request.version, {"topics": topics})
+    return await request.encode({"topics": topics})
 
 
 async def fetch(request: KafkaRequest) -> bytes:
@@ -137,7 +136,7 @@ async def fetch(request: KafkaRequest) -> bytes:
         {key: topic, "partitions": [part(names.get(topic, ""), one) for one in partitions]}
         for topic, partitions in topics
     ]
-    return encode(ApiKey.FETCH, request.version, {"responses": responses, "session_id": 0})
+    return await request.encode({"responses": responses, "session_id": 0})
 
 
 async def produce(request: KafkaRequest) -> bytes | None:
@@ -155,4 +154,4 @@ async def produce(request: KafkaRequest) -> bytes | None:
         }
         for each in message.topic_data
     ]
-    return encode(ApiKey.PRODUCE, request.version, {"responses": responses})
+    return await request.encode({"responses": responses})

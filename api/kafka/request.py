@@ -1,5 +1,6 @@
 """A request over the Kafka listener."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 from uuid import uuid4
@@ -8,7 +9,7 @@ import structlog
 
 from api.kafka.apis import APIS, ApiKey
 from api.kafka.errors import error_code
-from api.kafka.messages import CORRELATION_ID, RequestHeader
+from api.kafka.messages import CORRELATION_ID, Fields, RequestHeader, encode
 from api.shared.authorization import REQUEST_RULES, authorize
 from api.shared.client_request import ClientRequest
 from api.shared.errors import NO_ERROR, ThrottlingQuotaExceeded
@@ -101,6 +102,11 @@ class KafkaRequest(ClientRequest):
                 client=self.client_host,
             )
         return error_code(self.header.api_key, error)
+
+    async def encode(self, values: Fields) -> bytes:
+        """Return the body of the response with these fields; that of a large request is made in a thread."""
+        message = (self.header.api_key, self.version, values)
+        return await asyncio.to_thread(encode, *message) if self.turn_bytes else encode(*message)
 
     def is_within_quotas(self, size: int) -> bool:
         """Count the request against the quotas of its client and its group; return whether they allow it.

@@ -144,16 +144,28 @@ async def test_few_are_answered_in_one_turn(key: ApiKey, version: int, fields: F
     assert max(in_turns) <= LONG_POLLS_AT_ONCE
 
 
-async def test_other_requests_come_in_between_the_description_of_many_groups() -> None:
+MANY = [str(number) for number in range(10 * CONVERTED_AT_ONCE)]
+RESOURCES = [{"resource_type": 2, "resource_name": each, "configuration_keys": None} for each in MANY]
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "fields", "parts"),
+    [
+        (ApiKey.DESCRIBE_GROUPS, 5, {"groups": [*MANY, *MANY]}, "groups"),
+        (ApiKey.FIND_COORDINATOR, 4, {"coordinator_keys": MANY}, "coordinators"),
+        (ApiKey.DESCRIBE_CONFIGS, 1, {"resources": RESOURCES}, "results"),
+    ],
+)
+async def test_other_requests_come_in_between_the_parts_of_a_large_one(
+    key: ApiKey, version: int, fields: Fields, parts: str
+) -> None:
     async with running(MemoryStore()) as coordinator:
-        node = NodeContext(coordinator, NO_QUERIES, ListenerLimits())
-        wire = Wire(node)
-        many = [str(number) for number in range(10 * CONVERTED_AT_ONCE)]
-        wire.send(ApiKey.DESCRIBE_GROUPS, 5, {"groups": [*many, *many]})
+        wire = Wire(NodeContext(coordinator, NO_QUERIES, ListenerLimits()))
+        wire.send(key, version, fields)
         for _ in range(5):
             await asyncio.sleep(0)
         assert not wire.is_answered
-        await until(lambda: wire.is_answered, "the description")
+        await until(lambda: wire.is_answered, "the response")
         (frame,) = wire.frames()
         wire.close()
-    assert [each.group_id for each in read_response(ApiKey.DESCRIBE_GROUPS, 5, frame).groups] == many, "each once"
+    assert len(getattr(read_response(key, version, frame), parts)) == len(MANY)
