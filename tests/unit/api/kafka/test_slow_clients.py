@@ -39,7 +39,7 @@ async def test_requests_of_a_client_that_reads_nothing_wait(wire: Wire) -> None:
     wire.send_bytes(REQUEST)
     await asyncio.sleep(0)
     assert not wire.is_answered
-    assert wire.is_read
+    assert wire.is_read()
     wire.receive_again()
     await until(lambda: len(wire.frames()) == 2, "both responses")
 
@@ -47,9 +47,9 @@ async def test_requests_of_a_client_that_reads_nothing_wait(wire: Wire) -> None:
 async def test_client_that_reads_nothing_is_not_read_on(wire: Wire) -> None:
     wire.stop_receiving()
     wire.send_bytes(MANY)
-    assert not wire.is_read
+    assert not wire.is_read()
     wire.receive_again()
-    assert wire.is_read
+    assert wire.is_read()
     await until(lambda: wire.is_answered, "the first response")
 
 
@@ -58,7 +58,7 @@ async def test_little_is_read_behind_a_request_that_waits(wire: Wire, monkeypatc
     monkeypatch.setitem(SUBMITTED, ApiKey.HEARTBEAT, SubmittedApi(lambda _: answer, lambda *_: b""))
     wire.send_bytes(frame(ApiKey.HEARTBEAT, 4, group_id="g", generation_id=1, member_id="m"))
     wire.send_bytes(MANY)
-    assert not wire.is_read
+    assert not wire.is_read()
     answer.set_result(None)  # type: ignore[arg-type]  # no matter which
     await asyncio.sleep(0)
-    assert wire.is_read
+    assert wire.is_read()

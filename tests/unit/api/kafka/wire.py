@@ -22,7 +22,7 @@ class FakeTransport(asyncio.Transport):
     def __init__(self) -> None:
         self.written = b""
         self.is_aborted = False
-        self.is_reading = True
+        self.reads_on = True
 
     def write(self, data: bytes) -> None:  # type: ignore[override]  # what the connection writes
         """Keep it."""
@@ -38,11 +38,11 @@ class FakeTransport(asyncio.Transport):
 
     def pause_reading(self) -> None:
         """Note it."""
-        self.is_reading = False
+        self.reads_on = False
 
     def resume_reading(self) -> None:
         """Note it."""
-        self.is_reading = True
+        self.reads_on = True
 
     def get_extra_info(self, name: str, default: object = None) -> object:
         """Return nothing."""
@@ -66,10 +66,9 @@ class Wire:
         """Return whether there is a response to the last request."""
         return bool(self._transport.written)
 
-    @property
     def is_read(self) -> bool:
         """Return whether the node reads on."""
-        return self._transport.is_reading
+        return self._transport.reads_on
 
     def frames(self) -> list[bytes]:
         """Return the responses since the last request was sent, without their sizes."""
