@@ -30,7 +30,7 @@ MINUTE_MS = 60_000
 
 
 class ExpiryReason(StrEnum):
-    """Why an offset may expire; the values appear in proposals and archives."""
+    """Why an offset may expire; the values appear in proposals."""
 
     GROUP_EMPTY = "group_empty"
     SIMPLE_GROUP = "simple_group"

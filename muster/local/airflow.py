@@ -161,7 +161,7 @@ class AirflowServices:
 
     @cached_property
     def environment(self) -> dict[str, str]:
-        """The complete environment of every service; there is no configuration file.
+        """The complete environment of every service; no configuration file is edited.
 
         Raises:
             UserError: there is no Java that Spark could use.

@@ -123,7 +123,7 @@ class Child:
         process_table.send_signal(self.key, self.spec.stop_signal)
 
     def ask_family_to_stop(self) -> None:
-        """Send the descendants of an ended child its stop signal, once; while the child runs, it stops them itself."""
+        """Send SIGTERM to the descendants of an ended child, once; while the child runs, it stops them itself."""
         if self._asked_family or self.is_alive():
             return
         self._asked_family = True
