@@ -18,6 +18,8 @@ from muster.output import Table, print_json
 app = command_group("List, show, set and delete topic metadata.")
 
 TOPICS: Final = "/v1/topics"
+PARTITIONS_MAX: Final = 10_000
+"""The maximum number of partitions of a topic that a node describes."""
 
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)]
 
@@ -59,11 +61,13 @@ def show(topic: TopicArgument, url: UrlOption = None, as_json: JsonOption = Fals
         return
     by_partition = {each["partition"]: each for each in ends}
     table = Table("PARTITION", "LOG-START-OFFSET", "LOG-END-OFFSET", "REPORTED")
-    for partition in sorted({*range(count), *by_partition}):
+    for partition in sorted({*range(min(count, PARTITIONS_MAX)), *by_partition}):
         end = by_partition.get(partition, {})
         start = log_start if partition < count else None
         table.add(partition, start, end.get("log_end_offset"), moment(end.get("reported_at")))
     table.print()
+    if count > PARTITIONS_MAX:
+        print(f"These are the first {PARTITIONS_MAX:,} of {count:,} partitions.")
 
 
 @app.command("set")

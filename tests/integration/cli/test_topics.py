@@ -48,6 +48,14 @@ def test_a_log_end_that_only_a_group_reported_is_shown(
     poll_until(lambda: muster.ok("topics", "show", topic).rows[0][:3] == ["0", "0", "12"])
 
 
+def test_the_first_partitions_of_a_large_topic_are_shown(muster: Muster, client: Client, topic: str) -> None:
+    client.ok("PUT", f"/v1/topics/{topic}", {"partitions": 20_000})
+
+    shown = muster.ok("topics", "show", topic).out.splitlines()
+
+    assert (len(shown), shown[-1]) == (10_002, "These are the first 10,000 of 20,000 partitions.")
+
+
 def test_empty_topic_list_is_reported(bare_muster: Muster, fake: FakeNode) -> None:
     fake.says(200, {"topics": []})
 
