@@ -79,8 +79,14 @@ class Table:
     def lines(self) -> list[str]:
         """Return it as plain columns."""
         rows = [self._headings, *([_text(cell) for cell in row] for row in self._rows)]
-        widths = [self._width(index) for index in range(len(self._headings))]
-        return [GAP.join(self._padded(row, widths)).rstrip() for row in rows]
+        columns = [(self._width(index), self._is_number(index)) for index in range(len(self._headings))]
+        return [
+            GAP.join(
+                cell.rjust(width) if is_number else cell.ljust(width)
+                for cell, (width, is_number) in zip(row, columns, strict=True)
+            ).rstrip()
+            for row in rows
+        ]
 
     def rich(self, *, is_wide: bool = False, width: int = 0) -> Any:  # noqa: ANN401 - a table of a library that is loaded for terminals only
         """Return it as a table of rich; ids are not wrapped if the other columns fit beside them."""
@@ -104,12 +110,6 @@ class Table:
             cells = [_text(row[index]) for index, _ in shown]
             drawn.add_row(*(text.Text(cell, style=STYLES.get(cell, "")) for cell in cells))
         return drawn
-
-    def _padded(self, row: Sequence[str], widths: list[int]) -> list[str]:
-        return [
-            cell.rjust(width) if self._is_number(index) else cell.ljust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
 
     def _width(self, index: int) -> int:
         return max(map(len, (self._headings[index], *(_text(row[index]) for row in self._rows))))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from io import StringIO
 from typing import get_args, get_type_hints
 
@@ -43,3 +44,13 @@ def test_no_name_in_json_controls_the_terminal(capsys: pytest.CaptureFixture[str
     assert json.loads(said) == value
     assert "é" in said
     assert said.replace("\n", "").isprintable()
+
+
+def test_many_rows_take_little_time() -> None:
+    table = Table("GROUP", "LAG")
+    for number in range(5_000):
+        table.add(f"group-{number}", number)
+    began_s = time.process_time()
+
+    assert len(table.lines()) == 5_001
+    assert time.process_time() - began_s < 2, "it takes some hundredths of a second; each row is looked at once"
