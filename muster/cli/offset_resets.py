@@ -9,7 +9,8 @@ since its name is probably misspelled.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Final
 
@@ -117,7 +118,8 @@ class Target:
     """The target of a reset: a request body without topics, or the lines of a file."""
 
     body: Json
-    lines: tuple[Line, ...] = ()
+    lines: Mapping[str | None, list[Line]] = field(default_factory=dict)
+    """Group (None: the file names none) → its lines."""
 
     @classmethod
     def of(cls, **flags: str | int | bool | None) -> Target:
@@ -140,7 +142,10 @@ class Target:
             case "duration":
                 return cls({"to": "datetime", "datetime": duration_ago(str(value)).isoformat()})
             case "file":
-                return cls({"to": "given"}, tuple(read_lines(str(value))))
+                lines: defaultdict[str | None, list[Line]] = defaultdict(list)
+                for line in read_lines(str(value)):
+                    lines[line.group_id].append(line)
+                return cls({"to": "given"}, dict(lines))
             case _:
                 return cls({"to": name})
 
@@ -150,7 +155,7 @@ class Target:
         Raises:
             UserError: it names none and neither does the command line, or it lacks one that was named.
         """
-        in_file = list(dict.fromkeys(line.group_id for line in self.lines if line.group_id is not None))
+        in_file = [group_id for group_id in self.lines if group_id is not None]
         if not in_file:
             if len(set(named)) != 1:
                 raise UserError("The file names no group, so name exactly one.", USAGE_EXIT_CODE)
@@ -165,7 +170,8 @@ class Target:
         if not self.lines:
             yield self.body | {"topics": topics}
             return
-        lines = [line for line in self.lines if line.group_id in (None, group_id) and _is_wanted(line, topics)]
+        in_file = (*self.lines.get(None, ()), *self.lines.get(group_id, ()))
+        lines = [line for line in in_file if _is_wanted(line, topics)]
         for start in range(0, len(lines), PARTITIONS_A_REQUEST):
             part = lines[start : start + PARTITIONS_A_REQUEST]
             offsets = [{"topic": one.topic, "partition": one.partition, "offset": one.offset} for one in part]

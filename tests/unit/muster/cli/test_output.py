@@ -1,16 +1,18 @@
-"""Terminal output of commands."""
+"""Input and output of commands: files of offsets, tables, JSON."""
 
 from __future__ import annotations
 
 import json
 import time
 from io import StringIO
+from pathlib import Path
 from typing import get_args, get_type_hints
 
 import pytest
 from rich.console import Console
 
 from muster.cli.doctor.results import CheckResult
+from muster.cli.offset_resets import Target
 from muster.output import STYLES, Table, print_json
 
 
@@ -54,3 +56,15 @@ def test_many_rows_take_little_time() -> None:
 
     assert len(table.lines()) == 5_001
     assert time.process_time() - began_s < 2, "it takes some hundredths of a second; each row is looked at once"
+
+
+def test_many_groups_of_a_file_take_little_time(tmp_path: Path) -> None:
+    file = tmp_path / "offsets.csv"
+    file.write_text("".join(f"g{line // 10},orders,{line % 10},5\n" for line in range(30_000)))
+    target = Target.of(file=str(file))
+    began_s = time.process_time()
+
+    bodies = [body for group_id in target.groups_in_file([]) for body in target.bodies(group_id, [])]
+
+    assert [len(body["offsets"]) for body in bodies] == [10] * 3_000
+    assert time.process_time() - began_s < 2, "it takes some hundredths of a second; each line is looked at once"
