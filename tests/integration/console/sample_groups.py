@@ -38,7 +38,7 @@ class SampleGroups:
         """Create a stable group of two members with lag."""
         group = self.client.group(fresh_id(name))
         first = group.join(**_long("payments-1"))
-        assert first.sync(_assignment_of(first.member_id, range(partitions))).status == 200
+        _check(first.sync(_assignment_of(first.member_id, range(partitions))))
         joining = self.client.later(group, "join", _long_body(group, "payments-2"))
         first = self._rejoin(first, "payments-1")
         second = group.member(joining.result(PATIENCE_S))
@@ -47,8 +47,8 @@ class SampleGroups:
             _assignment_of(first.member_id, range(half)),
             _assignment_of(second.member_id, range(half, partitions)),
         )
-        assert first.sync(*parts).status == 200
-        assert second.sync().status == 200
+        _check(first.sync(*parts))
+        _check(second.sync())
         first.commit(
             *(
                 position(1_000 * number, partition=number, log_end_offset=1_000 * number + 7**number)
@@ -62,16 +62,16 @@ class SampleGroups:
         first, ids = self.unsynced(members, topic)
         owned = [range(n * (n - 1) // 2, n * (n + 1) // 2) for n in range(1, members + 1)]
         parts = [gives(each, *numbers, topic=topic) for each, numbers in zip(ids, owned, strict=True)]
-        assert first.sync(*parts).status == 200
+        _check(first.sync(*parts))
         for each in ids[1:]:
-            assert Member(first.group, each, first.generation, {}).sync().status == 200
+            _check(Member(first.group, each, first.generation, {}).sync())
         return first.group
 
     def unsynced(self, members: int, topic: str = "orders") -> tuple[Member, list[str]]:
         """Create a group that waits for the syncs of so many members; return its leader, and the ids of all."""
         group = self.client.group(fresh_id("large"))
         first = group.join(topic=topic, **_long("worker-1"))
-        assert first.sync(gives(first.member_id, 0, topic=topic)).status == 200
+        _check(first.sync(gives(first.member_id, 0, topic=topic)))
         ids = [first.member_id]
         for number in range(2, members + 1):
             long = _long(f"worker-{number}")
@@ -85,7 +85,7 @@ class SampleGroups:
         group = self.client.group(fresh_id("flapping"))
         for number in range(times):
             member = group.join(**_long("courier"), reason="the consumer is started")
-            assert member.sync(_assignment_of(member.member_id, range(3))).status == 200
+            _check(member.sync(_assignment_of(member.member_id, range(3))))
             if number < times - 1:
                 reason = "consumer poll timeout has expired"
                 group.post("leave", {"members": [{"member_id": member.member_id, "reason": reason}]})
@@ -95,7 +95,7 @@ class SampleGroups:
         """Create a group that waits for its first member to rejoin."""
         group = self.client.group(fresh_id("stuck"))
         member = group.join(**_long("slowpoke"))
-        assert member.sync(_assignment_of(member.member_id, range(4))).status == 200
+        _check(member.sync(_assignment_of(member.member_id, range(4))))
         self._parked.append((member, self.client.later(group, "join", _long_body(group, "eager"))))
         while group.describe()["state"] != "PreparingRebalance":
             pass
@@ -153,6 +153,10 @@ SELECT gen_random_uuid(), 'crowd-' || n, n %% 50, now(), 1, 'member_left', now()
 FROM generate_series(10, %(number)s, 10) AS n, generate_series(1, 20) AS r;
 ANALYZE groups, offsets, rebalances
 """
+
+
+def _check(answer: Answer) -> None:
+    assert answer.status == 200, answer
 
 
 def _long(client_id: str) -> Json:

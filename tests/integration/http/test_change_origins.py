@@ -12,7 +12,7 @@ from tests.support.databases import Databases
 from tests.support.http_client import Answer, Client, Json, fresh_id
 from tests.support.nodes import running_node
 from tests.support.tokens_file import ADA, BOB, TokensFile
-from tests.support.waiting import poll_until
+from tests.support.waiting import PATIENCE_S, poll_until
 
 ADAS_ID = ADA["sha256"][:16]
 FORWARDED = {"X-Forwarded-For": "198.51.100.1, 203.0.113.9"}
@@ -25,7 +25,7 @@ def clients(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> I
     file = TokensFile(tmp_path_factory.mktemp("tokens") / "tokens.json")
     file.write(ADA, BOB)
     url = databases.create()
-    options = OPTIONS | {"tokens_file": str(file.path)}
+    options = OPTIONS | {"tokens_file": str(file.path), "request_timeout_ms": 1_000 * PATIENCE_S}
     with ExitStack() as stack:
         nodes = [
             stack.enter_context(running_node(url, **options, trusted_proxies=proxies))
