@@ -26,6 +26,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from coordinator_core.state_store.interface import StoreUnavailable
 from coordinator_core.state_store.postgres.failures import (
     ConnectionLost,
+    FormerPrimary,
     DataRefused,
     TransactionConflict,
     is_lost,
@@ -185,6 +186,9 @@ class ConnectionPool:
             raise StoreUnavailable("every connection is in use") from failure
         try:
             yield connection
+        except FormerPrimary:
+            connection.invalidate()
+            raise
         finally:
             # A lost connection cannot roll back. The error was already raised.
             with suppress(DBAPIError), _no_hanging(connection, self._statement_timeout_ms):

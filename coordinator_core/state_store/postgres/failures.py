@@ -57,6 +57,12 @@ class ReadOnlyServer(ConnectionLost):
     summary = "the database is read-only: a standby, or default_transaction_read_only is on"
 
 
+class FormerPrimary(ConnectionLost):
+    """The server has a timeline that ended with the promotion of another; a new connection may find that one."""
+
+    summary = "the database is a former primary, without what was stored since another server was promoted"
+
+
 class DiskFull(StoreUnavailable):
     """The server could not extend a file."""
 

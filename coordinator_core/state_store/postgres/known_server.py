@@ -7,12 +7,16 @@ when the table is rewritten.
 
 A write under other marks stores nothing. The incarnation is then compared in full, and the write is repeated if it is
 the known one.
+
+A timeline never decreases: a server with an earlier one than the known server's is a former primary that runs again, or
+an old snapshot. Nothing is stored there, since another server may have later commits.
 """
 
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from coordinator_core.state_store.postgres.connections import Transaction
+from coordinator_core.state_store.postgres.failures import FormerPrimary
 from coordinator_core.state_store.postgres.identity import MARKS, read_identity, read_incarnation
 from coordinator_core.state_store.rows import Incarnation
 
@@ -35,10 +39,27 @@ class KnownServer:
         self._known: _Known | None = None
 
     def remember(self, transaction: Transaction, incarnation: Incarnation, renewals: int | None = None) -> None:
-        """Remember the server, on which leases were renewed, or (without `renewals`) acquired, in this transaction."""
+        """Remember the server, on which leases were renewed, or (without `renewals`) acquired, in this transaction.
+
+        Raises:
+            FormerPrimary: the known server is of the same Postgres cluster, and has a later timeline.
+        """
+        self._refuse_former_primary(incarnation)
         if renewals is None:
             renewals = 0 if self._known is None else self._known.renewals
         self._known = _Known(incarnation, renewals, *transaction.execute(MARKS).one())
+
+    def _refuse_former_primary(self, incarnation: Incarnation) -> None:
+        last = None if self._known is None else self._known.incarnation.identity
+        found = incarnation.identity
+        if last is None or found is None or found.system_identifier != last.system_identifier:
+            return
+        if found.timeline < last.timeline:
+            raise FormerPrimary(
+                f"the server is on timeline {found.timeline}, and this node has served timeline {last.timeline} of the"
+                " same Postgres cluster: stop the former primary; if an older state was restored on purpose, restart"
+                " the nodes"
+            )
 
     def parameters(self) -> Mapping[str, Any]:
         """Return the parameters of `IS_KNOWN_SERVER`."""

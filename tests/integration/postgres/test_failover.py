@@ -15,6 +15,9 @@ import psycopg2
 import pytest
 
 from coordinator_core.state_store.incarnations import GENERATION_JUMP
+from coordinator_core.state_store.interface import StoreUnavailable
+from coordinator_core.state_store.postgres import PostgresStore
+from coordinator_core.state_store.postgres.failures import FormerPrimary
 from muster.local.embedded_postgres import HOST, EmbeddedPostgres
 from muster.node.schema import upgrade
 from muster.settings import psql_url
@@ -200,6 +203,36 @@ def _assert_members_rejoin(surviving: Member, lost: Member) -> None:
 def _assert_a_change_says_so(pair: Pair) -> None:
     changes = "SELECT before ->> 'timeline', after ->> 'timeline' FROM changes WHERE action = 'start_incarnation'"
     assert run_sql(pair.standby, changes) == [("1", "2")]
+
+
+def test_nothing_is_stored_on_a_former_primary_that_runs_again(tmp_path: Path, pair: Pair) -> None:
+    with closing(PostgresStore(pair.url)) as store:
+        renew(store)
+        pair.fail_over()
+        poll_until(lambda: renewed(store) and store.incarnation().number == 2)
+        with EmbeddedPostgres(tmp_path / "primary") as former:
+            run_sql(pair.standby, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+            renewals = run_sql(former, "SELECT node_id, renewals FROM nodes")
+            with pytest.raises(FormerPrimary, match="timeline 1, and this node has served timeline 2"):
+                renew(store)
+            with pytest.raises(FormerPrimary):
+                store.acquire_leases("node", [0], LEASE_TTL_MS)
+            assert run_sql(former, "SELECT node_id, renewals FROM nodes") == renewals
+            assert run_sql(former, "SELECT 1 FROM shard_leases WHERE node_id IS NOT NULL") == []
+        renew(store)
+        assert store.incarnation().number == 2
+
+
+def renew(store: PostgresStore) -> None:
+    store.renew("node", {"http": "http://node"}, "1.0", {}, LEASE_TTL_MS)
+
+
+def renewed(store: PostgresStore) -> bool:
+    try:
+        renew(store)
+    except StoreUnavailable:
+        return False
+    return True
 
 
 @pytest.mark.slow
