@@ -220,23 +220,25 @@ def _state_now(group: Json) -> str:
 def print_descriptions(
     node: NodeClient, groups: Sequence[str], parts: DescribedParts, *, is_verbose: bool, is_wide: bool, as_json: bool
 ) -> None:
-    """Print the requested parts of each group.
+    """Print the requested parts of each group as soon as they are read; JSON at the end.
 
     Raises:
         UserError: a group is unknown, or the token does not cover it; the others are printed.
     """
-    found, refusals = [], []
+    found: list[Json] = []
+    refusals = []
     for group_id in groups:
         try:
-            found.append(_described(node, group_id, parts))
+            described = _described(node, group_id, parts)
         except ApiError as refusal:
             refusals.append(f"{display.printable(group_id)}: {refusal.sentence}")
+            continue
+        if not as_json:
+            print("\n" * bool(found), end="")
+            _print(described, parts, is_verbose=is_verbose, is_wide=is_wide, is_one=len(groups) == 1)
+        found.append(described)
     if as_json:
         print_json({"groups": found})
-    else:
-        for number, described in enumerate(found):
-            print("\n" * bool(number), end="")
-            _print(described, parts, is_verbose=is_verbose, is_wide=is_wide, is_one=len(groups) == 1)
     if refusals:
         raise UserError("\nmuster: ".join(refusals), FAILURE_EXIT_CODE)
 
