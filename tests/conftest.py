@@ -6,7 +6,8 @@ database is a clone of a template that was migrated once.
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psycopg2
@@ -18,6 +19,7 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 from coordinator_core.queries.runner import Queries
 from coordinator_core.state_store.postgres import PostgresStore
 from muster.local.embedded_postgres import EmbeddedPostgres
+from muster.local.java import spark_environment
 from muster.settings import ENVIRONMENT_PREFIX, psql_url
 from tests.support.class_archive import java_options
 from tests.support.collection import mark_by_fixtures, put_longest_first
@@ -141,6 +143,27 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
 
     with running_spark(tmp_path_factory.mktemp("spark")) as session:
         yield session
+
+
+@pytest.fixture(scope="session")
+def warm_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Run a Java for jobs; return the directory of the `spark-submit` that uses it."""
+    from tests.support.warm_spark import running  # noqa: PLC0415 - slow, and few tests need it
+
+    with running(tmp_path_factory.mktemp("warm-spark")) as programs:
+        yield programs
+
+
+@pytest.fixture
+def jobs_in_warm_spark(warm_spark: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `muster job` run in the Java of `warm_spark`."""
+    from muster.cli import jobs  # noqa: PLC0415 - few tests need it
+
+    def environment(java_home: Path, base: Mapping[str, str]) -> dict[str, str]:
+        found = spark_environment(java_home, base)
+        return {**found, "PATH": os.pathsep.join([str(warm_spark), found["PATH"]])}
+
+    monkeypatch.setattr(jobs, "spark_environment", environment)
 
 
 # -- Kafka ------------------------------------------------------------------------------------------------

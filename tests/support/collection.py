@@ -8,6 +8,7 @@ import pytest
 MARKERS_OF_FIXTURES: Final = {
     "databases": ("postgres",),
     "spark": ("jvm",),
+    "warm_spark": ("jvm",),
     "kafka": ("jvm",),
     "airflow": ("airflow", "jvm"),
     "browser": ("browser",),

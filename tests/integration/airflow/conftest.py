@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,10 +13,10 @@ from tests.support.webhook import Webhook, listening
 
 
 @pytest.fixture(scope="session")
-def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowProcess]:
+def airflow(tmp_path_factory: pytest.TempPathFactory, warm_spark: Path) -> Iterator[AirflowProcess]:
     home = tmp_path_factory.mktemp("airflow")
     env = {**os.environ, **spark_environment(find_java(home), os.environ)}
-    with started(home, env) as process:
+    with started(home, {**env, "PATH": os.pathsep.join([str(warm_spark), env["PATH"]])}) as process:
         yield process
 
 

@@ -150,7 +150,9 @@ VALUES (gen_random_uuid(), 'offset_retention', now(), 'proposed', '{"candidates"
 class World:
     """A group with a member and a committed offset on a node; names of the pages stand for them."""
 
-    def __init__(self, muster: Muster, client: Client, rows: PsycopgConnection, *, node: Node, folder: Path) -> None:
+    def __init__(
+        self, muster: Muster, client: Client, rows: PsycopgConnection, *, request: pytest.FixtureRequest, folder: Path
+    ) -> None:
         self.group: Group = client.group(fresh_id("billing-"))
         self.topic = fresh_id("orders-")
         self.member: Member = self.group.stable(self.topic, **PATIENT)
@@ -159,17 +161,20 @@ class World:
         self._client = client
         self._muster = muster
         self._rows = rows
-        self._port = node.settings.http_port
+        self._request = request
 
     def run(self, command: str) -> str:
         """Run a command, which must succeed without a warning, and return its output."""
         if "|" in command or "$" in command:
-            command = command.replace(":8080", f":{self._port}")
+            node: Node = self._request.getfixturevalue("node")
+            command = command.replace(":8080", f":{node.settings.http_port}")
             shell = ["bash", "-o", "pipefail", "-c", command]
             environment = {**os.environ, "MUSTER_TLS_CERTIFICATE_FILE": str(self._certificate)}
             return subprocess.run(shell, env=environment, capture_output=True, text=True, check=True).stdout
         program, *arguments = shlex.split(command, comments=True)
         assert program.removeprefix(".venv/bin/") == "muster", command
+        if arguments[:1] == ["job"]:
+            self._request.getfixturevalue("jobs_in_warm_spark")
         return self._muster.ok(*map(self._with_names, arguments)).out
 
     def leave(self) -> None:
@@ -259,12 +264,18 @@ def node(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture
 def world(
-    muster: Muster, client: Client, node: Node, rows: PsycopgConnection, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    muster: Muster,
+    client: Client,
+    node: Node,
+    rows: PsycopgConnection,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
 ) -> World:
     assert node.settings.database_url is not None
     monkeypatch.setenv("MUSTER_DATABASE_URL", node.settings.database_url.get_secret_value())
     monkeypatch.setenv("MUSTER_ARCHIVE_URI", node.settings.archive_uri or "")
-    return World(muster, client, rows, node=node, folder=tmp_path)
+    return World(muster, client, rows, request=request, folder=tmp_path)
 
 
 @pytest.mark.parametrize("session", RUN)

@@ -211,7 +211,9 @@ def test_nothing_is_stored_on_a_former_primary_that_runs_again(tmp_path: Path, p
         pair.fail_over()
         poll_until(lambda: renewed(store) and store.incarnation().number == 2)
         with EmbeddedPostgres(tmp_path / "primary") as former:
-            run_sql(pair.standby, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+            run_sql(
+                pair.standby, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+            )
             renewals = run_sql(former, "SELECT node_id, renewals FROM nodes")
             with pytest.raises(FormerPrimary, match="timeline 1, and this node has served timeline 2"):
                 renew(store)

@@ -166,6 +166,7 @@ def test_invalid_default_is_rejected_in_one_sentence(settings: Settings, monkeyp
         run_job("assignment_balance_audit", NOON, True, settings)
 
 
+@pytest.mark.usefixtures("jobs_in_warm_spark")
 def test_one_day_report_is_shown(database_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_job(FREQUENCY.spec.name, NOON, False, load_settings(database_url=database_url, data_dir=tmp_path), "2026-11-19")
     interval = "2026-11-19T00:00:00+00:00 to 2026-11-20T00:00:00+00:00"

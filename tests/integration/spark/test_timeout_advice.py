@@ -336,6 +336,7 @@ def test_dry_run_writes_no_rows(spark: SparkSession, database: Database, flappin
     assert describe(JOB, dry, counts).endswith("timeout_advice 1.")
 
 
+@pytest.mark.usefixtures("jobs_in_warm_spark")
 @pytest.mark.slow
 def test_job_runs_without_airflow_and_prints_its_result(
     database_url: str, flapping: pg.connection, capsys: pytest.CaptureFixture[str], tmp_path: Path

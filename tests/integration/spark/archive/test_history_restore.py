@@ -197,6 +197,7 @@ def test_moved_archive_is_restored_from_its_new_path(
     }
 
 
+@pytest.mark.usefixtures("jobs_in_warm_spark")
 def test_muster_job_restores_only_with_execute(
     archived: pg.connection, database_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -225,6 +225,7 @@ def test_relation_has_equal_rows_in_postgres_and_spark(
     assert sorted(map(str, in_spark.collect())) == expected
 
 
+@pytest.mark.usefixtures("jobs_in_warm_spark")
 def test_muster_job_reads_the_archive_of_its_data_directory(
     spark: SparkSession,
     database: Database,
