@@ -2,6 +2,7 @@
 
 Java's consumer gives up when a sync is answered COORDINATOR_LOAD_IN_PROGRESS, and sarama's when a join or a sync is
 answered COORDINATOR_NOT_AVAILABLE; both look the coordinator up again, or join again, after the errors given here.
+Older consumers of Java's, and aiokafka's, give up when a fetch of offsets is answered COORDINATOR_NOT_AVAILABLE.
 Consumers do not know POLICY_VIOLATION, and report what is given in its place; nor GROUP_ID_NOT_FOUND of a commit, which
 ends an application of Java's, where ILLEGAL_GENERATION lets it join again. Kafka answers that below version 9.
 
@@ -40,6 +41,7 @@ _INSTEAD: Final = {
     (ApiKey.JOIN_GROUP, CoordinatorNotAvailable.kafka_code): NotCoordinator.kafka_code,
     (ApiKey.SYNC_GROUP, CoordinatorNotAvailable.kafka_code): NotCoordinator.kafka_code,
     (ApiKey.SYNC_GROUP, CoordinatorLoadInProgress.kafka_code): RebalanceInProgress.kafka_code,
+    (ApiKey.OFFSET_FETCH, CoordinatorNotAvailable.kafka_code): NotCoordinator.kafka_code,
     (ApiKey.OFFSET_COMMIT, GroupIdNotFound.kafka_code): IllegalGeneration.kafka_code,
     (ApiKey.JOIN_GROUP, PolicyViolation.kafka_code): GroupMaxSizeReached.kafka_code,
     (ApiKey.OFFSET_COMMIT, PolicyViolation.kafka_code): INVALID_COMMIT_OFFSET_SIZE,

@@ -213,7 +213,7 @@ async def offset_fetch(request: KafkaRequest) -> bytes:
                 left -= sum(len(fetched) for _, fetched in topics)
         except CoordinatorError as error:
             code = request.failed(error)
-            found.append((group_id, _without_offsets(partitions or [], version, code), code))
+            found.append((group_id, _without_offsets(partitions or [], code), code))
     return hot_responses.offset_fetch(version, found)
 
 
@@ -269,10 +269,12 @@ def _no_offset(partition: int, code: int) -> FetchedPartition:
     return partition, NO_OFFSET, NO_EPOCH, "", code
 
 
-def _without_offsets(wanted: Partitions, version: int, code: int) -> list[FetchedTopic]:
-    """Return the topics of a group that failed: version 1 has an error for each partition, later ones for the group."""
-    if version > 1:
-        return []
+def _without_offsets(wanted: Partitions, code: int) -> list[FetchedTopic]:
+    """Return the topics of a group that failed, with the error for each partition.
+
+    Kafka has it for the group only from version 2 on. aiokafka does not read that one, takes the partitions for ones
+    without offsets, and would read their logs from one end.
+    """
     return [(topic, [_no_offset(partition, code) for partition in partitions]) for topic, partitions in wanted]
 
 

@@ -112,3 +112,11 @@ async def wire() -> AsyncIterator[Wire]:
 async def test_error_while_the_group_is_loaded(wire: Wire, key: ApiKey, version: int) -> None:
     answer = await wire.call(key, version, REQUESTS[key])
     assert codes_of(answer) == {CODES.get(key, LOAD_IN_PROGRESS)}
+
+
+@pytest.mark.parametrize("version", range(APIS[ApiKey.OFFSET_FETCH].first, APIS[ApiKey.OFFSET_FETCH].last + 1))
+async def test_refused_fetch_has_the_error_for_each_partition(wire: Wire, version: int) -> None:
+    answer = await wire.call(ApiKey.OFFSET_FETCH, version, REQUESTS[ApiKey.OFFSET_FETCH])
+    (topic,) = (answer.groups[0] if version >= 8 else answer).topics
+    found = [(each.partition_index, each.committed_offset, each.error_code) for each in topic.partitions]
+    assert found == [(0, -1, LOAD_IN_PROGRESS)]
