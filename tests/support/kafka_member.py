@@ -40,7 +40,7 @@ class Member(Protocol):
     """A consumer of one library."""
 
     error: type[Exception]
-    """What a commit raises that is refused."""
+    """What a commit or a read raises that is refused."""
 
     def poll(self) -> None:
         """Let the library work for a moment."""
@@ -70,8 +70,7 @@ def main() -> None:
                 case ["commit", offset, metadata]:
                     _commit(member, int(offset), metadata)
                 case ["read"]:
-                    offsets = sorted(member.committed().items())
-                    report("read", [each for each, _ in offsets], offsets=[offset for _, offset in offsets])
+                    _read(member)
                 case _:
                     member.close()
                     report("left")
@@ -83,6 +82,15 @@ def _commit(member: Member, offset: int, metadata: str) -> None:
         member.commit(offset, metadata)
     except member.error as failure:
         report("commit_failed", offset=offset, reason=str(failure))
+
+
+def _read(member: Member) -> None:
+    try:
+        offsets = sorted(member.committed().items())
+    except member.error as failure:
+        report("read_failed", reason=str(failure))
+    else:
+        report("read", [each for each, _ in offsets], offsets=[offset for _, offset in offsets])
 
 
 def report(name: str, partitions: Iterable[tuple[str, int]] = (), **details: object) -> None:

@@ -154,14 +154,19 @@ class KafkaMember:
 
         Members in Go have no command for this: sarama's reads each commit back before it reports it.
         """
-        self._send("read")
-        self.wait_until(lambda member: member._read_events())
-        (event,) = self._read_events()
-        partitions = ((topic, number) for topic, number in event["partitions"])
-        return dict(zip(partitions, event["offsets"], strict=True))
+        self.send_read()
+        self.wait_until(KafkaMember.reads)
+        (offsets,) = self.reads()
+        assert offsets is not None, self.events()[-1]
+        return offsets
 
-    def _read_events(self) -> list[Event]:
-        return [event for event in self.events() if event["event"] == "read"]
+    def send_read(self) -> None:
+        """Let it ask for the committed offsets of its partitions when it comes to it."""
+        self._send("read")
+
+    def reads(self) -> list[dict[tuple[str, int], int] | None]:
+        """Return the committed offsets of each time that it asked for them; None: the library raised an error."""
+        return [_offsets_of(event) for event in self.events() if event["event"] in {"read", "read_failed"}]
 
     def leave(self) -> None:
         """Close its consumer, and return when the process has ended."""
@@ -248,6 +253,12 @@ def kafka_members(directory: Path, bootstrap: str) -> Iterator[KafkaMembers]:
         yield members
     finally:
         members.stop()
+
+
+def _offsets_of(event: Event) -> dict[tuple[str, int], int] | None:
+    if event["event"] == "read_failed":
+        return None
+    return dict(zip(((topic, number) for topic, number in event["partitions"]), event["offsets"], strict=True))
 
 
 def _with_one_form(event: Event) -> Event | None:

@@ -39,9 +39,16 @@ async function commit(consumer, offset, metadata) {
 // read asks the coordinator for the committed offset of each partition; only the library's admin client can.
 async function read(kafka) {
   const admin = kafka.admin();
-  await admin.connect();
-  const found = await admin.fetchOffsets({ groupId, topics: topics.split(",") });
-  await admin.disconnect();
+  let found;
+  try {
+    await admin.connect();
+    found = await admin.fetchOffsets({ groupId, topics: topics.split(",") });
+  } catch (error) {
+    console.error(error);
+    return report("read_failed", []);
+  } finally {
+    await admin.disconnect();
+  }
   const offsets = found.flatMap(({ topic, partitions }) => partitions.map((each) => [topic, each.partition, each.offset]));
   const ofMember = owned.map((each) => offsets.find(([topic, partition]) => topic === each[0] && partition === each[1]));
   report("read", owned, { offsets: ofMember.map(([, , offset]) => Number(offset)) });

@@ -1,6 +1,7 @@
 """Nodes with a Kafka listener, as processes on one database, that a test may stop, kill and start again."""
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator, Mapping
@@ -17,7 +18,7 @@ from tests.support.kafka_broker import HOST
 from tests.support.kafka_wire import KafkaWire
 from tests.support.nodes import CLUSTER_SECRET
 from tests.support.ports import free_ports
-from tests.support.waiting import poll_until
+from tests.support.waiting import PATIENCE_S, poll_until
 
 NODES: Final = 3
 LEASE_TTL_MS: Final = 3_000
@@ -59,7 +60,7 @@ class ClusterNode:
 
     def wait_until_ready(self) -> None:
         """Return when it serves."""
-        poll_until(self._is_ready)
+        poll_until(self.is_ready)
 
     def signal(self, number: signal.Signals) -> None:
         """Send its process a signal."""
@@ -79,7 +80,15 @@ class ClusterNode:
         self.signal(signal.SIGKILL)
         self.stop()
 
-    def _is_ready(self) -> bool:
+    def answered(self, request: str, error: str = "NONE") -> int:
+        """Return how many requests of Kafka clients with this name it has answered with this error."""
+        labels = f'error="{error}",listener="kafka",request="{request}"'
+        metrics = urllib3.request("GET", f"{self.url}/metrics", timeout=PATIENCE_S).data.decode()
+        found = re.search(rf"^muster_listener_requests_total\{{{labels}\}} (\S+)", metrics, re.MULTILINE)
+        return 0 if found is None else int(float(found[1]))
+
+    def is_ready(self) -> bool:
+        """Return whether it serves."""
         assert self._child is not None, "it is started"
         assert self._child.is_alive(), self.log_file.read_text()[-2000:]
         try:

@@ -1,6 +1,5 @@
 """Members of every client library go on by themselves, and no commit that was acknowledged is lost."""
 
-import re
 import signal
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -9,7 +8,6 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-import urllib3
 
 from tests.support.databases import Databases
 from tests.support.http_client import Client, fresh_id
@@ -17,7 +15,7 @@ from tests.support.kafka_listener import PARTITIONS, TOPIC
 from tests.support.kafka_member import OLD_PACKAGES
 from tests.support.kafka_members import KafkaMember, KafkaMembers, kafka_members
 from tests.support.peers import LIBRARIES, skip_without
-from tests.support.waiting import PATIENCE_S, poll_until
+from tests.support.waiting import poll_until
 from tests.system.kafka_faults.cluster import Cluster, ClusterNode, running_cluster
 
 pytestmark = [pytest.mark.slow]
@@ -181,9 +179,9 @@ def test_member_knows_a_restarted_node_when_all_others_are_gone(cluster: Cluster
         member = members.join(library, fresh_id(), TOPIC, client_id="alone", session_timeout_ms=PATIENT_MS)
         member.wait_until(lambda member: member.owned() == ALL)
         restarted.start()
-        before = sum(map(metadata_requests, others))
+        before = sum(node.answered("Metadata") for node in others)
         restarted.wait_until_ready()
-        poll_until(lambda: sum(map(metadata_requests, others)) > before)
+        poll_until(lambda: sum(node.answered("Metadata") for node in others) > before)
         member.commit(1, "x")
         for node in others:
             node.stop()
@@ -191,13 +189,6 @@ def test_member_knows_a_restarted_node_when_all_others_are_gone(cluster: Cluster
         for node in others:
             node.start()
             node.wait_until_ready()
-
-
-def metadata_requests(node: ClusterNode) -> int:
-    """Return how often clients have asked a node for Metadata."""
-    sample = r'muster_listener_requests_total\{error="NONE",listener="kafka",request="Metadata"\} (\S+)'
-    metrics = urllib3.request("GET", f"{node.url}/metrics", timeout=PATIENCE_S).data.decode()
-    return sum(int(float(each)) for each in re.findall(sample, metrics))
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
