@@ -85,3 +85,4 @@ async def _wait_until_stored(coordinator: Coordinator) -> None:
     """Return when the tables have everything that happened in the hour; its last commits may be in the log only."""
     while (counts := coordinator.counts()).dirty_offsets or counts.queued_rows:  # noqa: ASYNC110 - counters have no event
         await asyncio.sleep(POLL_S)
+    await coordinator._log_ends.flush()  # as at its stop
