@@ -26,8 +26,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from coordinator_core.state_store.interface import StoreUnavailable
 from coordinator_core.state_store.postgres.failures import (
     ConnectionLost,
-    FormerPrimary,
     DataRefused,
+    FormerPrimary,
     TransactionConflict,
     is_lost,
     translate,
