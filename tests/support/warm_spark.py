@@ -33,7 +33,7 @@ def running(directory: Path) -> Iterator[Path]:
         # In the 48 MB of code that Java keeps by default, many jobs would sweep all the time.
         patch.setenv("SPARK_SUBMIT_OPTS", f"{java_options()} -XX:ReservedCodeCacheSize=240m")
         patch.setenv("PYSPARK_SUBMIT_ARGS", f"--driver-memory 512m --jars {find_jdbc_jar()} pyspark-shell")
-        gateway = launch_gateway(popen_kwargs={"stdout": log, "stderr": log})
+        gateway = launch_gateway(popen_kwargs={"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]  # pyspark's
     place = directory / "gateway"
     place.write_text(f"{gateway.gateway_parameters.port} {gateway.gateway_parameters.auth_token}")
     program = directory / "bin" / "spark-submit"
