@@ -272,7 +272,7 @@ def _no_offset(partition: int, code: int) -> FetchedPartition:
 def _without_offsets(wanted: Partitions, code: int) -> list[FetchedTopic]:
     """Return the topics of a group that failed, with the error for each partition.
 
-    Kafka has it for the group only from version 2 on. aiokafka does not read that one, takes the partitions for ones
+    From version 2 on Kafka has it for the group only. aiokafka does not read that one: it takes the partitions for ones
     without offsets, and would read their logs from one end.
     """
     return [(topic, [_no_offset(partition, code) for partition in partitions]) for topic, partitions in wanted]

@@ -34,6 +34,7 @@ PAGE = ROOT / "docs" / "backup.md"
 LEASE_TTL_MS = 15_000
 """Long enough for a busy machine to renew in time. Nodes notice a failover earlier: after a failed call they renew."""
 POLL_S = 0.05
+INCARNATION = "muster_database_incarnation"
 ACTIVE_SHARDS = re.escape('muster_num_shards{state="active"}')
 
 
@@ -177,7 +178,7 @@ def _assert_every_node_has_loaded_everything_again(pair: Pair, clients: list[Cli
     poll_until(lambda: len(run_sql(pair.standby, served)) == len(epochs))
     assert all(epoch > epochs[shard] + 1_000 for shard, epoch in run_sql(pair.standby, served))
     for client in clients:
-        poll_until(lambda client=client: metric(client, "muster_database_incarnation") == 2)  # type: ignore[misc]
+        poll_until(lambda client=client: metric(client, INCARNATION) == 2)  # type: ignore[misc]
 
 
 def _assert_none_was_given_out_twice(answered: list[tuple[int, str]]) -> None:
@@ -211,9 +212,7 @@ def test_nothing_is_stored_on_a_former_primary_that_runs_again(tmp_path: Path, p
         pair.fail_over()
         poll_until(lambda: renewed(store) and store.incarnation().number == 2)
         with EmbeddedPostgres(tmp_path / "primary") as former:
-            run_sql(
-                pair.standby, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
-            )
+            break_connections(pair.standby)
             renewals = run_sql(former, "SELECT node_id, renewals FROM nodes")
             with pytest.raises(FormerPrimary, match="timeline 1, and this node has served timeline 2"):
                 renew(store)
@@ -223,6 +222,25 @@ def test_nothing_is_stored_on_a_former_primary_that_runs_again(tmp_path: Path, p
             assert run_sql(former, "SELECT 1 FROM shard_leases WHERE node_id IS NOT NULL") == []
         renew(store)
         assert store.incarnation().number == 2
+
+
+@pytest.mark.slow
+def test_node_names_a_former_primary_and_serves_again_without_it(tmp_path: Path, pair: Pair) -> None:
+    with node_on(pair) as node, closing(Client(node.url)) as asked:
+        settled(asked, "g")
+        pair.fail_over()
+        poll_until(lambda: asked.send("GET", "/readyz").status == 200 and metric(asked, INCARNATION) == 2)
+        with EmbeddedPostgres(tmp_path / "primary"):
+            break_connections(pair.standby)
+            poll_until(lambda: b"former primary" in asked.send("GET", "/readyz").body)
+        poll_until(lambda: asked.send("GET", "/readyz").status == 200)
+        assert settled(asked, "g").commit(position(1)).status == 200
+        assert metric(asked, INCARNATION) == 2
+
+
+def break_connections(server: EmbeddedPostgres) -> None:
+    """Close all connections of the server's clients, which then connect again."""
+    run_sql(server, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
 
 
 def renew(store: PostgresStore) -> None:
