@@ -6,7 +6,7 @@ UNKNOWN_SERVER_ERROR without details.
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -15,21 +15,25 @@ from litestar.types import HTTPScope, Receive, Send
 
 from api.http import LISTENER
 from api.http.authorization import authenticate, authorize_answer
-from api.http.fast_path import FastPathEndpoint
+from api.http.fast_path import FastPathEndpoint, SubmittedRequest
+from api.http.forward_signature import CLIENT_HEADER
 from api.http.forwarding import STOPPING, Forwarder
 from api.http.idempotency_cache import IdempotencyCache
+from api.http.kept_heads import RepeatableRequest
 from api.http.limits import RETRY_AFTER_S
 from api.http.litestar_adapter import answer_with_litestar
-from api.http.paths import read_group_path
+from api.http.paths import GroupPath, read_group_path
 from api.http.problems import InvalidForwardSignature, problem_response
-from api.http.request_body import ClientDisconnected, read_body
+from api.http.request_body import ClientDisconnected, check_text, read_body, read_json
 from api.http.request_context import RequestContext, ServerContext
 from api.http.request_log import log_request
-from api.http.response import HttpResponse
+from api.http.response import JSON, HttpResponse, json_response
 from api.shared.connection_gate import ConnectionCounts
 from api.shared.errors import NO_ERROR, ThrottlingQuotaExceeded, UnknownServerError
 from api.shared.identity import ANONYMOUS_IDENTITY
+from api.shared.turns import SMALL_REQUEST_MAX_BYTES
 from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable, NotCoordinator
+from coordinator_core.protocol.responses import Answer
 from coordinator_core.runtime.memory import NO_MEMORY, is_out_of_memory
 
 log = structlog.get_logger("muster.http")
@@ -38,6 +42,9 @@ PROBE_PATHS: Final = frozenset({b"/healthz", b"/readyz", b"/metrics"})
 """Paths that a stopping node still serves, for probes and scrapes."""
 
 HEARTBEAT: Final = b"heartbeat"
+
+UNREPEATED_HEADERS: Final = frozenset({b"transfer-encoding", b"content-encoding", b"expect", CLIENT_HEADER})
+"""A request with one of these is parsed each time."""
 
 SINGLE_WRITE_EXTENSION: Final = "muster.single_write"
 """The ASGI extension that sends a whole response in one write, or returns False and does nothing."""
@@ -84,10 +91,12 @@ class AsgiApp:
 
     async def __call__(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
         """Answer one request. Source: the ASGI specification, version 3."""
-        began_at_s = time.perf_counter()
         context = RequestContext(self._server, scope)
+        await self._answer(context, self._respond(context, receive, send), send)
+
+    async def _answer(self, context: RequestContext, responding: Awaitable[HttpResponse], send: Send) -> None:
         try:
-            response = await self._respond(context, receive, send)
+            response = await responding
             if context.is_long_poll and self._node.tokens is not None:
                 authorize_answer(context, self._node.tokens)
         except ClientDisconnected:
@@ -118,14 +127,93 @@ class AsgiApp:
             context.end_turn()
             if context.reserved_bytes:
                 context.reserve_body_bytes(0)
-        took_s = time.perf_counter() - began_at_s
+        sending = self._send(context, response, send)
+        if sending is not None:
+            await sending
+
+    def _send(self, context: RequestContext, response: HttpResponse, send: Send) -> Coroutine[Any, Any, None] | None:
+        """Count, log and send a response; return what is left to do if one write does not send it."""
+        took_s = time.perf_counter() - context.began_at_s
         self._node.metrics.count(context.request, response.code, took_s)
         log_request(context, response, took_ms=took_s * 1000)
         headers = _with_body_headers(response, self._own_headers(context, response))
-        extensions: Mapping[str, Any] = scope.get("extensions") or {}
+        extensions: Mapping[str, Any] = context.scope.get("extensions") or {}
         send_in_one_write: SingleWrite | None = extensions.get(SINGLE_WRITE_EXTENSION)
-        if send_in_one_write is None or not send_in_one_write(send, response.status, headers, response.body):
-            await _send(response, headers, send)
+        if send_in_one_write is not None and send_in_one_write(send, response.status, headers, response.body):
+            return None
+        return _send_parts(response, headers, send)
+
+    # -- repeated requests -------------------------------------------------------------------------------
+
+    def repeatable(self, scope: HTTPScope) -> RepeatableRequest | None:
+        """Return what the head of a request says, if all that follows from it alone is as the fast path wants it."""
+        if scope["method"] != "POST" or scope["query_string"]:
+            return None
+        headers = dict(scope["headers"])
+        content_length = int(headers.get(b"content-length", 0))
+        if (
+            len(headers) < len([*scope["headers"]])
+            or headers.get(b"content-type") != JSON
+            or not UNREPEATED_HEADERS.isdisjoint(headers)
+            or not 0 < content_length <= min(SMALL_REQUEST_MAX_BYTES, self._server.limits.max_body_bytes)
+        ):
+            return None
+        try:
+            self._server.hosts.check(scope, headers)
+            path = read_group_path("POST", scope["raw_path"])
+        except CoordinatorError:
+            return None
+        endpoint = None if path is None else self._fast_path.get(path.action)
+        if path is None or endpoint is None or endpoint.submitted is None:
+            return None
+        return RepeatableRequest(scope, path.group_id, endpoint, content_length)
+
+    def answer_repeated(self, request: RepeatableRequest, body: bytes, send: Send) -> Coroutine[Any, Any, None] | None:
+        """Answer a request at once, or return what is left to do: wait for its response, forward or refuse it."""
+        context = RequestContext(self._server, request.scope)
+        submitted = request.endpoint.submitted
+        assert submitted is not None, "the request is repeatable"
+        try:
+            pending = self._submit(context, request, submitted, body)
+            response = None
+            if pending is not None and pending.done():  # nearly every heartbeat
+                response = json_response(submitted.respond(pending.result()))
+        except Exception as failure:  # noqa: BLE001 - answered as that of any request
+            responding = _failing(failure)
+        else:
+            if response is not None:
+                return self._send(context, response, send)
+            responding = self._wait(context, request, submitted, pending)
+        return self._answer(context, self._or_forward(context, responding, send), send)
+
+    def _submit(
+        self, context: RequestContext, request: RepeatableRequest, submitted: SubmittedRequest, body: bytes
+    ) -> asyncio.Future[Answer] | None:
+        """Check what may have changed since the head was parsed, and submit the request."""
+        if self._is_closing:
+            raise CoordinatorNotAvailable(STOPPING)
+        if self._node.tokens is not None:
+            authenticate(context, self._node.tokens)
+        context.identify_client()
+        context.group_id, context.body = request.group_id, body
+        endpoint = request.endpoint
+        context.check_quotas(1, len(body), is_heartbeat=endpoint.request == "Heartbeat")
+        check_text(body)
+        endpoint.begin(context)
+        return submitted.submit(context, request.group_id, read_json(body, endpoint.body_kind))
+
+    async def _wait(
+        self,
+        context: RequestContext,
+        request: RepeatableRequest,
+        submitted: SubmittedRequest,
+        pending: asyncio.Future[Answer] | None,
+    ) -> HttpResponse:
+        if pending is None:
+            return await request.endpoint.answer(context, request.group_id)
+        return json_response(submitted.respond(await context.with_deadline(pending)))
+
+    # -- all others --------------------------------------------------------------------------------------
 
     async def _respond(self, context: RequestContext, receive: Receive, send: Send) -> HttpResponse:
         self._server.hosts.check(context.scope, context.headers)
@@ -155,12 +243,21 @@ class AsgiApp:
             context.check_quotas(0, len(context.body))
         if forwarded is not None:
             forwarded.check_body(context.body)
+        return await self._or_forward(context, self._dispatch(context, path), send)
+
+    async def _dispatch(self, context: RequestContext, path: GroupPath | None) -> HttpResponse:
+        if path is not None:
+            fast_path = self._fast_path.get(path.action)
+            if fast_path is not None and context.scope["method"] == "POST":
+                return await fast_path.answer(context, path.group_id)
+        return self._idempotency_cache.find(context) or await self._with_litestar(context)
+
+    async def _or_forward(
+        self, context: RequestContext, responding: Awaitable[HttpResponse], send: Send
+    ) -> HttpResponse:
+        """Return the response of this node, or of the one that owns the group."""
         try:
-            if path is not None:
-                fast_path = self._fast_path.get(path.action)
-                if fast_path is not None and method == "POST":
-                    return await fast_path.answer(context, path.group_id)
-            return self._idempotency_cache.find(context) or await self._with_litestar(context)
+            return await responding
         except NotCoordinator as error:
             await _check_connected(context, send)
             return await self._forwarder.forward(context, _without_frames(error))
@@ -215,6 +312,10 @@ def _with_body_headers(response: HttpResponse, headers: Headers) -> Headers:
     return headers
 
 
-async def _send(response: HttpResponse, headers: Headers, send: Send) -> None:
+async def _failing(failure: Exception) -> HttpResponse:
+    raise failure
+
+
+async def _send_parts(response: HttpResponse, headers: Headers, send: Send) -> None:
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
     await send({"type": "http.response.body", "body": response.body, "more_body": False})

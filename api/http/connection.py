@@ -14,13 +14,16 @@ uvicorn limits only how long a connection may be idle between two requests. This
 * a malformed request gets a problem response, unless the client still waits for an earlier response: it would take the
   refusal for that;
 * few joins and syncs are parsed in one turn of the event loop, since thousands may arrive together, and heartbeats
-  behind them.
+  behind them;
+* a heartbeat or a commit that begins a read, with the same head as an earlier one, is not parsed again, and needs no
+  task unless it waits (decision 110).
 
 A request that arrives in one piece arms no timer.
 """
 
 import asyncio
 import sys
+from contextvars import copy_context
 from typing import Any, Final, Literal, cast
 
 import httptools
@@ -32,6 +35,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from api.http.asgi import IS_CONNECTED_EXTENSION, PROBE_PATHS, SINGLE_WRITE_EXTENSION, Headers
 from api.http.authorization import CERTIFICATE_EXTENSION
 from api.http.hosts import HOST
+from api.http.kept_heads import KeptHead, KeptHeads, RepeatedRequests
 from api.http.limits import HEAD_MAX_BYTES, HEALTH_HEAD_TIMEOUT_MS, HttpLimits
 from api.http.problems import RequestTimedOut, problem_response
 from api.http.response import HttpResponse
@@ -137,9 +141,13 @@ class HttpConnection(HttpToolsProtocol):
         limits: HttpLimits,
         batch: WriteBatch,
         read_turns: LongPollTurns,
+        repeated_requests: RepeatedRequests | None = None,
         **given: Any,  # noqa: ANN401  # uvicorn's own, passed on
     ) -> None:
         super().__init__(**given)
+        self._kept_heads = KeptHeads(repeated_requests)
+        self._bodiless: KeptHead | None = None
+        """The kept head that has arrived without its body, which many clients send by itself."""
         self._batch = batch
         self._read_turns = read_turns
         self._held: list[bytes] = []
@@ -198,7 +206,52 @@ class HttpConnection(HttpToolsProtocol):
                 self.flow.pause_reading()
                 turn.add_done_callback(self._parse_held)
                 return
+        if self._expected_phase is not None and self._is_begun and self._bodiless is None:
+            self._parse(data)
+        else:
+            self._read_request(data[:end], data)
+
+    def _read_request(self, start: bytes, data: bytes) -> None:
+        """Read the beginning of a request, or the body that follows a kept head: answer it, or parse it."""
+        if self._bodiless is not None:
+            start, data = self._bodiless.start, self._bodiless.head + data
+            self._take_bodiless()
+        kept = self._kept_heads.find(start, data)
+        if kept is not None and self.cycle.response_complete:
+            if len(data) == kept.size:
+                copy_context().run(self._answer_repeated, kept, data)
+                return
+            if len(data) == len(kept.head):
+                self._bodiless, self._expected_phase = kept, "body"
+                self._arm_deadline("body")
+                return
         self._parse(data)
+        if self._expected_phase != "head":
+            self._kept_heads.keep(start, data, cast("HTTPScope", self.scope))
+
+    def _take_bodiless(self) -> None:
+        """Forget a kept head that has arrived without its body: its request is about to be answered or parsed."""
+        self._bodiless, self._expected_phase = None, None
+        self._disarm_deadline()
+
+    def _answer_repeated(self, kept: KeptHead, data: bytes) -> None:
+        """Answer a request with a kept head, by a task if that takes longer."""
+        self.cycle = RequestResponseCycle(
+            scope=kept.request.scope,  # type: ignore[arg-type]  # as the framework has it
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=self.access_log,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=False,
+            keep_alive=True,
+            on_response=self.on_response_complete,
+        )
+        rest = self._kept_heads.answer(kept, data, cast("Send", self.cycle.send))
+        if rest is not None:
+            self._start_asgi_task(self.cycle, lambda *_: rest)
 
     def _parse_held(self, _: object) -> None:
         """Parse what was held back; nothing, if the connection is closing or closes meanwhile."""
@@ -346,6 +399,11 @@ class HttpConnection(HttpToolsProtocol):
         self._deadline = None
         if self.transport.is_closing():
             return
+        if self._bodiless is not None:
+            head = self._bodiless.head
+            self._take_bodiless()
+            self._parse(head)
+            self._disarm_deadline()
         if self.flow.read_paused:  # the node is late, not the client
             self._arm_deadline(phase)
             return

@@ -4,9 +4,10 @@ An endpoint is declared once, as a Litestar handler, and so is part of the OpenA
 function directly: Litestar's dispatch costs more than the rest of a heartbeat (DECISIONS.md, 12).
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final, get_type_hints
+from typing import Any, Final, NamedTuple, get_type_hints
 
 from litestar.handlers import HTTPRouteHandler
 
@@ -14,14 +15,26 @@ from api.http.authorization import access_rule_of, authorize
 from api.http.paths import GROUPS_PREFIX
 from api.http.request_body import read_json
 from api.http.request_context import RequestContext
-from api.http.response import JSON, HttpResponse, json_bytes
+from api.http.response import HttpResponse, json_response
 from api.shared.authorization import AccessRule
 from coordinator_core.protocol.errors import InvalidRequest
+from coordinator_core.protocol.responses import Answer
 
 REQUEST: Final = "request"
 """The key in a handler's `opt` of the name of the request."""
 LONG_POLL: Final = "long_poll"
 """The key in a handler's `opt` that marks a long poll."""
+SUBMITTED: Final = "submitted"
+"""The key in a handler's `opt` of a `SubmittedRequest`."""
+
+
+class SubmittedRequest(NamedTuple):
+    """How a request is answered that waits for the coordinator alone, so that nearly no heartbeat needs a task."""
+
+    submit: Callable[[RequestContext, str, Any], asyncio.Future[Answer] | None]
+    """Submits a request; None: the endpoint has to answer it. Raises CoordinatorError if it is refused."""
+    respond: Callable[[Any], Any]
+    """Returns the body of the response from the coordinator's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,20 +46,25 @@ class FastPathEndpoint:
     function: Callable[[RequestContext, str, Any], Awaitable[Any]]
     is_long_poll: bool
     access_rule: AccessRule
+    submitted: SubmittedRequest | None
+    """None: the request may wait for more than the coordinator."""
 
     async def answer(self, context: RequestContext, group_id: str) -> HttpResponse:
         """Decode the body, call the endpoint and return its response."""
-        context.request = self.request
-        context.is_long_poll = self.is_long_poll
+        self.begin(context)
         if self.is_long_poll:
             await context.node.long_poll_turns.wait()
-        if context.identity is not None:
-            authorize(context, self.access_rule)
         if context.scope["query_string"]:
             raise InvalidRequest("this request has no query parameters")
         await context.begin_turn(len(context.body))
-        answer = await self.function(context, group_id, read_json(context.body, self.body_kind))
-        return HttpResponse(200, JSON, json_bytes(answer))
+        return json_response(await self.function(context, group_id, read_json(context.body, self.body_kind)))
+
+    def begin(self, context: RequestContext) -> None:
+        """Name the request, and check that its token allows it."""
+        context.request = self.request
+        context.is_long_poll = self.is_long_poll
+        if context.identity is not None:
+            authorize(context, self.access_rule)
 
 
 def fast_path_endpoints(handlers: Iterable[HTTPRouteHandler]) -> dict[bytes, FastPathEndpoint]:
@@ -68,4 +86,5 @@ def _fast_path(handler: HTTPRouteHandler) -> FastPathEndpoint:
         function=handler.fn,
         is_long_poll=bool(handler.opt.get(LONG_POLL)),
         access_rule=access_rule_of(handler.opt[REQUEST], "POST", path),
+        submitted=handler.opt.get(SUBMITTED),
     )

@@ -83,7 +83,7 @@ async def read_body(
     body = parts[0] if len(parts) == 1 else b"".join(parts)
     if body:
         _check_is_json(headers.get(b"content-type", b""))
-        _check_text(body)
+        check_text(body)
     return body
 
 
@@ -121,7 +121,8 @@ def _check_is_json(content_type: bytes) -> None:
         raise UnsupportedMediaType("the body must be application/json")
 
 
-def _check_text(body: bytes) -> None:
+def check_text(body: bytes) -> None:
+    """Raise `InvalidRequest` if a body is not UTF-8, or contains a character that the database cannot hold."""
     if not body.isascii():
         try:
             body.decode()

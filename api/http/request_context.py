@@ -3,6 +3,7 @@
 import asyncio
 import re
 import secrets
+import time
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from itertools import count
@@ -55,9 +56,10 @@ class ServerContext:
 class RequestContext(ClientRequest):
     """The state of one HTTP request; `asgi` and the dispatchers fill it in."""
 
-    __slots__ = ("body", "headers", "is_forwarded", "request_id", "scope", "server")
+    __slots__ = ("began_at_s", "body", "headers", "is_forwarded", "request_id", "scope", "server")
 
     def __init__(self, server: ServerContext, scope: HTTPScope) -> None:
+        self.began_at_s = time.perf_counter()
         client = scope["client"]
         peer = client[0] if client else ""
         super().__init__(server.node, client_of(server.trusted_proxies, peer, scope["headers"]))

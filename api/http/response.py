@@ -25,3 +25,8 @@ class HttpResponse(Struct, frozen=True):
 def json_bytes(value: object) -> bytes:
     """Encode a value as JSON."""
     return _encoder.encode(value)
+
+
+def json_response(value: object) -> HttpResponse:
+    """Return a response of status 200 with a value as JSON."""
+    return HttpResponse(200, JSON, json_bytes(value))

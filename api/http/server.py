@@ -19,6 +19,7 @@ import uvicorn
 
 from api.http.asgi import AsgiApp
 from api.http.connection import HttpConnection
+from api.http.kept_heads import RepeatedRequests
 from api.http.limits import HEALTH_CONNECTIONS, HttpLimits
 from api.http.security_headers import SECURITY_HEADERS
 from api.shared.connection_gate import ConnectionCounts, ConnectionGate
@@ -43,6 +44,7 @@ class HttpServer:
         limits: HttpLimits,
         counts: ConnectionCounts,
         tls: NodeTls | None = None,
+        repeated_requests: RepeatedRequests | None = None,
     ) -> None:
         """Configure uvicorn.
 
@@ -52,11 +54,19 @@ class HttpServer:
             limits: limits on connections and timeouts.
             counts: the connection counters to update.
             tls: serves HTTPS if it has a certificate.
+            repeated_requests: answers requests whose heads a connection keeps; None: all are parsed.
         """
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # malformed requests: `connection` logs them
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, limits.send_timeout_ms)
         gate = ConnectionGate(limits.max_connections, limits.connections_per_ip, counts, HEALTH_CONNECTIONS)
-        connection = partial(HttpConnection, gate=gate, limits=limits, batch=WriteBatch(), read_turns=LongPollTurns())
+        connection = partial(
+            HttpConnection,
+            gate=gate,
+            limits=limits,
+            batch=WriteBatch(),
+            read_turns=LongPollTurns(),
+            repeated_requests=repeated_requests,
+        )
         config = uvicorn.Config(
             app,
             http=cast("type[asyncio.Protocol]", connection),

@@ -14,7 +14,7 @@ from api.shared.quotas import NO_RATES
 from api.shared.turns import SMALL_REQUEST_MAX_BYTES
 from coordinator_core.protocol.errors import PolicyViolation
 from coordinator_core.protocol.requests import CommitOffsets, MemberRequest
-from coordinator_core.protocol.responses import Answer, CommitOffsetsResponse
+from coordinator_core.protocol.responses import Answer
 from coordinator_core.queries.group_patterns import GroupPatterns
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.runtime.current_request import commit_origin, current_client
@@ -176,12 +176,6 @@ class ClientRequest:
         """Return the token and the address of the client, which its commits name."""
         return CommitOrigin(self.token_id, self.client_host or None)
 
-    async def commit(self, group_id: str, request: CommitOffsets) -> CommitOffsetsResponse:
-        """Submit a commit, and return its response."""
-        answer = await self.with_deadline(self.submit_commit(group_id, request))
-        assert isinstance(answer, CommitOffsetsResponse)
-        return answer
-
     def submit_commit(self, group_id: str, request: CommitOffsets) -> asyncio.Future[Answer]:
         """Submit a commit, which names the token and the address of the client.
 
@@ -201,7 +195,10 @@ class ClientRequest:
         """
         if self.is_long_poll:
             return await self._coordinate_long_poll(group_id, request, kind)
-        pending = self.node.coordinator.submit(group_id, request)
+        return await self.answer(self.node.coordinator.submit(group_id, request), kind)
+
+    async def answer(self, pending: asyncio.Future[Answer], kind: type[T]) -> T:
+        """Return the response to a request that was submitted, which is of type `kind`."""
         if pending.done():  # nearly every heartbeat: a deadline would double its cost
             answer: Answer = pending.result()
         else:

@@ -140,7 +140,7 @@ async def serve_node(
     warn_of_unencrypted(settings)
     warn_of_misspelled_settings()
     tls_files = asyncio.create_task(tls.keep_fresh(), name="muster-tls")
-    server = HttpServer(app, listener, limits, app.connections, tls)
+    server = HttpServer(app, listener, limits, app.connections, tls, app)
     await server.start()
     if kafka_server is not None:
         await kafka_server.start()

@@ -3,6 +3,7 @@
 Source: http-api.md "Member lifecycle".
 """
 
+import asyncio
 from typing import Annotated, Final
 
 from litestar import post
@@ -17,7 +18,7 @@ from api.http.consumer_json import (
     subscription_bytes,
     subscription_json,
 )
-from api.http.fast_path import LONG_POLL, REQUEST
+from api.http.fast_path import LONG_POLL, REQUEST, SUBMITTED, SubmittedRequest
 from api.http.fields import (
     ClientId,
     Generation,
@@ -46,6 +47,7 @@ from coordinator_core.protocol.requests import (
     SyncGroup,
 )
 from coordinator_core.protocol.responses import (
+    Answer,
     HeartbeatResponse,
     JoinGroupResponse,
     JoinGroupResponseMember,
@@ -248,14 +250,30 @@ class HeartbeatResponseBody(Struct):
     heartbeat_interval_ms: int
 
 
-@post("/v1/groups/{group_id:str}/heartbeat", status_code=200, tags=TAGS, opt={REQUEST: "Heartbeat"})
+def submit_heartbeat(context: RequestContext, group_id: str, data: HeartbeatRequestBody) -> asyncio.Future[Answer]:
+    """Submit a heartbeat to the coordinator."""
+    token = context.coordinator.new_token()
+    return context.coordinator.submit(
+        group_id, Heartbeat(token, data.generation, data.member_id, data.group_instance_id)
+    )
+
+
+def respond_to_heartbeat(answer: HeartbeatResponse) -> HeartbeatResponseBody:
+    """Return the body of the response to a heartbeat."""
+    return HeartbeatResponseBody(answer.session_timeout_ms, answer.heartbeat_interval_ms)
+
+
+@post(
+    "/v1/groups/{group_id:str}/heartbeat",
+    status_code=200,
+    tags=TAGS,
+    opt={REQUEST: "Heartbeat", SUBMITTED: SubmittedRequest(submit_heartbeat, respond_to_heartbeat)},
+)
 async def heartbeat(
     context: CurrentRequest, group_id: GroupId, data: JSONBody[HeartbeatRequestBody]
 ) -> HeartbeatResponseBody:
     """Keep the member's session alive; an error with action rejoin means that it must join again."""
-    request = Heartbeat(context.coordinator.new_token(), data.generation, data.member_id, data.group_instance_id)
-    answer = await context.coordinate(group_id, request, HeartbeatResponse)
-    return HeartbeatResponseBody(answer.session_timeout_ms, answer.heartbeat_interval_ms)
+    return respond_to_heartbeat(await context.answer(submit_heartbeat(context, group_id, data), HeartbeatResponse))
 
 
 # -- leave ------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 Source: http-api.md "Member lifecycle".
 """
 
+import asyncio
 from datetime import datetime
 from itertools import starmap
 from typing import Final
@@ -14,7 +15,7 @@ from msgspec.structs import astuple, replace
 
 from api.http.consumer_json import PartitionsOfTopic
 from api.http.cursors import Int32, Name, page_of, read_cursor
-from api.http.fast_path import REQUEST
+from api.http.fast_path import REQUEST, SUBMITTED, SubmittedRequest
 from api.http.fields import (
     Generation,
     GroupId,
@@ -39,7 +40,7 @@ from api.shared.errors import NO_ERROR, TopicAuthorizationFailed
 from coordinator_core.admin import offsets as admin_offsets
 from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.protocol.requests import CommitOffsets, OffsetToCommit, StoredOffset
-from coordinator_core.protocol.responses import PartitionResult
+from coordinator_core.protocol.responses import Answer, CommitOffsetsResponse, PartitionResult
 from coordinator_core.protocol.setting_rules import INT32_MAX
 from coordinator_core.state_store.rows import FetchedOffset
 
@@ -86,17 +87,14 @@ class CommitBody(Struct, forbid_unknown_fields=True):
     retention_time_ms: RetentionMs = -1
 
 
-@post("/v1/groups/{group_id:str}/offsets", status_code=200, tags=TAGS, opt={REQUEST: "OffsetCommit"})
-async def commit(context: CurrentRequest, group_id: GroupId, data: JSONBody[CommitBody]) -> PartitionResultsResponse:
-    """Commit offsets. Every partition with code NONE is stored in Postgres before the response is sent."""
+def submit_commit(context: RequestContext, group_id: str, data: CommitBody) -> asyncio.Future[Answer] | None:
+    """Submit a commit to the coordinator; None: the token does not allow all of its topics."""
     _check_count(context, len(data.offsets), "offsets")
     denied = context.denied_topics((each.topic for each in data.offsets), Operation.COMMIT)
-    if denied:
-        return await _commit_allowed(context, group_id, data, denied)
-    return await _commit(context, group_id, data)
+    return None if denied else _submit(context, group_id, data)
 
 
-async def _commit(context: RequestContext, group_id: str, data: CommitBody) -> PartitionResultsResponse:
+def _submit(context: RequestContext, group_id: str, data: CommitBody) -> asyncio.Future[Answer]:
     request = CommitOffsets(
         token=context.coordinator.new_token(),
         generation=data.generation,
@@ -106,7 +104,11 @@ async def _commit(context: RequestContext, group_id: str, data: CommitBody) -> P
         retention_time_ms=data.retention_time_ms,
         trusted_topic_prefixes=context.trusted_topic_prefixes,
     )
-    answer = await context.commit(group_id, request)
+    return context.submit_commit(group_id, request)
+
+
+def respond_to_commit(answer: CommitOffsetsResponse) -> PartitionResultsResponse:
+    """Return the body of the response to a commit."""
     if answer.errors:
         return _results(answer.offsets)
     return PartitionResultsResponse(
@@ -114,13 +116,29 @@ async def _commit(context: RequestContext, group_id: str, data: CommitBody) -> P
     )
 
 
-async def _commit_allowed(
-    context: RequestContext, group_id: str, data: CommitBody, denied: frozenset[str]
-) -> PartitionResultsResponse:
+@post(
+    "/v1/groups/{group_id:str}/offsets",
+    status_code=200,
+    tags=TAGS,
+    opt={REQUEST: "OffsetCommit", SUBMITTED: SubmittedRequest(submit_commit, respond_to_commit)},
+)
+async def commit(context: CurrentRequest, group_id: GroupId, data: JSONBody[CommitBody]) -> PartitionResultsResponse:
+    """Commit offsets. Every partition with code NONE is stored in Postgres before the response is sent."""
+    pending = submit_commit(context, group_id, data)
+    if pending is None:
+        return await _commit_allowed(context, group_id, data)
+    return respond_to_commit(await context.answer(pending, CommitOffsetsResponse))
+
+
+async def _commit_allowed(context: RequestContext, group_id: str, data: CommitBody) -> PartitionResultsResponse:
     """Commit the offsets of the allowed topics, if there are any. Source: KafkaApis.handleOffsetCommitRequest."""
+    denied = context.denied_topics((each.topic for each in data.offsets), Operation.COMMIT)
     allowed = [each for each in data.offsets if each.topic not in denied]
-    response = await _commit(context, group_id, replace(data, offsets=allowed)) if allowed else None
-    committed = iter(response.offsets if response else ())
+    results: list[PartitionResultResponse] = []
+    if allowed:
+        pending = _submit(context, group_id, replace(data, offsets=allowed))
+        results = respond_to_commit(await context.answer(pending, CommitOffsetsResponse)).offsets
+    committed = iter(results)
     refused = TopicAuthorizationFailed.code
     return PartitionResultsResponse(
         [

@@ -70,7 +70,7 @@ async def _serve(loop: LapseLoop, database_url: str, serving: "Future[Platform]"
             hour = Hour(in_process(app))
             await hour.pass_by(loop.caught_up)
             await _wait_until_stored(coordinator)
-            server = HttpServer(app, listener, limits, app.connections)
+            server = HttpServer(app, listener, limits, app.connections, repeated_requests=app)
             await server.start()
             serving.set_result(Platform(settings.node_url, database_url, began_at, datetime.now(UTC)))
             while not stopping.is_set():  # noqa: ASYNC110 - set by another thread

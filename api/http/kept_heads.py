@@ -1,0 +1,85 @@
+"""Heads of requests that a connection keeps, to know the next request with the same head again.
+
+Agents repeat the heads of their heartbeats and commits byte for byte, and parsing them takes as long as all the rest of
+a heartbeat. A head is kept if all that follows from its bytes was checked (`RepeatedRequests.repeatable`); what may
+have changed since, such as tokens and quotas, is checked for each request.
+
+A head decides where its request ends: one that is kept has a Content-Length, and no Transfer-Encoding.
+"""
+
+from collections.abc import Coroutine
+from typing import Any, Final, NamedTuple, Protocol
+
+from litestar.types import HTTPScope, Send
+
+from api.http.fast_path import FastPathEndpoint
+
+KEPT_HEAD_MAX_BYTES: Final = 1_024
+"""The largest head that is kept."""
+KEPT_HEADS_MAX: Final = 4
+"""How many heads a connection keeps: those of heartbeats and commits, of one or two groups."""
+HEAD_END: Final = b"\r\n\r\n"
+
+
+class RepeatableRequest(NamedTuple):
+    """What the head of a request says."""
+
+    scope: HTTPScope
+    group_id: str
+    endpoint: FastPathEndpoint
+    content_length: int
+
+
+class RepeatedRequests(Protocol):
+    """The part of the application that answers requests with kept heads."""
+
+    def repeatable(self, scope: HTTPScope) -> RepeatableRequest | None:
+        """Return what the head of a request says if the next one with the same head may be answered by it."""
+        ...
+
+    def answer_repeated(self, request: RepeatableRequest, body: bytes, send: Send) -> Coroutine[Any, Any, None] | None:
+        """Answer a request, or return what is left to do for that."""
+        ...
+
+
+class KeptHead(NamedTuple):
+    """A head that was parsed."""
+
+    start: bytes
+    """Its method and target."""
+    head: bytes
+    size: int
+    """Of the head and the body."""
+    request: RepeatableRequest
+
+
+class KeptHeads:
+    """The kept heads of one connection, by their methods and targets."""
+
+    __slots__ = ("_app", "_heads")
+
+    def __init__(self, app: RepeatedRequests | None) -> None:
+        """Keep nothing yet; nothing at all, if the application answers no repeated requests."""
+        self._app = app
+        self._heads: dict[bytes, KeptHead] = {}
+
+    def find(self, start: bytes, data: bytes) -> KeptHead | None:
+        """Return the kept head with which data begins; `start` is the data's method and target."""
+        kept = self._heads.get(start)
+        return kept if kept is not None and data.startswith(kept.head) else None
+
+    def keep(self, start: bytes, data: bytes, scope: HTTPScope) -> None:
+        """Keep the parsed head of `data`, which has only its body beside it, if the next one may be answered by it."""
+        size = data.find(HEAD_END, 0, KEPT_HEAD_MAX_BYTES) + len(HEAD_END)
+        request = None if self._app is None or size < len(HEAD_END) else self._app.repeatable(scope)
+        if request is None or len(data) not in {size, size + request.content_length}:
+            return
+        self._heads.pop(start, None)
+        if len(self._heads) >= KEPT_HEADS_MAX:
+            del self._heads[next(iter(self._heads))]
+        self._heads[start] = KeptHead(start, data[:size], size + request.content_length, request)
+
+    def answer(self, kept: KeptHead, data: bytes, send: Send) -> Coroutine[Any, Any, None] | None:
+        """Answer a request that `find` has found, or return what is left to do for that."""
+        assert self._app is not None, "there is no kept head without it"
+        return self._app.answer_repeated(kept.request, data[len(kept.head) :], send)
