@@ -199,7 +199,7 @@ class HttpConnection(HttpToolsProtocol):
             self._held.append(data)
             return
         end = data.find(b" ", _PATH_PLACE)
-        if data[end - _ENDING_CHARS : end] in LONG_POLL_ENDINGS:
+        if self._bodiless is None and data[end - _ENDING_CHARS : end] in LONG_POLL_ENDINGS:
             turn = self._read_turns.begin()
             if turn is not None:
                 self._held.append(data)
@@ -226,16 +226,25 @@ class HttpConnection(HttpToolsProtocol):
                 self._arm_deadline("body")
                 return
         self._parse(data)
-        if self._expected_phase != "head":
-            self._kept_heads.keep(start, data, cast("HTTPScope", self.scope))
+        if self._expected_phase != "head" and not self.transport.is_closing() and self.cycle.keep_alive:
+            is_complete = self._expected_phase is None
+            self._kept_heads.keep(start, data, cast("HTTPScope", self.scope), is_complete=is_complete)
 
     def _take_bodiless(self) -> None:
         """Forget a kept head that has arrived without its body: its request is about to be answered or parsed."""
         self._bodiless, self._expected_phase = None, None
         self._disarm_deadline()
 
+    def _parse_bodiless(self) -> None:
+        """Parse a kept head that has arrived without its body, which is not to be waited for here."""
+        if self._bodiless is not None:
+            head = self._bodiless.head
+            self._take_bodiless()
+            self._parse(head)
+
     def _answer_repeated(self, kept: KeptHead, data: bytes) -> None:
         """Answer a request with a kept head, by a task if that takes longer."""
+        self._beside_body_bytes = 0
         self.cycle = RequestResponseCycle(
             scope=kept.request.scope,  # type: ignore[arg-type]  # as the framework has it
             transport=self.transport,
@@ -250,7 +259,9 @@ class HttpConnection(HttpToolsProtocol):
             on_response=self.on_response_complete,
         )
         rest = self._kept_heads.answer(kept, data, cast("Send", self.cycle.send))
-        if rest is not None:
+        if rest is None:
+            self.cycle.on_response = _do_nothing  # as uvicorn's task: else only the garbage collector frees both
+        else:
             self._start_asgi_task(self.cycle, lambda *_: rest)
 
     def _parse_held(self, _: object) -> None:
@@ -298,6 +309,11 @@ class HttpConnection(HttpToolsProtocol):
             self._keep_alive.cancel()
         self._gate.release(self)
         super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """Close the connection, if it is idle; else answer the request that has begun, and close it then."""
+        self._parse_bodiless()
+        super().shutdown()
 
     def on_response_complete(self) -> None:
         """Begin the next request, or the idle time.
@@ -400,9 +416,7 @@ class HttpConnection(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if self._bodiless is not None:
-            head = self._bodiless.head
-            self._take_bodiless()
-            self._parse(head)
+            self._parse_bodiless()
             self._disarm_deadline()
         if self.flow.read_paused:  # the node is late, not the client
             self._arm_deadline(phase)
@@ -474,6 +488,10 @@ def _health_only(app: Any) -> Any:  # noqa: ANN401  # an ASGI application, as uv
         await send({"type": "http.response.body", "body": response.body, "more_body": False})
 
     return answer
+
+
+def _do_nothing() -> None:
+    pass
 
 
 def _with_entity_headers(response: HttpResponse) -> Headers:

@@ -18,6 +18,7 @@ KEPT_HEAD_MAX_BYTES: Final = 1_024
 """The largest head that is kept."""
 KEPT_HEADS_MAX: Final = 4
 """How many heads a connection keeps: those of heartbeats and commits, of one or two groups."""
+METHOD: Final = b"POST "
 HEAD_END: Final = b"\r\n\r\n"
 
 
@@ -68,11 +69,23 @@ class KeptHeads:
         kept = self._heads.get(start)
         return kept if kept is not None and data.startswith(kept.head) else None
 
-    def keep(self, start: bytes, data: bytes, scope: HTTPScope) -> None:
-        """Keep the parsed head of `data`, which has only its body beside it, if the next one may be answered by it."""
+    def keep(self, start: bytes, data: bytes, scope: HTTPScope, *, is_complete: bool) -> None:
+        """Keep the head of `data`, if the next one may be answered by it.
+
+        Only a head with nothing before it, and alone or with all of its body behind it: else its scope may be that of
+        another request of the data, or of an earlier one.
+
+        Args:
+            start: the method and target of the data.
+            data: what was parsed; a request begins in it, or it is empty lines.
+            scope: of the request that began last.
+            is_complete: whether that request has its body.
+        """
         size = data.find(HEAD_END, 0, KEPT_HEAD_MAX_BYTES) + len(HEAD_END)
-        request = None if self._app is None or size < len(HEAD_END) else self._app.repeatable(scope)
-        if request is None or len(data) not in {size, size + request.content_length}:
+        if self._app is None or size < len(HEAD_END) or not data.startswith(METHOD):
+            return
+        request = self._app.repeatable(scope)
+        if request is None or len(data) != size + (request.content_length if is_complete else 0):
             return
         self._heads.pop(start, None)
         if len(self._heads) >= KEPT_HEADS_MAX:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
+from weakref import ref
 
 import pytest
 import uvicorn
@@ -18,12 +19,12 @@ from api.http.app import make_app
 from api.http.asgi import AsgiApp
 from api.http.connection import HttpConnection
 from api.http.kept_heads import KEPT_HEAD_MAX_BYTES, RepeatableRequest
-from api.http.limits import HttpLimits
+from api.http.limits import HEAD_MAX_BYTES, HttpLimits
 from api.shared.connection_gate import ConnectionCounts, ConnectionGate
 from api.shared.node_context import NodeContext
 from api.shared.quotas import QuotaLimits
 from api.shared.tokens import Tokens
-from api.shared.turns import SMALL_REQUEST_MAX_BYTES, LongPollTurns
+from api.shared.turns import LONG_POLLS_AT_ONCE, SMALL_REQUEST_MAX_BYTES, LongPollTurns
 from api.shared.write_batch import WriteBatch
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.runtime.current_request import commit_origin, current_client
@@ -84,17 +85,18 @@ class CountingApp:
 class Wire:
     """A connection to an application."""
 
-    def __init__(self, app: AsgiApp, limits: HttpLimits, *, keeps_heads: bool) -> None:
+    def __init__(self, app: AsgiApp, limits: HttpLimits, *, keeps_heads: bool, max_connections: int = 1) -> None:
         self.repeated = CountingApp(app)
         self.transport = FakeTransport()
+        self.read_turns = LongPollTurns()
         self.connection = HttpConnection(
             config=uvicorn.Config(app, lifespan="off", log_config=None, access_log=False),
             server_state=ServerState(),
             app_state={},
-            gate=ConnectionGate(1, 1, ConnectionCounts(())),
+            gate=ConnectionGate(max_connections, 1, ConnectionCounts(()), 1),
             limits=limits,
             batch=WriteBatch(),
-            read_turns=LongPollTurns(),
+            read_turns=self.read_turns,
             repeated_requests=self.repeated if keeps_heads else None,
         )
         self.connection.connection_made(self.transport)
@@ -175,7 +177,7 @@ def post(path: str, body: object, *headers: str, kind: str = "application/json",
 
 def heartbeat(member: Member, *headers: str, **more: str) -> bytes:
     body = {"generation": member.generation, "member_id": member.member_id}
-    return post(f"/v1/groups/{member.group_id}/heartbeat", body, *headers, **more)
+    return post(heartbeat_path(member), body, *headers, **more)
 
 
 def commit(member: Member, offset: int, *headers: str, topic: str = "t") -> bytes:
@@ -187,8 +189,22 @@ def commit(member: Member, offset: int, *headers: str, topic: str = "t") -> byte
     return post(f"/v1/groups/{member.group_id}/offsets", body, *headers)
 
 
+def get(path: str, padding: str) -> bytes:
+    return f"GET {path} HTTP/1.1\r\nHost: localhost\r\nX-Padding: {padding}\r\n\r\n".encode()
+
+
+def heartbeat_path(member: Member) -> str:
+    return f"/v1/groups/{member.group_id}/heartbeat"
+
+
 def body_of(request: bytes) -> bytes:
     return request.partition(b"\r\n\r\n")[2]
+
+
+def halves(request: bytes) -> tuple[bytes, bytes]:
+    """Return the head and the body of a request."""
+    body = body_of(request)
+    return request[: len(request) - len(body)], body
 
 
 def status(response: bytes) -> int:
@@ -276,6 +292,70 @@ async def test_a_head_is_not_taken_for_that_of_a_request_behind_it(node: Node) -
             assert b'"heartbeat_interval_ms"' in await wire.response()
 
 
+async def test_a_head_is_not_taken_for_that_of_a_request_behind_it_without_its_body(node: Node) -> None:
+    """The second request declares so many bytes that the data could be the first head and the second body."""
+    first, second = await node.member("first"), await node.member("second")
+    wire, parsed = node.connect(), node.connect(keeps_heads=False)
+    size = len(body_of(heartbeat(first))) + len(halves(post(heartbeat_path(second), b" " * 100))[0])
+    head, body = halves(post(heartbeat_path(second), body_of(heartbeat(second)).ljust(size)))
+    padding = size - len(body_of(heartbeat(first))) - len(get("/healthz", ""))
+    both = heartbeat(first) + get("/healthz", "x" * padding)
+    for parts in ((heartbeat(first) + head, body), (both,)):
+        for _ in range(2):
+            assert await wire.ask(*parts) == await parsed.ask(*parts)
+            assert await wire.response() == await parsed.response()
+    assert wire.repeated.answered == 0
+
+
+@pytest.mark.parametrize("count", [2, 3])
+async def test_empty_lines_are_no_head(node: Node, count: int) -> None:
+    member, wire, parsed = await node.member(), node.connect(), node.connect(keeps_heads=False)
+    lines = b"\r\n" * count
+    size = len(lines) - 4 or 100
+    for sent in (wire, parsed):
+        await sent.ask(post(HEARTBEAT, b"{}".ljust(size)))
+        for _ in range(2):
+            sent.connection.data_received(lines)
+    probe = get("/healthz", "x" * (100 - len(get("/healthz", ""))))
+    for request in (probe, heartbeat(member), heartbeat(member)):
+        assert await wire.ask(request) == await parsed.ask(request)
+    assert wire.repeated.answered == 1
+
+
+async def test_empty_lines_before_a_head_are_no_head(node: Node) -> None:
+    member, wire, parsed = await node.member(), node.connect(), node.connect(keeps_heads=False)
+    head, body = halves(post(HEARTBEAT, body_of(heartbeat(member)).ljust(300)))
+    part = len(body) - len(head)
+    padded = heartbeat(member, f"X-Padding: {'x' * (300 - len(heartbeat(member, 'X-Padding: ')))}")
+    for parts in ((b"\r\n\r\n" + head + body[:part], body[part:]), (b"\r\n\r\n" + padded,)):
+        for _ in range(2):
+            assert await wire.ask(*parts) == await parsed.ask(*parts)
+    assert wire.repeated.answered == 0
+
+
+async def test_empty_lines_between_repeated_requests_are_no_part_of_a_head(node: Node) -> None:
+    member, wire = await node.member(), node.connect()
+    for _ in range(2):
+        assert status(await wire.ask(heartbeat(member))) == 200
+        wire.connection.data_received(b"\r\n" * (HEAD_MAX_BYTES // 2))
+    assert status(await wire.ask(heartbeat(member))) == 200
+    assert wire.repeated.answered == 2
+    request = commit(member, 1)
+    assert status(await wire.ask(request[:40], request[40:])) == 200
+
+
+async def test_a_body_behind_its_kept_head_is_not_taken_for_a_join(node: Node) -> None:
+    wire = node.connect()
+    head, body = halves(post(HEARTBEAT, post("/v1/groups/g/join", {})))
+    refusal = await wire.ask(head + body)
+    for _ in range(LONG_POLLS_AT_ONCE):
+        wire.read_turns.begin()
+    assert await wire.ask(head, body) == refusal
+    assert wire.repeated.answered == 1
+    await asyncio.sleep(0.01)
+    assert not wire.transport.written
+
+
 async def test_a_request_behind_one_that_waits_is_answered_after_it(node: Node) -> None:
     member, wire = await node.member(), node.connect()
     assert status(await wire.ask(commit(member, 10))) == 200
@@ -293,6 +373,15 @@ async def test_a_request_behind_one_that_waits_is_answered_after_it(node: Node) 
 
 
 # -- what is refused is refused again ------------------------------------------------------------------------
+
+TARGETS: Final = ("http://localhost", "x", "http://", "*", "http://localhost:99999/v1/groups/g/heartbeat")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+async def test_a_target_that_names_no_path_is_refused(node: Node, target: str) -> None:
+    wire, parsed = node.connect(), node.connect(keeps_heads=False)
+    assert await wire.ask(post(target, {})) == await parsed.ask(post(target, {}))
+
 
 BODY: Final = {"generation": 1, "member_id": "m"}
 HEARTBEAT: Final = "/v1/groups/g/heartbeat"
@@ -330,6 +419,16 @@ async def test_a_refused_request_is_refused_again(node: Node, case: str) -> None
         if wire.transport.is_closed:
             assert parsed.transport.is_closed
             break
+
+
+async def test_a_connection_for_health_only_keeps_no_head(node: Node) -> None:
+    request = heartbeat(await node.member())
+    wire = Wire(node.app, node.limits, keeps_heads=True, max_connections=0)
+    assert status(await wire.ask(request)) == 503
+    assert wire.transport.is_closed
+    wire.connection.data_received(request)
+    assert wire.repeated.answered == 0
+    wire.connection.connection_lost(None)
 
 
 @pytest.mark.parametrize(
@@ -409,6 +508,19 @@ async def test_a_node_that_stops_refuses_repeated_requests(node: Node) -> None:
     assert status(await wire.ask(heartbeat(member))) == 503
 
 
+async def test_a_server_that_stops_answers_a_request_of_which_the_head_has_arrived(node: Node) -> None:
+    member, wire = await node.member(), node.connect()
+    for _ in range(2):
+        assert status(await wire.ask(heartbeat(member))) == 200
+    head, body = halves(heartbeat(member))
+    wire.connection.data_received(head)
+    wire.connection.shutdown()
+    response = await wire.ask(body)
+    assert status(response) == 200
+    assert b"connection: close\r\n" in response
+    assert wire.transport.is_closed
+
+
 async def test_the_context_of_the_connection_has_nothing_of_a_request(node: Node) -> None:
     member, wire = await node.member(), node.connect()
     for offset in range(10, 13):
@@ -434,3 +546,21 @@ async def test_repeated_requests_leave_nothing_to_the_garbage_collector(node: No
         gc.enable()
     assert wire.repeated.answered == 199
     assert garbage < 100
+
+
+async def test_a_connection_that_is_closed_is_not_left_to_the_garbage_collector(node: Node) -> None:
+    member = await node.member()
+    gc.collect()
+    gc.disable()
+    try:
+        wire = Wire(node.app, node.limits, keeps_heads=True)
+        for _ in range(2):
+            assert status(await wire.ask(heartbeat(member))) == 200
+        assert wire.repeated.answered == 1
+        connection = ref(wire.connection)
+        wire.connection.connection_lost(None)
+        del wire
+        await asyncio.sleep(0)
+        assert connection() is None
+    finally:
+        gc.enable()
