@@ -394,6 +394,7 @@ class HttpConnection(HttpToolsProtocol):
         headers = [each for each in self.headers if each[0] != UPGRADE]
         start = b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())
         self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's
         return b"%b\r\n%b\r\n%b" % (start, _encode_headers(headers), rest)
 
     # -- deadlines ---------------------------------------------------------------------------------------

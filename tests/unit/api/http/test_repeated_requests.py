@@ -254,6 +254,14 @@ async def test_requests_that_arrive_in_parts_or_together_are_parsed(node: Node) 
     assert wire.repeated.answered == 1
 
 
+async def test_a_closing_request_with_data_behind_it_is_answered_after_an_upgrade_too(node: Node) -> None:
+    member, wire = await node.member(), node.connect()
+    assert status(await wire.ask(heartbeat(member, "Connection: Upgrade", "Upgrade: h2c"))) == 200
+    assert status(await wire.ask(heartbeat(member, "Connection: close") + heartbeat(member))) == 200
+    assert wire.transport.is_closed
+    assert not wire.transport.written
+
+
 async def test_a_body_may_follow_its_kept_head(node: Node) -> None:
     member, wire = await node.member(), node.connect()
     for offset in range(10, 15):
