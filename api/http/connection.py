@@ -15,8 +15,8 @@ uvicorn limits only how long a connection may be idle between two requests. This
   refusal for that;
 * few joins and syncs are parsed in one turn of the event loop, since thousands may arrive together, and heartbeats
   behind them;
-* a heartbeat or a commit that begins a read, with the same head as an earlier one, is not parsed again, and needs no
-  task unless it waits (decision 110).
+* a heartbeat or a commit that arrives in one piece, with the same head as an earlier one, is not parsed again, and
+  needs no task unless it waits (decision 110).
 
 A request that arrives in one piece arms no timer.
 """
@@ -146,8 +146,6 @@ class HttpConnection(HttpToolsProtocol):
     ) -> None:
         super().__init__(**given)
         self._kept_heads = KeptHeads(repeated_requests)
-        self._bodiless: KeptHead | None = None
-        """The kept head that has arrived without its body, which many clients send by itself."""
         self._batch = batch
         self._read_turns = read_turns
         self._held: list[bytes] = []
@@ -199,48 +197,28 @@ class HttpConnection(HttpToolsProtocol):
             self._held.append(data)
             return
         end = data.find(b" ", _PATH_PLACE)
-        if self._bodiless is None and data[end - _ENDING_CHARS : end] in LONG_POLL_ENDINGS:
+        if data[end - _ENDING_CHARS : end] in LONG_POLL_ENDINGS:
             turn = self._read_turns.begin()
             if turn is not None:
                 self._held.append(data)
                 self.flow.pause_reading()
                 turn.add_done_callback(self._parse_held)
                 return
-        if self._expected_phase is not None and self._is_begun and self._bodiless is None:
+        if self._expected_phase is not None and self._is_begun:
             self._parse(data)
         else:
             self._read_request(data[:end], data)
 
     def _read_request(self, start: bytes, data: bytes) -> None:
-        """Read the beginning of a request, or the body that follows a kept head: answer it, or parse it."""
-        if self._bodiless is not None:
-            start, data = self._bodiless.start, self._bodiless.head + data
-            self._take_bodiless()
+        """Answer a request that is known again, or parse what may be the beginning of one, and keep its head."""
         kept = self._kept_heads.find(start, data)
         if kept is not None and self.cycle.response_complete:
-            if len(data) == kept.size:
-                copy_context().run(self._answer_repeated, kept, data)
-                return
-            if len(data) == len(kept.head):
-                self._bodiless, self._expected_phase = kept, "body"
-                self._arm_deadline("body")
-                return
+            copy_context().run(self._answer_repeated, kept, data)
+            return
         self._parse(data)
         if self._expected_phase != "head" and not self.transport.is_closing() and self.cycle.keep_alive:
             is_complete = self._expected_phase is None
             self._kept_heads.keep(start, data, cast("HTTPScope", self.scope), is_complete=is_complete)
-
-    def _take_bodiless(self) -> None:
-        """Forget a kept head that has arrived without its body: its request is about to be answered or parsed."""
-        self._bodiless, self._expected_phase = None, None
-        self._disarm_deadline()
-
-    def _parse_bodiless(self) -> None:
-        """Parse a kept head that has arrived without its body, which is not to be waited for here."""
-        if self._bodiless is not None:
-            head = self._bodiless.head
-            self._take_bodiless()
-            self._parse(head)
 
     def _answer_repeated(self, kept: KeptHead, data: bytes) -> None:
         """Answer a request with a kept head, by a task if that takes longer."""
@@ -309,11 +287,6 @@ class HttpConnection(HttpToolsProtocol):
             self._keep_alive.cancel()
         self._gate.release(self)
         super().connection_lost(exc)
-
-    def shutdown(self) -> None:
-        """Close the connection, if it is idle; else answer the request that has begun, and close it then."""
-        self._parse_bodiless()
-        super().shutdown()
 
     def on_response_complete(self) -> None:
         """Begin the next request, or the idle time.
@@ -416,9 +389,6 @@ class HttpConnection(HttpToolsProtocol):
         self._deadline = None
         if self.transport.is_closing():
             return
-        if self._bodiless is not None:
-            self._parse_bodiless()
-            self._disarm_deadline()
         if self.flow.read_paused:  # the node is late, not the client
             self._arm_deadline(phase)
             return

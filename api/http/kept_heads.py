@@ -46,8 +46,6 @@ class RepeatedRequests(Protocol):
 class KeptHead(NamedTuple):
     """A head that was parsed."""
 
-    start: bytes
-    """Its method and target."""
     head: bytes
     size: int
     """Of the head and the body."""
@@ -65,15 +63,16 @@ class KeptHeads:
         self._heads: dict[bytes, KeptHead] = {}
 
     def find(self, start: bytes, data: bytes) -> KeptHead | None:
-        """Return the kept head with which data begins; `start` is the data's method and target."""
+        """Return the kept head of the request that data is; `start` is its method and target. None: it is parsed."""
         kept = self._heads.get(start)
-        return kept if kept is not None and data.startswith(kept.head) else None
+        return kept if kept is not None and len(data) == kept.size and data.startswith(kept.head) else None
 
     def keep(self, start: bytes, data: bytes, scope: HTTPScope, *, is_complete: bool) -> None:
         """Keep the head of `data`, if the next one may be answered by it.
 
-        Only a head with nothing before it, and alone or with all of its body behind it: else its scope may be that of
-        another request of the data, or of an earlier one.
+        Only a head with nothing before it, and alone or with all of its body behind it: else the scope may be that of
+        another request of the data, or of an earlier one. Many clients send a head by itself, but a busy node finds the
+        body behind it in the same read.
 
         Args:
             start: the method and target of the data.
@@ -90,7 +89,7 @@ class KeptHeads:
         self._heads.pop(start, None)
         if len(self._heads) >= KEPT_HEADS_MAX:
             del self._heads[next(iter(self._heads))]
-        self._heads[start] = KeptHead(start, data[:size], size + request.content_length, request)
+        self._heads[start] = KeptHead(data[:size], size + request.content_length, request)
 
     def answer(self, kept: KeptHead, data: bytes, send: Send) -> Coroutine[Any, Any, None] | None:
         """Answer a request that `find` has found, or return what is left to do for that."""

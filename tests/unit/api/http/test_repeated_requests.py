@@ -2,213 +2,50 @@
 
 import asyncio
 import gc
-import json
-import re
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from weakref import ref
 
 import pytest
-import uvicorn
-from litestar.types import Send
-from uvicorn.server import ServerState
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from api.http.app import make_app
-from api.http.asgi import AsgiApp
-from api.http.connection import HttpConnection
-from api.http.kept_heads import KEPT_HEAD_MAX_BYTES, RepeatableRequest
+from api.http.kept_heads import KEPT_HEAD_MAX_BYTES
 from api.http.limits import HEAD_MAX_BYTES, HttpLimits
-from api.shared.connection_gate import ConnectionCounts, ConnectionGate
-from api.shared.node_context import NodeContext
 from api.shared.quotas import QuotaLimits
-from api.shared.tokens import Tokens
-from api.shared.turns import LONG_POLLS_AT_ONCE, SMALL_REQUEST_MAX_BYTES, LongPollTurns
-from api.shared.write_batch import WriteBatch
-from coordinator_core.runtime.coordinator import Coordinator
+from api.shared.turns import SMALL_REQUEST_MAX_BYTES
 from coordinator_core.runtime.current_request import commit_origin, current_client
 from coordinator_core.state_store.dirty_offsets import UNKNOWN_ORIGIN
-from tests.support.no_queries import NO_QUERIES
 from tests.support.tokens_file import ADA, TokensFile
-from tests.support.waiting import limited
-from tests.unit.coordinator_core.runtime.nodes import HeldStore, Member, config, running
+from tests.unit.api.http.wire import (
+    Node,
+    Wire,
+    body_of,
+    commit,
+    get,
+    halves,
+    heartbeat,
+    heartbeat_path,
+    post,
+    serving,
+    status,
+)
+from tests.unit.coordinator_core.runtime.nodes import Member, until
 
 pytestmark = pytest.mark.anyio
 
-LENGTH: Final = re.compile(rb"content-length: (\d+)\r\n")
-OWN_LINES: Final = re.compile(rb"(date|x-request-id): [^\r]*\r\n")
-"""The headers that differ between two responses to one request."""
 AS_ADA: Final = ("Authorization: Bearer ada's",)
 
-
-class FakeTransport(asyncio.Transport):
-    """Keeps what is written."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.written = b""
-        self.is_closed = False
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        self.written += data
-
-    def pause_reading(self) -> None:
-        """Do nothing."""
-
-    def resume_reading(self) -> None:
-        """Do nothing."""
-
-    def close(self) -> None:
-        self.is_closed = True
-
-    def is_closing(self) -> bool:
-        return self.is_closed
-
-    def get_extra_info(self, name: str, default: object = None) -> object:
-        return ("127.0.0.1", 1) if name in {"peername", "sockname"} else default
-
-
-class CountingApp:
-    """Passes repeated requests on, and counts them."""
-
-    def __init__(self, app: AsgiApp) -> None:
-        self.repeatable = app.repeatable
-        self._answer = app.answer_repeated
-        self.answered = 0
-
-    def answer_repeated(self, request: RepeatableRequest, body: bytes, send: Send) -> Coroutine[Any, Any, None] | None:
-        self.answered += 1
-        return self._answer(request, body, send)
-
-
-class Wire:
-    """A connection to an application."""
-
-    def __init__(self, app: AsgiApp, limits: HttpLimits, *, keeps_heads: bool, max_connections: int = 1) -> None:
-        self.repeated = CountingApp(app)
-        self.transport = FakeTransport()
-        self.read_turns = LongPollTurns()
-        self.connection = HttpConnection(
-            config=uvicorn.Config(app, lifespan="off", log_config=None, access_log=False),
-            server_state=ServerState(),
-            app_state={},
-            gate=ConnectionGate(max_connections, 1, ConnectionCounts(()), 1),
-            limits=limits,
-            batch=WriteBatch(),
-            read_turns=self.read_turns,
-            repeated_requests=self.repeated if keeps_heads else None,
-        )
-        self.connection.connection_made(self.transport)
-
-    async def ask(self, *parts: bytes) -> bytes:
-        """Send a request, and return the response without what differs between two of them."""
-        for part in parts:
-            self.connection.data_received(part)
-        return await self.response()
-
-    async def response(self) -> bytes:
-        """Return the next response."""
-        async with limited("a response"):
-            while (size := self._size()) is None:  # noqa: ASYNC110 - as the event loop turns
-                await asyncio.sleep(0)
-        response, self.transport.written = self.transport.written[:size], self.transport.written[size:]
-        return OWN_LINES.sub(b"", response)
-
-    def _size(self) -> int | None:
-        """Return the size of the first response; None: it is not complete."""
-        head, end, body = self.transport.written.partition(b"\r\n\r\n")
-        length = LENGTH.search(head + b"\r\n")
-        size = 0 if length is None else int(length[1])
-        return len(head) + len(end) + size if end and len(body) >= size else None
-
-
-class Node:
-    """A node with an application."""
-
-    def __init__(self, coordinator: Coordinator, store: HeldStore, app: AsgiApp, limits: HttpLimits) -> None:
-        self.limits = limits
-        self.coordinator = coordinator
-        self.store = store
-        self.app = app
-        self._wires: list[Wire] = []
-
-    def connect(self, *, keeps_heads: bool = True) -> Wire:
-        wire = Wire(self.app, self.limits, keeps_heads=keeps_heads)
-        self._wires.append(wire)
-        return wire
-
-    async def member(self, group_id: str = "g") -> Member:
-        """Return the member of a Stable group."""
-        member = Member(self.coordinator, group_id)
-        await member.settle()
-        return member
-
-    def close(self) -> None:
-        for wire in self._wires:
-            wire.connection.connection_lost(None)
-
-
-@asynccontextmanager
-async def serving(tokens: Tokens | None = None, limits: HttpLimits | None = None) -> AsyncIterator[Node]:
-    limits = limits or HttpLimits()
-    store = HeldStore()
-    async with running(store, config(lease_ttl_ms=60_000)) as coordinator:
-        context = NodeContext(coordinator, NO_QUERIES, limits, tokens=tokens)
-        app = make_app(context, limits, "1", cluster_secret="s" * 32)
-        node = Node(coordinator, store, app, limits)
-        yield node
-        node.close()
-        await app.close()
+Pieces = list[tuple[bytes, int]]
+"""What arrives in one read, and how many turns of the event loop come before the next one."""
 
 
 @pytest.fixture
 async def node() -> AsyncIterator[Node]:
     async with serving() as node:
         yield node
-
-
-def post(path: str, body: object, *headers: str, kind: str = "application/json", host: str = "localhost") -> bytes:
-    """Return a request."""
-    content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    lines = (f"POST {path} HTTP/1.1", f"Host: {host}", f"Content-Type: {kind}", *headers)
-    return "\r\n".join((*lines, f"Content-Length: {len(content)}", "", "")).encode() + content
-
-
-def heartbeat(member: Member, *headers: str, **more: str) -> bytes:
-    body = {"generation": member.generation, "member_id": member.member_id}
-    return post(heartbeat_path(member), body, *headers, **more)
-
-
-def commit(member: Member, offset: int, *headers: str, topic: str = "t") -> bytes:
-    body = {
-        "generation": member.generation,
-        "member_id": member.member_id,
-        "offsets": [{"topic": topic, "partition": 0, "offset": offset}],
-    }
-    return post(f"/v1/groups/{member.group_id}/offsets", body, *headers)
-
-
-def get(path: str, padding: str) -> bytes:
-    return f"GET {path} HTTP/1.1\r\nHost: localhost\r\nX-Padding: {padding}\r\n\r\n".encode()
-
-
-def heartbeat_path(member: Member) -> str:
-    return f"/v1/groups/{member.group_id}/heartbeat"
-
-
-def body_of(request: bytes) -> bytes:
-    return request.partition(b"\r\n\r\n")[2]
-
-
-def halves(request: bytes) -> tuple[bytes, bytes]:
-    """Return the head and the body of a request."""
-    body = body_of(request)
-    return request[: len(request) - len(body)], body
-
-
-def status(response: bytes) -> int:
-    return int(response.split(b" ", 2)[1])
 
 
 # -- what is kept ----------------------------------------------------------------------------------------
@@ -262,30 +99,16 @@ async def test_a_closing_request_with_data_behind_it_is_answered_after_an_upgrad
     assert not wire.transport.written
 
 
-async def test_a_body_may_follow_its_kept_head(node: Node) -> None:
+async def test_a_head_that_has_arrived_by_itself_is_kept(node: Node) -> None:
     member, wire = await node.member(), node.connect()
     for offset in range(10, 15):
-        request = commit(member, offset)
-        head = len(request) - len(body_of(request))
-        assert status(await wire.ask(request[:head], request[head:])) == 200
-        assert status(await wire.ask(request[:head], request[head:-1], request[-1:])) == 200
-        assert status(await wire.ask(request[:head], request[head:] + request[:head], request[head:])) == 200
-        assert status(await wire.response()) == 200
+        head, body = halves(commit(member, offset))
+        assert status(await wire.ask(head, body)) == 200
         (stored,) = await node.coordinator.fetch_offsets("g", ["t"])
         assert stored.offset == offset
-    assert wire.repeated.answered == 4, "of each round the first, but for the first of all"
-
-
-async def test_a_body_that_does_not_follow_its_kept_head_in_time_is_refused() -> None:
-    async with serving(limits=HttpLimits(body_timeout_ms=50)) as node:
-        member, wire = await node.member(), node.connect()
-        request = heartbeat(member)
-        for _ in range(2):
-            assert status(await wire.ask(request)) == 200
-        refusal = await wire.ask(request[: len(request) - len(body_of(request))])
-        assert status(refusal) == 408
-        assert b"the body of the request did not arrive in time" in refusal
-        assert wire.transport.is_closed
+    assert wire.repeated.answered == 0
+    assert status(await wire.ask(commit(member, 15))) == 200
+    assert wire.repeated.answered == 1
 
 
 async def test_a_head_is_not_taken_for_that_of_a_request_behind_it(node: Node) -> None:
@@ -312,6 +135,16 @@ async def test_a_head_is_not_taken_for_that_of_a_request_behind_it_without_its_b
         for _ in range(2):
             assert await wire.ask(*parts) == await parsed.ask(*parts)
             assert await wire.response() == await parsed.response()
+    assert wire.repeated.answered == 0
+
+
+@pytest.mark.parametrize("begun", [b"GET /healthz HTTP/1.1\r\nX-Padding: ", b"GET /"])
+async def test_what_looks_like_a_kept_request_may_be_part_of_another_one(node: Node, begun: bytes) -> None:
+    member, wire, parsed = await node.member(), node.connect(), node.connect(keeps_heads=False)
+    request = heartbeat(member)
+    for sent in (wire, parsed):
+        assert status(await sent.ask(request)) == 200
+    assert await wire.ask(begun, request) == await parsed.ask(begun, request)
     assert wire.repeated.answered == 0
 
 
@@ -352,18 +185,6 @@ async def test_empty_lines_between_repeated_requests_are_no_part_of_a_head(node:
     assert status(await wire.ask(request[:40], request[40:])) == 200
 
 
-async def test_a_body_behind_its_kept_head_is_not_taken_for_a_join(node: Node) -> None:
-    wire = node.connect()
-    head, body = halves(post(HEARTBEAT, post("/v1/groups/g/join", {})))
-    refusal = await wire.ask(head + body)
-    for _ in range(LONG_POLLS_AT_ONCE):
-        wire.read_turns.begin()
-    assert await wire.ask(head, body) == refusal
-    assert wire.repeated.answered == 1
-    await asyncio.sleep(0.01)
-    assert not wire.transport.written
-
-
 async def test_a_request_behind_one_that_waits_is_answered_after_it(node: Node) -> None:
     member, wire = await node.member(), node.connect()
     assert status(await wire.ask(commit(member, 10))) == 200
@@ -378,6 +199,79 @@ async def test_a_request_behind_one_that_waits_is_answered_after_it(node: Node) 
     node.store.go.set()
     assert b'"offsets"' in await wire.response()
     assert b'"heartbeat_interval_ms"' in await wire.response()
+
+
+def requests_of(first: Member, second: Member) -> list[bytes]:
+    """Return requests, some of which are kept."""
+    chunks = post(heartbeat_path(first), b"", "Transfer-Encoding: chunked").replace(b"Content-Length: 0\r\n", b"")
+    return [
+        heartbeat(first),
+        heartbeat(second),
+        heartbeat(first, "X-Another: head"),
+        commit(first, 10),
+        commit(first, 11),
+        commit(second, 7),
+        get("/healthz", ""),
+        post(heartbeat_path(first), post("/v1/groups/g/join", {})),
+        post("http://localhost" + heartbeat_path(first), body_of(heartbeat(first))),
+        heartbeat(first, "Connection: Upgrade", "Upgrade: h2c"),
+        heartbeat(first, "Connection: close"),
+        chunks + b"2\r\n{}\r\n0\r\nX: y\r\n\r\n",
+        post(heartbeat_path(second), body_of(heartbeat(second)).ljust(len(body_of(commit(first, 10))))),
+    ]
+
+
+@st.composite
+def streams(draw: st.DrawFn, requests: list[bytes]) -> Pieces:
+    """Return a few of the requests, each of them often, as they may arrive."""
+    few = draw(st.lists(st.sampled_from(requests), min_size=1, max_size=3))
+    pieces: list[bytes] = [b""]
+    for each in draw(st.lists(st.sampled_from(few), min_size=4, max_size=16)):
+        head, body = halves(each)
+        cut = draw(st.integers(1, len(each) - 1))
+        parts = draw(st.sampled_from(((each,), (each,), (each,), (head, body), (each[:cut], each[cut:]))))
+        is_joined = draw(st.sampled_from((False, False, False, True)))
+        pieces[-1:] = [pieces[-1] + parts[0]] if is_joined else [pieces[-1], parts[0]]
+        pieces += [*parts[1:], *draw(st.sampled_from(((), (), (), (b"\r\n",), (b"\r\n\r\n",))))]
+    return [(piece, draw(st.sampled_from((0, 50)))) for piece in pieces if piece]
+
+
+async def responses_to(wire: Wire, pieces: Pieces) -> bytes:
+    """Return all responses to what arrives in these pieces."""
+    for piece, turns in pieces:
+        if wire.transport.is_closed:
+            break
+        wire.connection.data_received(piece)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+    await until(wire.is_idle, "all is answered")
+    await asyncio.sleep(0)  # what was written in the last turn is sent
+    return wire.take()
+
+
+def test_responses_are_those_of_a_connection_that_keeps_no_heads() -> None:
+    with asyncio.Runner() as runner:
+        stack = AsyncExitStack()
+        node = runner.run(stack.enter_async_context(serving()))
+        members = [runner.run(node.member(group_id)) for group_id in ("first", "second")]
+        answered = []
+
+        async def check(pieces: Pieces) -> None:
+            wire, parsed = node.connect(), node.connect(keeps_heads=False)
+            assert await responses_to(wire, pieces) == await responses_to(parsed, pieces)
+            assert wire.transport.is_closed == parsed.transport.is_closed
+            answered.append(wire.repeated.answered)
+
+        @settings(max_examples=200, deadline=None)
+        @given(pieces=streams(requests_of(*members)))
+        def run(pieces: Pieces) -> None:
+            runner.run(check(pieces))
+
+        try:
+            run()
+        finally:
+            runner.run(stack.aclose())
+    assert any(answered), "some requests are repeated"
 
 
 # -- what is refused is refused again ------------------------------------------------------------------------
@@ -514,19 +408,6 @@ async def test_a_node_that_stops_refuses_repeated_requests(node: Node) -> None:
     assert status(await wire.ask(heartbeat(member))) == 200
     node.app.begin_shutdown()
     assert status(await wire.ask(heartbeat(member))) == 503
-
-
-async def test_a_server_that_stops_answers_a_request_of_which_the_head_has_arrived(node: Node) -> None:
-    member, wire = await node.member(), node.connect()
-    for _ in range(2):
-        assert status(await wire.ask(heartbeat(member))) == 200
-    head, body = halves(heartbeat(member))
-    wire.connection.data_received(head)
-    wire.connection.shutdown()
-    response = await wire.ask(body)
-    assert status(response) == 200
-    assert b"connection: close\r\n" in response
-    assert wire.transport.is_closed
 
 
 async def test_the_context_of_the_connection_has_nothing_of_a_request(node: Node) -> None:
