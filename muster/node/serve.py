@@ -55,7 +55,7 @@ QUERY_CLOSE_TIMEOUT_S: Final = 1.0
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 GC_THRESHOLDS: Final = (20_000, 200, 100)
 """The thresholds of the garbage collector: above the number of rows of a batch, so that it runs rarely. A pass over the
-youngest generation takes 10 to 20 ms, over the next one 100 (DECISIONS.md, 107)."""
+youngest generation takes 15 to 30 ms, over the next one 120 (DECISIONS.md, 107)."""
 SWITCH_INTERVAL_S: Final = 0.0005
 """The switch interval of threads, a tenth of Python's default: the event loop takes the interpreter back after each
 system call, several of which every request makes."""
