@@ -14,7 +14,7 @@ from litestar import Litestar
 from litestar.types import HTTPScope, Receive, Send
 
 from api.http import LISTENER
-from api.http.authorization import authenticate, authorize_answer
+from api.http.authorization import AUTHORIZATION, authenticate, authorize_answer
 from api.http.fast_path import FastPathEndpoint, SubmittedRequest
 from api.http.forward_signature import CLIENT_HEADER
 from api.http.forwarding import STOPPING, Forwarder
@@ -25,9 +25,10 @@ from api.http.litestar_adapter import answer_with_litestar
 from api.http.paths import GroupPath, read_group_path
 from api.http.problems import InvalidForwardSignature, problem_response
 from api.http.request_body import ClientDisconnected, check_text, read_body, read_json
-from api.http.request_context import RequestContext, ServerContext
+from api.http.request_context import RequestContext, ServerContext, read_head
 from api.http.request_log import log_request
 from api.http.response import JSON, HttpResponse, json_response
+from api.shared.client_request import KnownClient
 from api.shared.connection_gate import ConnectionCounts
 from api.shared.errors import NO_ERROR, ThrottlingQuotaExceeded, UnknownServerError
 from api.shared.identity import ANONYMOUS_IDENTITY
@@ -42,6 +43,7 @@ PROBE_PATHS: Final = frozenset({b"/healthz", b"/readyz", b"/metrics"})
 """Paths that a stopping node still serves, for probes and scrapes."""
 
 HEARTBEAT: Final = b"heartbeat"
+HEARTBEAT_REQUEST: Final = "Heartbeat"
 
 UNREPEATED_HEADERS: Final = frozenset({b"transfer-encoding", b"content-encoding", b"expect", CLIENT_HEADER})
 """A request with one of these is parsed each time."""
@@ -91,7 +93,7 @@ class AsgiApp:
 
     async def __call__(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
         """Answer one request. Source: the ASGI specification, version 3."""
-        context = RequestContext(self._server, scope)
+        context = RequestContext(self._server, scope, read_head(self._server, scope))
         await self._answer(context, self._respond(context, receive, send), send)
 
     async def _answer(self, context: RequestContext, responding: Awaitable[HttpResponse], send: Send) -> None:
@@ -149,7 +151,8 @@ class AsgiApp:
         """Return what the head of a request says, if all that follows from it alone is as the fast path wants it."""
         if scope["method"] != "POST" or scope["query_string"]:
             return None
-        headers = dict(scope["headers"])
+        head = read_head(self._server, scope)
+        headers = head.headers
         content_length = int(headers.get(b"content-length", 0))
         if (
             len(headers) < len([*scope["headers"]])
@@ -166,11 +169,11 @@ class AsgiApp:
         endpoint = None if path is None else self._fast_path.get(path.action)
         if path is None or endpoint is None or endpoint.submitted is None:
             return None
-        return RepeatableRequest(scope, path.group_id, endpoint, content_length)
+        return RepeatableRequest(scope, head, path.group_id, endpoint, content_length)
 
     def answer_repeated(self, request: RepeatableRequest, body: bytes, send: Send) -> Coroutine[Any, Any, None] | None:
         """Answer a request at once, or return what is left to do: wait for its response, forward or refuse it."""
-        context = RequestContext(self._server, request.scope)
+        context = RequestContext(self._server, request.scope, request.head)
         submitted = request.endpoint.submitted
         assert submitted is not None, "the request is repeatable"
         try:
@@ -192,15 +195,31 @@ class AsgiApp:
         """Check what may have changed since the head was parsed, and submit the request."""
         if self._is_closing:
             raise CoordinatorNotAvailable(STOPPING)
-        if self._node.tokens is not None:
-            authenticate(context, self._node.tokens)
-        context.identify_client()
         context.group_id, context.body = request.group_id, body
-        endpoint = request.endpoint
-        context.check_quotas(1, len(body), is_heartbeat=endpoint.request == "Heartbeat")
+        endpoint, client = request.endpoint, request.client
+        is_heartbeat = endpoint.request == HEARTBEAT_REQUEST
+        tokens = self._node.tokens
+        if client is not None and (tokens is None or tokens.is_current(client.tokens_version)):
+            context.take_client(client)
+            self._node.quotas.take(client.quota, 1, len(body), is_heartbeat=is_heartbeat)
+            context.request = endpoint.request
+        else:
+            request.client = None
+            if tokens is not None:
+                authenticate(context, tokens)
+            context.identify_client()
+            context.check_quotas(1, len(body), is_heartbeat=is_heartbeat)
+            endpoint.begin(context)
+            request.client = self._known_client(context)
         check_text(body)
-        endpoint.begin(context)
         return submitted.submit(context, request.group_id, read_json(body, endpoint.body_kind))
+
+    def _known_client(self, context: RequestContext) -> KnownClient | None:
+        """Return the client of a request that is allowed; None: its token expires, or it has a certificate."""
+        assert context.quota is not None, "its quotas were checked"
+        tokens = self._node.tokens
+        version = 0 if tokens is None else tokens.version_of(context.headers.get(AUTHORIZATION, b""))
+        return None if version is None else KnownClient(version, context.identity, context.token_id, context.quota)
 
     async def _wait(
         self,

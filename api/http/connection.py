@@ -41,9 +41,9 @@ from api.http.problems import RequestTimedOut, problem_response
 from api.http.response import HttpResponse
 from api.shared.connection_gate import ConnectionGate
 from api.shared.deadlines import TIMER_SLACK_S
+from api.shared.io_batch import LARGE_READ_BYTES, BatchedTransport, IoBatch
 from api.shared.tls import NO_CERTIFICATE, client_certificate
 from api.shared.turns import LongPollTurns
-from api.shared.write_batch import BatchedTransport, WriteBatch
 from coordinator_core.protocol.errors import CoordinatorNotAvailable, InvalidRequest
 from coordinator_core.runtime.memory import NO_MEMORY
 
@@ -56,8 +56,6 @@ CONNECT: Final = b"CONNECT"
 UPGRADE: Final = b"upgrade"
 CHUNK_ALLOWANCE_BYTES: Final = 16
 """Framing bytes allowed per chunk of a body, in addition to twice the size of the chunk."""
-LARGE_READ_BYTES: Final = 65_536
-"""After a read of so many bytes, other connections are read first."""
 LONG_POLL_ENDINGS: Final = frozenset({b"/join", b"/sync"})
 """How the paths of joins and syncs end."""
 _PATH_PLACE: Final = len(b"POST ")
@@ -139,7 +137,7 @@ class HttpConnection(HttpToolsProtocol):
         *,
         gate: ConnectionGate,
         limits: HttpLimits,
-        batch: WriteBatch,
+        batch: IoBatch,
         read_turns: LongPollTurns,
         repeated_requests: RepeatedRequests | None = None,
         **given: Any,  # noqa: ANN401  # uvicorn's own, passed on
@@ -192,6 +190,14 @@ class HttpConnection(HttpToolsProtocol):
         self._arm_deadline("head")
 
     def data_received(self, data: bytes) -> None:
+        """Receive the data in a batch."""
+        self._batch.add_read(self, data)
+
+    def eof_received(self) -> None:
+        """Receive what has arrived before the client closed the connection."""
+        self._batch.receive_all()
+
+    def receive(self, data: bytes) -> None:
         """Parse the data; later, if it begins one of many joins and syncs."""
         if self._held:
             self._held.append(data)

@@ -8,11 +8,14 @@ A head decides where its request ends: one that is kept has a Content-Length, an
 """
 
 from collections.abc import Coroutine
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
 from litestar.types import HTTPScope, Send
 
 from api.http.fast_path import FastPathEndpoint
+from api.http.request_context import RequestHead
+from api.shared.client_request import KnownClient
 
 KEPT_HEAD_MAX_BYTES: Final = 1_024
 """The largest head that is kept."""
@@ -22,13 +25,17 @@ METHOD: Final = b"POST "
 HEAD_END: Final = b"\r\n\r\n"
 
 
-class RepeatableRequest(NamedTuple):
+@dataclass(slots=True)
+class RepeatableRequest:
     """What the head of a request says."""
 
     scope: HTTPScope
+    head: RequestHead
     group_id: str
     endpoint: FastPathEndpoint
     content_length: int
+    client: KnownClient | None = None
+    """The client, if the newest request was allowed."""
 
 
 class RepeatedRequests(Protocol):

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from itertools import count
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID, uuid4
 
 from litestar.di import NamedDependency
@@ -53,20 +53,33 @@ class ServerContext:
     trusted_proxies: TrustedProxies
 
 
+class RequestHead(NamedTuple):
+    """What the bytes of a request's head say, and the address that sent them."""
+
+    headers: dict[bytes, bytes]
+    """Lower-case name → value; of a repeated header the first."""
+    client_host: str
+
+
+def read_head(server: ServerContext, scope: HTTPScope) -> RequestHead:
+    """Return the head of a request."""
+    client = scope["client"]
+    peer = client[0] if client else ""
+    headers = dict([*scope["headers"]][::-1])
+    return RequestHead(headers, client_of(server.trusted_proxies, peer, scope["headers"]))
+
+
 class RequestContext(ClientRequest):
     """The state of one HTTP request; `asgi` and the dispatchers fill it in."""
 
     __slots__ = ("began_at_s", "body", "headers", "is_forwarded", "request_id", "scope", "server")
 
-    def __init__(self, server: ServerContext, scope: HTTPScope) -> None:
+    def __init__(self, server: ServerContext, scope: HTTPScope, head: RequestHead) -> None:
         self.began_at_s = time.perf_counter()
-        client = scope["client"]
-        peer = client[0] if client else ""
-        super().__init__(server.node, client_of(server.trusted_proxies, peer, scope["headers"]))
+        super().__init__(server.node, head.client_host)
         self.server = server
         self.scope = scope
-        self.headers: dict[bytes, bytes] = dict([*scope["headers"]][::-1])
-        """Lower-case name → value; of a repeated header the first."""
+        self.headers = head.headers
         self.request_id = self._request_id()
         self.is_forwarded = False
         """Whether another node forwarded the request."""

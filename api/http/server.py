@@ -24,9 +24,9 @@ from api.http.limits import HEALTH_CONNECTIONS, HttpLimits
 from api.http.security_headers import SECURITY_HEADERS
 from api.shared.connection_gate import ConnectionCounts, ConnectionGate
 from api.shared.handshake_server import HandshakeServer
+from api.shared.io_batch import IoBatch
 from api.shared.tls import NodeTls
 from api.shared.turns import LongPollTurns
-from api.shared.write_batch import WriteBatch
 
 BACKLOG: Final = 2_048
 """How many connections may wait to be accepted."""
@@ -63,7 +63,7 @@ class HttpServer:
             HttpConnection,
             gate=gate,
             limits=limits,
-            batch=WriteBatch(),
+            batch=IoBatch(),
             read_turns=LongPollTurns(),
             repeated_requests=repeated_requests,
         )

@@ -119,6 +119,7 @@ class KafkaRequest(ClientRequest):
                 self.check_quotas(1, size, is_heartbeat=self.header.api_key == ApiKey.HEARTBEAT)
             except ThrottlingQuotaExceeded as refusal:
                 self._retry_after_s = refusal.retry_after_s
+                self.quota = None  # it may be another one when the request has waited
                 return False
             self._is_counted = True
         return True

@@ -3,14 +3,14 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from typing import Concatenate, Final, ParamSpec, TypeVar
+from typing import Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
 from api.shared.access_control import Operation, ResourceType
 from api.shared.connection_gate import counted_address
 from api.shared.errors import TopicAuthorizationFailed
 from api.shared.identity import ALL_TOPICS, Identity
 from api.shared.node_context import NodeContext
-from api.shared.quotas import NO_RATES
+from api.shared.quotas import NO_RATES, Quota
 from api.shared.turns import SMALL_REQUEST_MAX_BYTES
 from coordinator_core.protocol.errors import PolicyViolation
 from coordinator_core.protocol.requests import CommitOffsets, MemberRequest
@@ -33,6 +33,16 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+class KnownClient(NamedTuple):
+    """The client of a request that is allowed."""
+
+    tokens_version: int
+    """Of the tokens by which it is allowed; 0: the node has none."""
+    identity: Identity | None
+    token_id: str | None
+    quota: Quota
+
+
 class ClientRequest:
     """The state of one request; each listener has a subclass with what its wire protocol adds."""
 
@@ -45,6 +55,7 @@ class ClientRequest:
         "identity",
         "is_long_poll",
         "node",
+        "quota",
         "request",
         "reserved_bytes",
         "rest_bytes",
@@ -66,6 +77,8 @@ class ClientRequest:
         self.request = "unknown"
         """The name of the request, Kafka's if there is one."""
         self.group_id: str | None = None
+        self.quota: Quota | None = None
+        """The quotas that have counted it."""
         self.is_long_poll = False
         self.reserved_bytes = 0
         """The bytes that the body reserves in the node's budget for large bodies."""
@@ -111,6 +124,12 @@ class ClientRequest:
             self.reserve_body_bytes(0)
             await self.throttle(MAX_THROTTLE_S)
 
+    def take_client(self, known: KnownClient) -> None:
+        """Take the client from an earlier request."""
+        self.identity, self.token_id, self.quota = known.identity, known.token_id, known.quota
+        self.client = known.quota.client
+        current_client.set(self.client)
+
     def identify_client(self) -> None:
         """Set the client, by which limits are shared, from the identity or the address."""
         identity = self.identity
@@ -130,11 +149,14 @@ class ClientRequest:
         Raises:
             ThrottlingQuotaExceeded: a quota is used up; the listener delays the refusal (`throttle`).
         """
+        if self.quota is None or self.quota.group_id != self.group_id:
+            self.quota = self._find_quota()
+        self.node.quotas.take(self.quota, requests, size, is_heartbeat=is_heartbeat)
+
+    def _find_quota(self) -> Quota:
         own = NO_RATES if self.node.tokens is None else self.node.tokens.quotas_of(self.client)
-        group_id = self.group_id
-        if group_id is not None and not self.can_access(group_id, Operation.READ):
-            group_id = None
-        self.node.quotas.check(self.client, group_id, requests, size, own, is_heartbeat=is_heartbeat)
+        is_of_group = self.group_id is not None and self.can_access(self.group_id, Operation.READ)
+        return Quota(self.client, self.group_id, own, is_of_group=is_of_group)
 
     async def begin_turn(self, size: int) -> None:
         """Wait until a request with a body of `size` bytes may begin.

@@ -42,66 +42,70 @@ class _Bucket:
     A bucket that is full a window later than now is empty; what it lacks is that time by its rate.
     """
 
-    __slots__ = ("bytes_full_at_s", "own", "requests_full_at_s", "s_per_byte", "s_per_request")
+    __slots__ = ("bytes_full_at_s", "own", "rates", "requests_full_at_s", "s_per_byte", "s_per_request")
 
     def __init__(self) -> None:
         self.requests_full_at_s = self.bytes_full_at_s = 0.0
         self.s_per_request = self.s_per_byte = 0.0
         """How much later a request or a byte makes it full; 0: there is no quota."""
+        self.rates: Mapping[str, int | None] = NO_RATES
+        """Limit → rate, of requests and of bytes, from which these were computed."""
         self.own: Mapping[str, int] | None = None
-        """The rates in place of the defaults, with which these were computed; None: not yet."""
-
-    def take(self, requests: int, size: int, now_s: float) -> None:
-        """Count requests with bodies of `size` bytes."""
-        if self.requests_full_at_s < now_s:  # noqa: PLR1730  # a call, which every heartbeat would make four times
-            self.requests_full_at_s = now_s
-        if self.bytes_full_at_s < now_s:  # noqa: PLR1730  # likewise
-            self.bytes_full_at_s = now_s
-        self.requests_full_at_s += requests * self.s_per_request
-        self.bytes_full_at_s += size * self.s_per_byte
+        """The rates in place of the defaults among them; None: not yet."""
 
 
 class _Buckets:
     """The buckets of all clients, or of all groups."""
 
-    def __init__(self, limits: Mapping[str, int | None], refused: Counter[str]) -> None:
+    def __init__(self, limits: Mapping[str, int | None]) -> None:
         self._limits = limits
         self.has_defaults = any(per_s is not None for per_s in limits.values())
         self.by_key: dict[str, _Bucket] = {}
-        self._refused = refused
 
-    def find(self, key: str, own: Mapping[str, int], empty_at_s: float) -> _Bucket:
-        """Return the bucket of a client or a group.
-
-        Raises:
-            ThrottlingQuotaExceeded: it is empty, since it is not full again before `empty_at_s`.
-        """
+    def find(self, key: str, own: Mapping[str, int]) -> _Bucket:
+        """Return the bucket of a client or a group, with its own rates."""
         bucket = self.by_key.get(key)
         if bucket is None:
             bucket = self.by_key[key] = _Bucket()
         if bucket.own is not own:
             bucket.own = own
-            bucket.s_per_request, bucket.s_per_byte = [1 / rate if rate else 0.0 for rate in self._rates(own).values()]
-        if bucket.requests_full_at_s >= empty_at_s or bucket.bytes_full_at_s >= empty_at_s:
-            self._check(bucket, own, empty_at_s)
+            bucket.rates = {limit: own.get(limit, rate) for limit, rate in self._limits.items()}
+            bucket.s_per_request, bucket.s_per_byte = [1 / rate if rate else 0.0 for rate in bucket.rates.values()]
         return bucket
 
-    def _rates(self, own: Mapping[str, int]) -> dict[str, int | None]:
-        return {limit: own.get(limit, rate) for limit, rate in self._limits.items()}
+    def forget_full(self, now_s: float) -> bool:
+        """Forget full buckets if there are many: a new one is as full. Return whether there are many."""
+        if len(self.by_key) <= BUCKETS_KEPT:
+            return False
+        for key, bucket in list(self.by_key.items()):
+            if max(bucket.requests_full_at_s, bucket.bytes_full_at_s) <= now_s:
+                del self.by_key[key]
+        return True
 
-    def _check(self, bucket: _Bucket, own: Mapping[str, int], empty_at_s: float) -> None:
-        full_at_s = (bucket.requests_full_at_s, bucket.bytes_full_at_s)
-        for (limit, rate), at_s in zip(self._rates(own).items(), full_at_s, strict=True):
-            if rate is not None and at_s >= empty_at_s:
-                self._refused[limit] += 1
-                raise ThrottlingQuotaExceeded(limit, rate, at_s - empty_at_s)
 
-    def forget_full(self, now_s: float) -> None:
-        """Forget full buckets if there are many: a new one is as full."""
-        if len(self.by_key) > BUCKETS_KEPT:
-            for key, bucket in list(self.by_key.items()):
-                if max(bucket.requests_full_at_s, bucket.bytes_full_at_s) <= now_s:
-                    del self.by_key[key]
+class Quota:
+    """The quotas from which requests of one client to one group take; found once, and taken from many times."""
+
+    __slots__ = ("buckets", "client", "forgotten", "group_id", "is_of_group", "own")
+
+    def __init__(
+        self, client: str, group_id: str | None, own: Mapping[str, int] = NO_RATES, *, is_of_group: bool = True
+    ) -> None:
+        """Find no bucket yet.
+
+        Args:
+            client: the client.
+            group_id: the group; None: the requests name none.
+            own: limit → the client's own rate, in place of the default.
+            is_of_group: whether the requests take from the group's quota, too.
+        """
+        self.client = client
+        self.group_id = group_id
+        self.own = own
+        self.is_of_group = is_of_group
+        self.buckets: tuple[_Bucket, ...] = ()
+        self.forgotten = -1
+        """How often buckets had been forgotten when these were found."""
 
 
 class Quotas:
@@ -119,55 +123,61 @@ class Quotas:
         self._max_waiting = limits.max_waiting_requests_per_client
         of_client = {CLIENT_REQUESTS: limits.client_quota_requests_per_s, CLIENT_BYTES: limits.client_quota_bytes_per_s}
         of_group = {GROUP_REQUESTS: limits.group_quota_requests_per_s, GROUP_BYTES: limits.group_quota_bytes_per_s}
-        self._clients = _Buckets(of_client, refused)
-        self._groups = _Buckets(of_group, refused)
+        self._clients = _Buckets(of_client)
+        self._groups = _Buckets(of_group)
         self.has_defaults = self._clients.has_defaults or self._groups.has_defaults
         self._now_s = now_s
         self._forget_at_s = 0.0
+        self._forgotten = 0
+        """How often buckets were forgotten."""
         self._waiting: Counter[str] = Counter()
         """Client → its parked requests."""
         self._refused = refused
 
-    def check(
-        self,
-        client: str,
-        group_id: str | None,
-        requests: int,
-        size: int,
-        own: Mapping[str, int] = NO_RATES,
-        *,
-        is_heartbeat: bool = False,
-    ) -> None:
+    def take(self, quota: Quota, requests: int, size: int, *, is_heartbeat: bool = False) -> None:
         """Count requests against the quotas of their client and their group.
 
         Args:
-            client: the client.
-            group_id: the group; None: the request names none.
+            quota: the quotas; it may be that of an earlier request.
             requests: how many; 0 to count only bytes.
             size: the bytes of their bodies.
-            own: limit → the client's own rate, in place of the default.
             is_heartbeat: whether it may overdraw the bucket.
 
         Raises:
             ThrottlingQuotaExceeded: a bucket is empty; the request counts in none.
         """
-        if not own and not self.has_defaults:
+        if quota.forgotten != self._forgotten:
+            self._find(quota)
+        if not quota.buckets:
             return
         now_s = self._now_s()
         empty_at_s = now_s + (2 * self._window_s if is_heartbeat else self._window_s)
-        of_client = of_group = None
-        if own or self._clients.has_defaults:
-            of_client = self._clients.find(client, own, empty_at_s)
-        if group_id is not None and self._groups.has_defaults:
-            of_group = self._groups.find(group_id, NO_RATES, empty_at_s)
-        if of_client is not None:
-            of_client.take(requests, size, now_s)
-        if of_group is not None:
-            of_group.take(requests, size, now_s)
+        for bucket in quota.buckets:
+            if bucket.requests_full_at_s >= empty_at_s or bucket.bytes_full_at_s >= empty_at_s:
+                self._check(bucket, empty_at_s)
+        for bucket in quota.buckets:  # `max` would be a call, of which every heartbeat would make four
+            full_at_s = bucket.requests_full_at_s
+            bucket.requests_full_at_s = (max(now_s, full_at_s)) + requests * bucket.s_per_request
+            full_at_s = bucket.bytes_full_at_s
+            bucket.bytes_full_at_s = (max(now_s, full_at_s)) + size * bucket.s_per_byte
         if now_s >= self._forget_at_s:
             self._forget_at_s = now_s + self._window_s
-            self._clients.forget_full(now_s)
-            self._groups.forget_full(now_s)
+            self._forgotten += self._clients.forget_full(now_s) + self._groups.forget_full(now_s)
+
+    def _find(self, quota: Quota) -> None:
+        buckets: list[_Bucket] = []
+        if quota.own or self._clients.has_defaults:
+            buckets.append(self._clients.find(quota.client, quota.own))
+        if quota.is_of_group and quota.group_id is not None and self._groups.has_defaults:
+            buckets.append(self._groups.find(quota.group_id, NO_RATES))
+        quota.buckets, quota.forgotten = tuple(buckets), self._forgotten
+
+    def _check(self, bucket: _Bucket, empty_at_s: float) -> None:
+        full_at_s = (bucket.requests_full_at_s, bucket.bytes_full_at_s)
+        for (limit, rate), at_s in zip(bucket.rates.items(), full_at_s, strict=True):
+            if rate is not None and at_s >= empty_at_s:
+                self._refused[limit] += 1
+                raise ThrottlingQuotaExceeded(limit, rate, at_s - empty_at_s)
 
     def begin_waiting(self, client: str) -> None:
         """Count a request that may be parked; `end_waiting` must follow.

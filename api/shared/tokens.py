@@ -128,6 +128,8 @@ class Tokens:
         self._file_version = None if path is None else file_version(path)
         self._known = {} if path is None else read_tokens_file(path)
         self._stored: Mapping[bytes, KnownToken] = {}
+        self._version = 0
+        """Changes with each change of the tokens."""
         self._recent: dict[bytes, KnownToken] = {}
         """Known tokens by the credentials that a client has sent: without them each heartbeat parses its header again,
         and computes a digest."""
@@ -142,7 +144,7 @@ class Tokens:
     def replace_stored(self, tokens: Mapping[bytes, KnownToken]) -> None:
         """Set the tokens in the database, by digest; they count beside those of the file."""
         self._stored = tokens
-        self._recent.clear()
+        self._forget_recent()
 
     def find(self, credentials: bytes, token_of: Callable[[bytes], bytes] = bytes) -> Identity | None:
         """Return the identity of a token, or None if it is unknown or has expired.
@@ -161,6 +163,20 @@ class Tokens:
         if known.expires_at is not None and self._is_expired(known):
             return None
         return known.identity
+
+    def version_of(self, credentials: bytes) -> int | None:
+        """Return a version: while it is current, credentials that `find` has found have the same identity and quotas.
+
+        None: they expire at some time, or are not remembered.
+        """
+        known = self._recent.get(credentials, NO_TOKEN)
+        return self._version if known is not NO_TOKEN and known.expires_at is None else None
+
+    def is_current(self, version: int) -> bool:
+        """Return whether no token has changed since a version."""
+        if self._path is not None and self._now_s() >= self._next_reload_check_at_s:
+            self._reload_if_changed(self._path)
+        return version == self._version
 
     def find_certificate(self, certificate: ClientCertificate) -> Identity | None:
         """Return the identity of a client's certificate; the first of its names that the file has counts.
@@ -191,6 +207,10 @@ class Tokens:
         """Return when a token expired; None if it is unknown or has not."""
         known = self._of(token)
         return known.expires_at if known.is_expired(self._wall_s()) else None
+
+    def _forget_recent(self) -> None:
+        self._version += 1
+        self._recent.clear()
 
     def _of(self, token: bytes) -> KnownToken:
         if not token or len(token) > TOKEN_MAX_BYTES:
@@ -227,7 +247,7 @@ class Tokens:
         self._file_version = version
         try:
             self._known = read_tokens_file(path)
-            self._recent.clear()
+            self._forget_recent()
             self._next_warning_at_s.clear()
         except TokensFileError as error:
             log.error("token_reload_failed", reason=str(error))

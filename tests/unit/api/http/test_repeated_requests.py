@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from api.http.kept_heads import KEPT_HEAD_MAX_BYTES
 from api.http.limits import HEAD_MAX_BYTES, HttpLimits
 from api.shared.quotas import QuotaLimits
+from api.shared.tokens import TOKEN_ID_CHARS, Tokens
 from api.shared.turns import SMALL_REQUEST_MAX_BYTES
 from coordinator_core.runtime.current_request import commit_origin, current_client
-from coordinator_core.state_store.dirty_offsets import UNKNOWN_ORIGIN
-from tests.support.tokens_file import ADA, TokensFile
+from coordinator_core.state_store.dirty_offsets import UNKNOWN_ORIGIN, CommitOrigin
+from tests.support.tokens_file import ADA, Clock, TokensFile
 from tests.unit.api.http.wire import (
     Node,
     Wire,
@@ -156,7 +157,7 @@ async def test_empty_lines_are_no_head(node: Node, count: int) -> None:
     for sent in (wire, parsed):
         await sent.ask(post(HEARTBEAT, b"{}".ljust(size)))
         for _ in range(2):
-            sent.connection.data_received(lines)
+            sent.connection.receive(lines)
     probe = get("/healthz", "x" * (100 - len(get("/healthz", ""))))
     for request in (probe, heartbeat(member), heartbeat(member)):
         assert await wire.ask(request) == await parsed.ask(request)
@@ -178,7 +179,7 @@ async def test_empty_lines_between_repeated_requests_are_no_part_of_a_head(node:
     member, wire = await node.member(), node.connect()
     for _ in range(2):
         assert status(await wire.ask(heartbeat(member))) == 200
-        wire.connection.data_received(b"\r\n" * (HEAD_MAX_BYTES // 2))
+        wire.connection.receive(b"\r\n" * (HEAD_MAX_BYTES // 2))
     assert status(await wire.ask(heartbeat(member))) == 200
     assert wire.repeated.answered == 2
     request = commit(member, 1)
@@ -190,8 +191,8 @@ async def test_a_request_behind_one_that_waits_is_answered_after_it(node: Node) 
     assert status(await wire.ask(commit(member, 10))) == 200
     assert status(await wire.ask(heartbeat(member))) == 200
     node.store.go.clear()
-    wire.connection.data_received(commit(member, 11))
-    wire.connection.data_received(heartbeat(member))
+    wire.connection.receive(commit(member, 11))
+    wire.connection.receive(heartbeat(member))
     assert wire.repeated.answered == 1
     for _ in range(20):
         await asyncio.sleep(0)
@@ -241,7 +242,7 @@ async def responses_to(wire: Wire, pieces: Pieces) -> bytes:
     for piece, turns in pieces:
         if wire.transport.is_closed:
             break
-        wire.connection.data_received(piece)
+        wire.connection.receive(piece)
         for _ in range(turns):
             await asyncio.sleep(0)
     await until(wire.is_idle, "all is answered")
@@ -328,7 +329,7 @@ async def test_a_connection_for_health_only_keeps_no_head(node: Node) -> None:
     wire = Wire(node.app, node.limits, keeps_heads=True, max_connections=0)
     assert status(await wire.ask(request)) == 503
     assert wire.transport.is_closed
-    wire.connection.data_received(request)
+    wire.connection.receive(request)
     assert wire.repeated.answered == 0
     wire.connection.connection_lost(None)
 
@@ -349,7 +350,7 @@ async def test_other_requests_are_parsed_each_time(node: Node, request_of: Calla
     wire = node.connect()
     assert status(await wire.ask(request)) in {100, 200}
     if not wire.transport.is_closed:
-        wire.connection.data_received(request)
+        wire.connection.receive(request)
     assert wire.repeated.answered == 0
 
 
@@ -382,6 +383,49 @@ async def test_a_token_that_was_revoked_is_refused(tmp_path: Path) -> None:
             assert status(refusal) == 401
             assert b"unknown" in refusal
         assert wire.repeated.answered == 4
+
+
+async def test_a_token_that_loses_a_permission_is_refused(tmp_path: Path) -> None:
+    file = TokensFile.written(tmp_path, ADA)
+    async with serving(file.read()) as node:
+        member, wire = await node.member("a"), node.connect()
+        for _ in range(3):
+            assert status(await wire.ask(heartbeat(member, *AS_ADA))) == 200
+        file.write({**ADA, "role": "viewer"})
+        file.clock.now_s += 60
+        for _ in range(2):
+            assert status(await wire.ask(heartbeat(member, *AS_ADA))) == 403
+        file.write(ADA)
+        file.clock.now_s += 60
+        for _ in range(2):
+            assert status(await wire.ask(heartbeat(member, *AS_ADA))) == 200
+        assert wire.repeated.answered == 6
+
+
+async def test_a_token_that_expires_is_refused(tmp_path: Path) -> None:
+    file = TokensFile.written(tmp_path, {**ADA, "expires_at": "1970-01-02T00:00:00Z"})
+    wall = Clock()
+    async with serving(Tokens(file.path, file.clock, wall)) as node:
+        member, wire = await node.member("a"), node.connect()
+        for _ in range(3):
+            assert status(await wire.ask(heartbeat(member, *AS_ADA))) == 200
+        wall.now_s = 86_400
+        assert status(await wire.ask(heartbeat(member, *AS_ADA))) == 401
+        assert wire.repeated.answered == 3
+
+
+async def test_repeated_commits_name_their_client_and_token(tmp_path: Path) -> None:
+    async with serving(TokensFile.written(tmp_path, ADA).read()) as node:
+        member, wire = await node.member("a"), node.connect()
+        for offset in range(10, 13):
+            assert status(await wire.ask(commit(member, offset, *AS_ADA, topic=f"topic-{offset}"))) == 200
+        assert wire.repeated.answered == 2
+        offsets = [shard.offsets for shard in node.coordinator._ownership.owned.values() if shard.offsets.size]
+        assert [set(each.sizes) for each in offsets] == [{"ada"}]
+        origins = {commit.origin for each in offsets for commit, _ in each.take(1, 10).dirty.all()}
+        for each in offsets:
+            each.put_back()
+        assert origins == {CommitOrigin(ADA["sha256"][:TOKEN_ID_CHARS], "127.0.0.1")}
 
 
 async def test_a_quota_counts_repeated_requests() -> None:

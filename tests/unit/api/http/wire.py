@@ -17,10 +17,10 @@ from api.http.connection import HttpConnection
 from api.http.kept_heads import RepeatableRequest
 from api.http.limits import HttpLimits
 from api.shared.connection_gate import ConnectionCounts, ConnectionGate
+from api.shared.io_batch import IoBatch
 from api.shared.node_context import NodeContext
 from api.shared.tokens import Tokens
 from api.shared.turns import LongPollTurns
-from api.shared.write_batch import WriteBatch
 from coordinator_core.runtime.coordinator import Coordinator
 from tests.support.no_queries import NO_QUERIES
 from tests.support.waiting import limited
@@ -83,7 +83,7 @@ class Wire:
             app_state={},
             gate=ConnectionGate(max_connections, 1, ConnectionCounts(()), 1),
             limits=limits,
-            batch=WriteBatch(),
+            batch=IoBatch(),
             read_turns=LongPollTurns(),
             repeated_requests=self.repeated if keeps_heads else None,
         )
@@ -92,7 +92,7 @@ class Wire:
     async def ask(self, *parts: bytes) -> bytes:
         """Send a request, and return the response without what differs between two of them."""
         for part in parts:
-            self.connection.data_received(part)
+            self.connection.receive(part)
         return await self.response()
 
     async def response(self) -> bytes:

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
+import anyio
 import pytest
 
 from api.kafka.apis import ApiKey
@@ -10,6 +11,7 @@ from api.kafka.messages import load_all
 from api.kafka.request import KEPT_FRAME_MAX_BYTES
 from api.shared.limits import ListenerLimits
 from api.shared.node_context import NodeContext
+from api.shared.quotas import QuotaLimits
 from coordinator_core.runtime.coordinator import Coordinator
 from tests.support.memory_store import MemoryStore
 from tests.support.no_queries import NO_QUERIES
@@ -74,5 +76,21 @@ async def test_commits_of_one_connection_are_each_what_was_sent(node: Coordinato
         refused = await wire.call(ApiKey.OFFSET_COMMIT, VERSION, commit(stranded, {4: 1}))
         assert codes(refused) == [(4, UNKNOWN_MEMBER_ID)]
         assert codes(await wire.call(ApiKey.OFFSET_COMMIT, VERSION, commit(second, {4: 1}))) == [(4, 0)]
+    finally:
+        wire.close()
+
+
+async def test_requests_of_one_connection_take_from_the_quota_of_the_group_that_each_names(node: Coordinator) -> None:
+    limits = ListenerLimits(quotas=QuotaLimits(group_quota_requests_per_s=1, quota_window_s=2))
+    wire = Wire(NodeContext(node, NO_QUERIES, limits))
+    try:
+        for group_id in ("g", "h") * 4:  # as many of each as a group may have at once, with its debt
+            wire.send(ApiKey.HEARTBEAT, 4, {"group_id": group_id, "generation_id": 1, "member_id": "m"})
+            await anyio.wait_all_tasks_blocked()
+            assert wire.is_answered
+        for _ in range(2):  # a little time has passed
+            wire.send(ApiKey.HEARTBEAT, 4, {"group_id": "g", "generation_id": 1, "member_id": "m"})
+            await anyio.wait_all_tasks_blocked()
+        assert not wire.is_answered
     finally:
         wire.close()

@@ -225,6 +225,28 @@ def test_credentials_are_read_once_while_the_tokens_are_the_same(file: TokensFil
     assert len(read) == 4
 
 
+def test_a_version_is_current_until_tokens_change(file: TokensFile) -> None:
+    file.write(ADA, {**BOB, "expires_at": "2999-01-01T00:00:00Z"})
+    tokens = file.read()
+    assert tokens.version_of(b"ada's") is None, "it has not been found"
+    for token in (b"ada's", b"bob's", b"carl's"):
+        tokens.find(token)
+    assert (tokens.version_of(b"bob's"), tokens.version_of(b"carl's")) == (None, None), "it expires, and is unknown"
+
+    version = tokens.version_of(b"ada's")
+    assert version is not None
+    assert tokens.is_current(version)
+    tokens.replace_stored({})
+    assert not tokens.is_current(version)
+
+    tokens.find(b"ada's")
+    version = tokens.version_of(b"ada's")
+    assert version is not None
+    file.write(ADA)
+    file.clock.now_s += 60
+    assert not tokens.is_current(version)
+
+
 def test_no_more_credentials_are_remembered_than_their_limit(file: TokensFile, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokens_module, "CREDENTIALS_KEPT", 2)
     read: list[bytes] = []
