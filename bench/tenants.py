@@ -15,6 +15,7 @@ import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import cycle, islice, permutations
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Final
@@ -67,7 +68,7 @@ class Size:
     large_body_bytes: int = 8_000_000
     rounds: int = 5
     round_s: float = 3.0
-    turns: int = 31
+    turns: int = 60
     """How often heartbeats with all checks, without quotas and without a token are measured in turn."""
     turn_s: float = 0.6
 
@@ -80,14 +81,16 @@ def measure(place: Place, size: Size) -> list[Figure]:
 def _costs(size: Size) -> list[Figure]:
     """Compare the node's processor time a heartbeat: quotas with none, and quotas and a token with neither.
 
-    Three nodes, each beside a Postgres of its own, take short turns: a machine is not as fast in each minute.
+    Three nodes, each beside a Postgres of its own, take short turns in every order: a machine is not as fast in each
+    minute, nor each node after the same other one.
     """
     with ExitStack() as started:
         loads = [started.enter_context(_heartbeats(size, token, quotas)) for token, quotas in CHECKS]
-        turns = [[load() for load in loads] for _ in range(size.turns)]
+        orders = islice(cycle(permutations(range(len(loads)))), size.turns)
+        turns = [{each: loads[each]() for each in order} for order in orders]
     return [
-        _cost("quotas", [(all_us, token_us) for all_us, token_us, _ in turns]),
-        _cost("quotas and a token", [(all_us, none_us) for all_us, _, none_us in turns]),
+        _cost("quotas", [(turn[0], turn[1]) for turn in turns]),
+        _cost("quotas and a token", [(turn[0], turn[2]) for turn in turns]),
     ]
 
 
