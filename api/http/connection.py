@@ -24,6 +24,7 @@ A request that arrives in one piece arms no timer.
 import asyncio
 import sys
 from contextvars import copy_context
+from functools import partial
 from typing import Any, Final, Literal, cast
 
 import httptools
@@ -35,15 +36,15 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from api.http.asgi import IS_CONNECTED_EXTENSION, PROBE_PATHS, SINGLE_WRITE_EXTENSION, Headers
 from api.http.authorization import CERTIFICATE_EXTENSION
 from api.http.hosts import HOST
-from api.http.kept_heads import KeptHead, KeptHeads, RepeatedRequests
+from api.http.kept_heads import KeptHead, KeptHeads, RepeatedBatch, RepeatedRequests
 from api.http.limits import HEAD_MAX_BYTES, HEALTH_HEAD_TIMEOUT_MS, HttpLimits
 from api.http.problems import RequestTimedOut, problem_response
 from api.http.response import HttpResponse
 from api.shared.connection_gate import ConnectionGate
 from api.shared.deadlines import TIMER_SLACK_S
-from api.shared.io_batch import LARGE_READ_BYTES, BatchedTransport, IoBatch
 from api.shared.tls import NO_CERTIFICATE, client_certificate
 from api.shared.turns import LongPollTurns
+from api.shared.write_batch import BatchedTransport, WriteBatch
 from coordinator_core.protocol.errors import CoordinatorNotAvailable, InvalidRequest
 from coordinator_core.runtime.memory import NO_MEMORY
 
@@ -56,6 +57,8 @@ CONNECT: Final = b"CONNECT"
 UPGRADE: Final = b"upgrade"
 CHUNK_ALLOWANCE_BYTES: Final = 16
 """Framing bytes allowed per chunk of a body, in addition to twice the size of the chunk."""
+LARGE_READ_BYTES: Final = 65_536
+"""After a read of so many bytes, other connections are read first."""
 LONG_POLL_ENDINGS: Final = frozenset({b"/join", b"/sync"})
 """How the paths of joins and syncs end."""
 _PATH_PLACE: Final = len(b"POST ")
@@ -137,13 +140,15 @@ class HttpConnection(HttpToolsProtocol):
         *,
         gate: ConnectionGate,
         limits: HttpLimits,
-        batch: IoBatch,
+        batch: WriteBatch,
         read_turns: LongPollTurns,
+        repeated: RepeatedBatch,
         repeated_requests: RepeatedRequests | None = None,
         **given: Any,  # noqa: ANN401  # uvicorn's own, passed on
     ) -> None:
         super().__init__(**given)
         self._kept_heads = KeptHeads(repeated_requests)
+        self._repeated = repeated
         self._batch = batch
         self._read_turns = read_turns
         self._held: list[bytes] = []
@@ -190,14 +195,6 @@ class HttpConnection(HttpToolsProtocol):
         self._arm_deadline("head")
 
     def data_received(self, data: bytes) -> None:
-        """Receive the data in a batch."""
-        self._batch.add_read(self, data)
-
-    def eof_received(self) -> None:
-        """Receive what has arrived before the client closed the connection."""
-        self._batch.receive_all()
-
-    def receive(self, data: bytes) -> None:
         """Parse the data; later, if it begins one of many joins and syncs."""
         if self._held:
             self._held.append(data)
@@ -219,17 +216,17 @@ class HttpConnection(HttpToolsProtocol):
         """Answer a request that is known again, or parse what may be the beginning of one, and keep its head."""
         kept = self._kept_heads.find(start, data)
         if kept is not None and self.cycle.response_complete:
-            copy_context().run(self._answer_repeated, kept, data)
+            self._begin_repeated(kept, data)
             return
         self._parse(data)
         if self._expected_phase != "head" and not self.transport.is_closing() and self.cycle.keep_alive:
             is_complete = self._expected_phase is None
             self._kept_heads.keep(start, data, cast("HTTPScope", self.scope), is_complete=is_complete)
 
-    def _answer_repeated(self, kept: KeptHead, data: bytes) -> None:
-        """Answer a request with a kept head, by a task if that takes longer."""
+    def _begin_repeated(self, kept: KeptHead, data: bytes) -> None:
+        """Begin a request with a kept head; what follows waits for its response."""
         self._beside_body_bytes = 0
-        self.cycle = RequestResponseCycle(
+        self.cycle = cycle = RequestResponseCycle(
             scope=kept.request.scope,  # type: ignore[arg-type]  # as the framework has it
             transport=self.transport,
             flow=self.flow,
@@ -242,11 +239,20 @@ class HttpConnection(HttpToolsProtocol):
             keep_alive=True,
             on_response=self.on_response_complete,
         )
-        rest = self._kept_heads.answer(kept, data, cast("Send", self.cycle.send))
+        self._repeated.add(partial(copy_context().run, self._answer_repeated, kept, data, cycle))
+
+    def _answer_repeated(self, kept: KeptHead, data: bytes, cycle: RequestResponseCycle) -> None:
+        """Answer a request with a kept head, by a task if that takes longer; any bug closes the connection."""
+        try:
+            rest = self._kept_heads.answer(kept, data, cast("Send", cycle.send))
+        except Exception as failure:
+            log.error("repeated_request_failed", exc_info=failure)
+            self.transport.abort()
+            return
         if rest is None:
-            self.cycle.on_response = _do_nothing  # as uvicorn's task: else only the garbage collector frees both
+            cycle.on_response = _do_nothing  # as uvicorn's task: else only the garbage collector frees both
         else:
-            self._start_asgi_task(self.cycle, lambda *_: rest)
+            self._start_asgi_task(cycle, lambda *_: rest)
 
     def _parse_held(self, _: object) -> None:
         """Parse what was held back; nothing, if the connection is closing or closes meanwhile."""
@@ -285,6 +291,11 @@ class HttpConnection(HttpToolsProtocol):
         is_body_held = self.has_request and not self.cycle.response_complete and len(self.cycle.body) > HIGH_WATER_LIMIT
         if not self.transport.is_closing() and not is_body_held:
             self.flow.resume_reading()
+
+    def eof_received(self) -> None:
+        """Answer what has arrived, before the transport closes."""
+        self._repeated.answer_all()
+        cast("BatchedTransport", self.transport).flush()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop counting the connection, and stop its timers, which would keep it in memory."""

@@ -7,7 +7,8 @@ have changed since, such as tokens and quotas, is checked for each request.
 A head decides where its request ends: one that is kept has a Content-Length, and no Transfer-Encoding.
 """
 
-from collections.abc import Coroutine
+import asyncio
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -21,6 +22,8 @@ KEPT_HEAD_MAX_BYTES: Final = 1_024
 """The largest head that is kept."""
 KEPT_HEADS_MAX: Final = 4
 """How many heads a connection keeps: those of heartbeats and commits, of one or two groups."""
+ANSWERED_AT_ONCE: Final = 64
+"""So many repeated requests do not wait for more: with a thousand ready sockets, uvloop polls on for long."""
 METHOD: Final = b"POST "
 HEAD_END: Final = b"\r\n\r\n"
 
@@ -48,6 +51,32 @@ class RepeatedRequests(Protocol):
     def answer_repeated(self, request: RepeatableRequest, body: bytes, send: Send) -> Coroutine[Any, Any, None] | None:
         """Answer a request, or return what is left to do for that."""
         ...
+
+
+class RepeatedBatch:
+    """The repeated requests of an iteration of the event loop, of all connections, which one callback answers.
+
+    Between two callbacks the event loop gives up the interpreter, and takes it back before another thread has woken up:
+    the writer's thread would wait for its turn after each of its calls. During one long callback, threads get their
+    turns at the switch interval (DECISIONS.md, 111).
+    """
+
+    def __init__(self) -> None:
+        self._answers: list[Callable[[], None]] = []
+
+    def add(self, answer: Callable[[], None]) -> None:
+        """Answer a request when those that arrive with it are there; `answer` raises nothing."""
+        if not self._answers:
+            asyncio.get_running_loop().call_soon(self.answer_all)
+        self._answers.append(answer)
+        if len(self._answers) >= ANSWERED_AT_ONCE:
+            self.answer_all()
+
+    def answer_all(self) -> None:
+        """Answer the requests that have arrived."""
+        answers, self._answers = self._answers, []
+        for answer in answers:
+            answer()
 
 
 class KeptHead(NamedTuple):

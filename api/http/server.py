@@ -19,14 +19,14 @@ import uvicorn
 
 from api.http.asgi import AsgiApp
 from api.http.connection import HttpConnection
-from api.http.kept_heads import RepeatedRequests
+from api.http.kept_heads import RepeatedBatch, RepeatedRequests
 from api.http.limits import HEALTH_CONNECTIONS, HttpLimits
 from api.http.security_headers import SECURITY_HEADERS
 from api.shared.connection_gate import ConnectionCounts, ConnectionGate
 from api.shared.handshake_server import HandshakeServer
-from api.shared.io_batch import IoBatch
 from api.shared.tls import NodeTls
 from api.shared.turns import LongPollTurns
+from api.shared.write_batch import WriteBatch
 
 BACKLOG: Final = 2_048
 """How many connections may wait to be accepted."""
@@ -63,8 +63,9 @@ class HttpServer:
             HttpConnection,
             gate=gate,
             limits=limits,
-            batch=IoBatch(),
+            batch=WriteBatch(),
             read_turns=LongPollTurns(),
+            repeated=RepeatedBatch(),
             repeated_requests=repeated_requests,
         )
         config = uvicorn.Config(

@@ -40,11 +40,11 @@ from api.shared.connection_gate import ConnectionGate, counted_address
 from api.shared.deadlines import TIMER_SLACK_S
 from api.shared.errors import NO_ERROR, Unauthenticated
 from api.shared.identity import Identity
-from api.shared.io_batch import BatchedTransport, IoBatch
 from api.shared.node_context import NodeContext
 from api.shared.request_metrics import ListenerMetrics
 from api.shared.tls import NO_CERTIFICATE, client_certificate
 from api.shared.turns import SMALL_REQUEST_MAX_BYTES
+from api.shared.write_batch import BatchedTransport, WriteBatch
 from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable
 from coordinator_core.protocol.responses import Answer
 
@@ -72,7 +72,7 @@ class KafkaConnection(asyncio.Protocol):
         gate: ConnectionGate,
         limits: KafkaLimits,
         metrics: ListenerMetrics,
-        batch: IoBatch,
+        batch: WriteBatch,
         proxied_host: str | None = None,
     ) -> None:
         """Wait for the connection.
@@ -82,7 +82,7 @@ class KafkaConnection(asyncio.Protocol):
             gate: counts the connections of the listener.
             limits: the limits of the listener.
             metrics: the counters of the listener.
-            batch: the reads and writes of the listener.
+            batch: the writes of the listener.
             proxied_host: the address of the client that a proxy has named; None: it is the peer's.
         """
         self._node = node
@@ -145,14 +145,6 @@ class KafkaConnection(asyncio.Protocol):
             self._transport.close()
 
     def data_received(self, data: bytes) -> None:
-        """Receive the data in a batch."""
-        self._batch.add_read(self, data)
-
-    def eof_received(self) -> None:
-        """Receive what has arrived before: a consumer that leaves may close its connection at once."""
-        self._batch.receive_all()
-
-    def receive(self, data: bytes) -> None:
         """Answer the requests that are complete."""
         self._metrics.received_bytes += len(data)
         is_next = not self._buffer and self._can_answer

@@ -14,10 +14,10 @@ from api.kafka.limits import KafkaLimits
 from api.kafka.messages import load_all
 from api.shared.connection_gate import ConnectionCounts, ConnectionGate
 from api.shared.handshake_server import HANDSHAKE_FAILED, HandshakeServer
-from api.shared.io_batch import IoBatch
 from api.shared.node_context import NodeContext
 from api.shared.request_metrics import ListenerMetrics
 from api.shared.trusted_proxies import TrustedProxies
+from api.shared.write_batch import WriteBatch
 from coordinator_core.queries.cluster_id import read_cluster_id
 
 BACKLOG: Final = 2_048
@@ -48,7 +48,7 @@ class KafkaServer:
         self._proxies = proxies
         self._metrics = node.metrics.listeners[LISTENER] = ListenerMetrics(ConnectionCounts((HANDSHAKE_FAILED,)))
         self._gate = ConnectionGate(limits.max_connections, limits.connections_per_ip, self._metrics.connections)
-        self._batch = IoBatch()
+        self._batch = WriteBatch()
         self._open: dict[KafkaConnection, asyncio.Future[None]] = {}
         """Connection → what is done when it is lost."""
         self._server: asyncio.Server | HandshakeServer | None = None

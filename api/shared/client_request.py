@@ -149,14 +149,12 @@ class ClientRequest:
         Raises:
             ThrottlingQuotaExceeded: a quota is used up; the listener delays the refusal (`throttle`).
         """
-        if self.quota is None or self.quota.group_id != self.group_id:
-            self.quota = self._find_quota()
-        self.node.quotas.take(self.quota, requests, size, is_heartbeat=is_heartbeat)
-
-    def _find_quota(self) -> Quota:
         own = NO_RATES if self.node.tokens is None else self.node.tokens.quotas_of(self.client)
-        is_of_group = self.group_id is not None and self.can_access(self.group_id, Operation.READ)
-        return Quota(self.client, self.group_id, own, is_of_group=is_of_group)
+        quota = self.quota
+        if quota is None or quota.group_id != self.group_id or quota.own is not own:
+            is_of_group = self.group_id is not None and self.can_access(self.group_id, Operation.READ)
+            quota = self.quota = Quota(self.client, self.group_id, own, is_of_group=is_of_group)
+        self.node.quotas.take(quota, requests, size, is_heartbeat=is_heartbeat)
 
     async def begin_turn(self, size: int) -> None:
         """Wait until a request with a body of `size` bytes may begin.

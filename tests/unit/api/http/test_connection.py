@@ -9,12 +9,13 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from api.http.app import FAST_PATH_HANDLERS
-from api.http.connection import LONG_POLL_ENDINGS, HttpConnection
+from api.http.connection import LARGE_READ_BYTES, LONG_POLL_ENDINGS, HttpConnection
 from api.http.fast_path import fast_path_endpoints
+from api.http.kept_heads import RepeatedBatch
 from api.http.limits import HttpLimits
 from api.shared.connection_gate import ConnectionCounts, ConnectionGate
-from api.shared.io_batch import LARGE_READ_BYTES, IoBatch
 from api.shared.turns import LONG_POLLS_AT_ONCE, LongPollTurns
+from api.shared.write_batch import WriteBatch
 
 pytestmark = pytest.mark.anyio
 
@@ -93,8 +94,9 @@ def connected(app: ASGIApp, transport: FakeTransport, read_turns: LongPollTurns)
         app_state={},
         gate=ConnectionGate(1, 1, ConnectionCounts(())),
         limits=HttpLimits(),
-        batch=IoBatch(),
+        batch=WriteBatch(),
         read_turns=read_turns,
+        repeated=RepeatedBatch(),
     )
     connection.connection_made(transport)
     return connection
@@ -103,7 +105,7 @@ def connected(app: ASGIApp, transport: FakeTransport, read_turns: LongPollTurns)
 @pytest.fixture
 async def connection(app: LateApp, transport: FakeTransport) -> AsyncIterator[HttpConnection]:
     connection = connected(app, transport, LongPollTurns())
-    connection.receive(HEAD)
+    connection.data_received(HEAD)
     yield connection
     connection.connection_lost(None)
 
@@ -114,7 +116,7 @@ async def test_body_is_read_as_the_application_takes_it(
     sent = 0
     for _ in range(10 * PARTS):
         if transport.is_reading_on:
-            connection.receive(PART)
+            connection.data_received(PART)
             sent += 1
         await asyncio.sleep(0)
     assert sent == 1, "a part is held for the application, and the rest is not read"
@@ -122,7 +124,7 @@ async def test_body_is_read_as_the_application_takes_it(
     app.go.set()
     while sent < PARTS:
         if transport.is_reading_on:
-            connection.receive(PART)
+            connection.data_received(PART)
             sent += 1
         await asyncio.sleep(0)
     while app.taken < PARTS * len(PART):  # noqa: ASYNC110 - as the event loop turns
@@ -156,8 +158,8 @@ async def test_a_heartbeat_behind_many_joins_is_read_before_most_of_them(action:
     app, turns, count = PathApp(), LongPollTurns(), 4 * LONG_POLLS_AT_ONCE
     connections = [connected(app, FakeTransport(), turns) for _ in range(count + 1)]
     for number, connection in enumerate(connections[:-1]):
-        connection.receive(post(f"/v1/groups/{number}/{action}"))
-    connections[-1].receive(post("/v1/groups/g/heartbeat"))
+        connection.data_received(post(f"/v1/groups/{number}/{action}"))
+    connections[-1].data_received(post("/v1/groups/g/heartbeat"))
     while len(app.paths) < len(connections):  # noqa: ASYNC110 - as the event loop turns
         await asyncio.sleep(0)
 
@@ -173,9 +175,9 @@ async def test_what_follows_a_join_that_waits_is_read_after_it() -> None:
     connection = connected(app, transport, turns)
     while turns.begin() is None:
         pass
-    connection.receive(post("/v1/groups/g/join"))
+    connection.data_received(post("/v1/groups/g/join"))
     assert not transport.is_reading_on
-    connection.receive(post("/v1/groups/g/heartbeat"))
+    connection.data_received(post("/v1/groups/g/heartbeat"))
     while len(app.paths) < 2:  # noqa: ASYNC110 - as the event loop turns
         await asyncio.sleep(0)
 
@@ -184,27 +186,16 @@ async def test_what_follows_a_join_that_waits_is_read_after_it() -> None:
     connection.connection_lost(None)
 
 
-async def test_a_request_before_the_end_of_a_connection_is_begun() -> None:
-    app = PathApp()
-    connection = connected(app, FakeTransport(), LongPollTurns())
-    connection.data_received(post("/v1/groups/g/leave"))
-    connection.eof_received()
-    connection.connection_lost(None)
-    await asyncio.sleep(0)
-
-    assert app.paths == ["/v1/groups/g/leave"]
-
-
 async def test_a_join_that_waits_is_dropped_with_its_connection() -> None:
     app, turns, transport = PathApp(), LongPollTurns(), FakeTransport()
     connection = connected(app, transport, turns)
     while turns.begin() is None:
         pass
-    connection.receive(post("/v1/groups/g/join"))
+    connection.data_received(post("/v1/groups/g/join"))
     transport.is_closed = True
     connection.connection_lost(None)
     another = connected(app, FakeTransport(), turns)
-    another.receive(post("/v1/groups/another/join"))
+    another.data_received(post("/v1/groups/another/join"))
     while not app.paths:  # noqa: ASYNC110 - as the event loop turns
         await asyncio.sleep(0)
 

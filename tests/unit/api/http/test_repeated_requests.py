@@ -4,6 +4,7 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Final
 from weakref import ref
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from api.http.kept_heads import KEPT_HEAD_MAX_BYTES
+from api.http.kept_heads import ANSWERED_AT_ONCE, KEPT_HEAD_MAX_BYTES, RepeatedBatch
 from api.http.limits import HEAD_MAX_BYTES, HttpLimits
 from api.shared.quotas import QuotaLimits
 from api.shared.tokens import TOKEN_ID_CHARS, Tokens
@@ -157,7 +158,7 @@ async def test_empty_lines_are_no_head(node: Node, count: int) -> None:
     for sent in (wire, parsed):
         await sent.ask(post(HEARTBEAT, b"{}".ljust(size)))
         for _ in range(2):
-            sent.connection.receive(lines)
+            sent.connection.data_received(lines)
     probe = get("/healthz", "x" * (100 - len(get("/healthz", ""))))
     for request in (probe, heartbeat(member), heartbeat(member)):
         assert await wire.ask(request) == await parsed.ask(request)
@@ -179,7 +180,7 @@ async def test_empty_lines_between_repeated_requests_are_no_part_of_a_head(node:
     member, wire = await node.member(), node.connect()
     for _ in range(2):
         assert status(await wire.ask(heartbeat(member))) == 200
-        wire.connection.receive(b"\r\n" * (HEAD_MAX_BYTES // 2))
+        wire.connection.data_received(b"\r\n" * (HEAD_MAX_BYTES // 2))
     assert status(await wire.ask(heartbeat(member))) == 200
     assert wire.repeated.answered == 2
     request = commit(member, 1)
@@ -191,15 +192,65 @@ async def test_a_request_behind_one_that_waits_is_answered_after_it(node: Node) 
     assert status(await wire.ask(commit(member, 10))) == 200
     assert status(await wire.ask(heartbeat(member))) == 200
     node.store.go.clear()
-    wire.connection.receive(commit(member, 11))
-    wire.connection.receive(heartbeat(member))
-    assert wire.repeated.answered == 1
+    wire.connection.data_received(commit(member, 11))
+    wire.connection.data_received(heartbeat(member))
     for _ in range(20):
         await asyncio.sleep(0)
+    assert wire.repeated.answered == 1
     assert not wire.transport.written
     node.store.go.set()
     assert b'"offsets"' in await wire.response()
     assert b'"heartbeat_interval_ms"' in await wire.response()
+
+
+async def test_requests_that_arrive_together_are_answered_in_one_callback(node: Node) -> None:
+    member, batch = await node.member(), RepeatedBatch()
+    wires = [node.connect(batch=batch) for _ in range(3)]
+    for wire in wires:
+        assert status(await wire.ask(heartbeat(member))) == 200
+    for wire in wires:
+        wire.connection.data_received(heartbeat(member))
+        assert not any(each.repeated.answered for each in wires)
+    await asyncio.sleep(0)
+    assert all(each.repeated.answered for each in wires)
+
+
+async def test_so_many_requests_do_not_wait_for_more() -> None:
+    batch, answered = RepeatedBatch(), list[int]()
+    for number in range(ANSWERED_AT_ONCE + 1):
+        batch.add(partial(answered.append, number))
+    assert answered == list(range(ANSWERED_AT_ONCE))
+    await asyncio.sleep(0)
+    assert answered == list(range(ANSWERED_AT_ONCE + 1))
+
+
+async def test_a_bug_ends_the_connection_of_its_request_only(node: Node) -> None:
+    member, batch = await node.member(), RepeatedBatch()
+    faulty, wire = node.connect(batch=batch), node.connect(batch=batch)
+    for each in (faulty, wire):
+        assert status(await each.ask(heartbeat(member))) == 200
+    faulty.repeated.failure = LookupError("a bug")
+    faulty.connection.data_received(heartbeat(member))
+    assert status(await wire.ask(heartbeat(member))) == 200
+    assert (faulty.transport.is_closed, wire.transport.is_closed) == (True, False)
+
+
+async def test_a_request_is_answered_before_its_connection_ends(node: Node) -> None:
+    member, wire = await node.member(), node.connect()
+    assert status(await wire.ask(heartbeat(member))) == 200
+    wire.connection.data_received(heartbeat(member))
+    wire.connection.eof_received()
+    assert status(wire.take()) == 200
+
+
+async def test_a_connection_with_a_request_is_not_idle(node: Node) -> None:
+    member, wire = await node.member(), node.connect()
+    assert status(await wire.ask(heartbeat(member))) == 200
+    wire.connection.timeout_keep_alive = 0
+    wire.connection.data_received(heartbeat(member))
+    wire.connection._check_idle()
+    assert status(await wire.response()) == 200
+    assert not wire.transport.is_closed
 
 
 def requests_of(first: Member, second: Member) -> list[bytes]:
@@ -242,7 +293,7 @@ async def responses_to(wire: Wire, pieces: Pieces) -> bytes:
     for piece, turns in pieces:
         if wire.transport.is_closed:
             break
-        wire.connection.receive(piece)
+        wire.connection.data_received(piece)
         for _ in range(turns):
             await asyncio.sleep(0)
     await until(wire.is_idle, "all is answered")
@@ -329,7 +380,7 @@ async def test_a_connection_for_health_only_keeps_no_head(node: Node) -> None:
     wire = Wire(node.app, node.limits, keeps_heads=True, max_connections=0)
     assert status(await wire.ask(request)) == 503
     assert wire.transport.is_closed
-    wire.connection.receive(request)
+    wire.connection.data_received(request)
     assert wire.repeated.answered == 0
     wire.connection.connection_lost(None)
 
@@ -350,7 +401,7 @@ async def test_other_requests_are_parsed_each_time(node: Node, request_of: Calla
     wire = node.connect()
     assert status(await wire.ask(request)) in {100, 200}
     if not wire.transport.is_closed:
-        wire.connection.receive(request)
+        wire.connection.data_received(request)
     assert wire.repeated.answered == 0
 
 

@@ -14,13 +14,13 @@ from uvicorn.server import ServerState
 from api.http.app import make_app
 from api.http.asgi import AsgiApp
 from api.http.connection import HttpConnection
-from api.http.kept_heads import RepeatableRequest
+from api.http.kept_heads import RepeatableRequest, RepeatedBatch
 from api.http.limits import HttpLimits
 from api.shared.connection_gate import ConnectionCounts, ConnectionGate
-from api.shared.io_batch import IoBatch
 from api.shared.node_context import NodeContext
 from api.shared.tokens import Tokens
 from api.shared.turns import LongPollTurns
+from api.shared.write_batch import WriteBatch
 from coordinator_core.runtime.coordinator import Coordinator
 from tests.support.no_queries import NO_QUERIES
 from tests.support.waiting import limited
@@ -51,6 +51,8 @@ class FakeTransport(asyncio.Transport):
     def close(self) -> None:
         self.is_closed = True
 
+    abort = close
+
     def is_closing(self) -> bool:
         return self.is_closed
 
@@ -65,8 +67,12 @@ class CountingApp:
         self.repeatable = app.repeatable
         self._answer = app.answer_repeated
         self.answered = 0
+        self.failure: Exception | None = None
+        """Raised instead of answering."""
 
     def answer_repeated(self, request: RepeatableRequest, body: bytes, send: Send) -> Coroutine[Any, Any, None] | None:
+        if self.failure is not None:
+            raise self.failure
         self.answered += 1
         return self._answer(request, body, send)
 
@@ -74,7 +80,15 @@ class CountingApp:
 class Wire:
     """A connection to an application."""
 
-    def __init__(self, app: AsgiApp, limits: HttpLimits, *, keeps_heads: bool, max_connections: int = 1) -> None:
+    def __init__(
+        self,
+        app: AsgiApp,
+        limits: HttpLimits,
+        *,
+        keeps_heads: bool,
+        max_connections: int = 1,
+        batch: RepeatedBatch | None = None,
+    ) -> None:
         self.repeated = CountingApp(app)
         self.transport = FakeTransport()
         self.connection = HttpConnection(
@@ -83,8 +97,9 @@ class Wire:
             app_state={},
             gate=ConnectionGate(max_connections, 1, ConnectionCounts(()), 1),
             limits=limits,
-            batch=IoBatch(),
+            batch=WriteBatch(),
             read_turns=LongPollTurns(),
+            repeated=batch or RepeatedBatch(),
             repeated_requests=self.repeated if keeps_heads else None,
         )
         self.connection.connection_made(self.transport)
@@ -92,7 +107,7 @@ class Wire:
     async def ask(self, *parts: bytes) -> bytes:
         """Send a request, and return the response without what differs between two of them."""
         for part in parts:
-            self.connection.receive(part)
+            self.connection.data_received(part)
         return await self.response()
 
     async def response(self) -> bytes:
@@ -131,8 +146,8 @@ class Node:
         self.app = app
         self._wires: list[Wire] = []
 
-    def connect(self, *, keeps_heads: bool = True) -> Wire:
-        wire = Wire(self.app, self.limits, keeps_heads=keeps_heads)
+    def connect(self, *, keeps_heads: bool = True, batch: RepeatedBatch | None = None) -> Wire:
+        wire = Wire(self.app, self.limits, keeps_heads=keeps_heads, batch=batch)
         self._wires.append(wire)
         return wire
 

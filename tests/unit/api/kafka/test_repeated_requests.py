@@ -1,6 +1,7 @@
 """Requests that a connection repeats: nothing of the last one is left in the next one."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -9,12 +10,15 @@ import pytest
 from api.kafka.apis import ApiKey
 from api.kafka.messages import load_all
 from api.kafka.request import KEPT_FRAME_MAX_BYTES
+from api.shared.identity import Role
 from api.shared.limits import ListenerLimits
 from api.shared.node_context import NodeContext
 from api.shared.quotas import QuotaLimits
+from api.shared.tokens import known_token, token_entry
 from coordinator_core.runtime.coordinator import Coordinator
 from tests.support.memory_store import MemoryStore
 from tests.support.no_queries import NO_QUERIES
+from tests.support.tokens_file import ADA, TokensFile
 from tests.unit.api.kafka.wire import Fields, Wire
 from tests.unit.coordinator_core.runtime.nodes import Member, running
 
@@ -92,5 +96,31 @@ async def test_requests_of_one_connection_take_from_the_quota_of_the_group_that_
             wire.send(ApiKey.HEARTBEAT, 4, {"group_id": "g", "generation_id": 1, "member_id": "m"})
             await anyio.wait_all_tasks_blocked()
         assert not wire.is_answered
+    finally:
+        wire.close()
+
+
+@pytest.mark.parametrize("is_added", [True, False], ids=["added", "removed"])
+async def test_a_quota_that_has_changed_counts_for_a_client_with_a_stored_token(
+    node: Coordinator, tmp_path: Path, *, is_added: bool
+) -> None:
+    entries = ADA, {**ADA, "quotas": {"client_quota_requests_per_s": 1}}
+    file = TokensFile.written(tmp_path, entries[not is_added])
+    tokens = file.read()
+    stored = known_token(token_entry("stored", "ada", Role.OPERATOR, ("",)))
+    tokens.replace_stored({stored.digest: stored})
+    wire = Wire(NodeContext(node, NO_QUERIES, ListenerLimits(), tokens=tokens))
+    try:
+        await wire.call(ApiKey.SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
+        await wire.call(ApiKey.SASL_AUTHENTICATE, 2, {"auth_bytes": b"\0ada\0stored"})
+        await wire.call(ApiKey.HEARTBEAT, 4, {"group_id": "g", "generation_id": 1, "member_id": "m"})
+        file.write(entries[is_added])
+        file.clock.now_s += 60
+        answered = 0
+        while wire.is_answered and answered < 100:
+            wire.send(ApiKey.HEARTBEAT, 4, {"group_id": "g", "generation_id": 1, "member_id": "m"})
+            await anyio.wait_all_tasks_blocked()
+            answered += wire.is_answered
+        assert (answered < 100) == is_added
     finally:
         wire.close()

@@ -53,12 +53,6 @@ async def test_client_that_reads_nothing_is_not_read_on(wire: Wire) -> None:
     await until(lambda: wire.is_answered, "the first response")
 
 
-async def test_the_last_request_before_the_end_of_a_connection_is_answered(wire: Wire) -> None:
-    wire.send_last(frame(ApiKey.HEARTBEAT, 4, group_id="g", generation_id=1, member_id="m"))
-    await asyncio.sleep(0)
-    assert wire.is_answered
-
-
 async def test_little_is_read_behind_a_request_that_waits(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
     answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
     monkeypatch.setitem(SUBMITTED, ApiKey.HEARTBEAT, SubmittedApi(lambda _: answer, lambda *_: b""))

@@ -7,9 +7,9 @@ from api.kafka.apis import ApiKey
 from api.kafka.connection import KafkaConnection
 from api.kafka.limits import KafkaLimits
 from api.shared.connection_gate import ConnectionCounts, ConnectionGate
-from api.shared.io_batch import IoBatch
 from api.shared.node_context import NodeContext
 from api.shared.request_metrics import ListenerMetrics
+from api.shared.write_batch import WriteBatch
 from tests.support.kafka_wire import frame, read_response
 from tests.unit.coordinator_core.runtime.nodes import until
 
@@ -57,7 +57,7 @@ class Wire:
         counts = ConnectionCounts(())
         self._transport = FakeTransport()
         self._connection = KafkaConnection(
-            node, ConnectionGate(1, 1, counts), KafkaLimits(), ListenerMetrics(counts), IoBatch()
+            node, ConnectionGate(1, 1, counts), KafkaLimits(), ListenerMetrics(counts), WriteBatch()
         )
         self._connection.connection_made(self._transport)
 
@@ -82,16 +82,11 @@ class Wire:
     def send(self, key: ApiKey, version: int, values: Fields, client_id: str = "wire") -> None:
         """Send a request."""
         self._transport.written = b""
-        self._connection.receive(frame(key, version, client_id, **values))
+        self._connection.data_received(frame(key, version, client_id, **values))
 
     def send_bytes(self, data: bytes) -> None:
         """Send bytes as they are."""
-        self._connection.receive(data)
-
-    def send_last(self, data: bytes) -> None:
-        """Send bytes, and end the connection at once."""
         self._connection.data_received(data)
-        self._connection.eof_received()
 
     def stop_receiving(self) -> None:
         """Leave responses unread until the node has no room for more."""

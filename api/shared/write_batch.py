@@ -1,61 +1,23 @@
-"""Reads and writes of one iteration of the event loop, of all connections of a listener, each in one callback.
-
-Between two callbacks the event loop gives up the interpreter, and takes it back before another thread has woken up:
-while many connections are read one by one, the writer's thread would wait for its turn after each of its calls. During
-one long callback, threads get their turns at the switch interval (DECISIONS.md, 111).
+"""Writes that are made together at the end of an iteration of the event loop.
 
 A write wakes up a client that waits, which costs the node more than the rest of a heartbeat's system calls. A client
 with many connections is woken up once by a batch, and finds all of its responses.
 """
 
 import asyncio
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 LARGE_WRITE_BYTES: Final = 65_536
 """Data of this size is written at once: the transport says when its buffer is full."""
-LARGE_READ_BYTES: Final = 65_536
-"""Data of this size is received at once, so that the connection can pause reading: uvloop reads on meanwhile."""
 
 
-class ReadingConnection(Protocol):
-    """A connection whose reads are batched."""
-
-    def receive(self, data: bytes) -> None:
-        """Take what has arrived."""
-        ...
-
-    def abort(self) -> None:
-        """Close the connection at once."""
-        ...
-
-
-class IoBatch:
-    """What arrived on the connections of a listener, and the transports that have something to write."""
+class WriteBatch:
+    """The transports that have something to write, of all connections of a listener."""
 
     def __init__(self) -> None:
-        self._reads: list[tuple[ReadingConnection, bytes]] = []
         self._transports: list[BatchedTransport] = []
 
-    def add_read(self, connection: ReadingConnection, data: bytes) -> None:
-        """Let a connection receive data when all reads of this iteration are complete; large data now."""
-        if not self._reads:
-            asyncio.get_running_loop().call_soon(self.receive_all)
-        self._reads.append((connection, data))
-        if len(data) >= LARGE_READ_BYTES:
-            self.receive_all()
-
-    def receive_all(self) -> None:
-        """Let the connections receive what has arrived; one that fails is closed."""
-        reads, self._reads = self._reads, []
-        for connection, data in reads:
-            try:
-                connection.receive(data)
-            except Exception as failure:  # noqa: BLE001 - any bug ends one connection, and the others go on
-                context = {"message": "a connection cannot receive data", "exception": failure}
-                asyncio.get_running_loop().call_exception_handler(context)
-                connection.abort()
-
-    def add_write(self, transport: "BatchedTransport") -> None:
+    def add(self, transport: "BatchedTransport") -> None:
         """Write what a transport has when the callbacks that are ready now have run."""
         if not self._transports:
             asyncio.get_running_loop().call_soon(self._flush)
@@ -73,7 +35,7 @@ class IoBatch:
 class BatchedTransport(asyncio.Transport):
     """The transport of a connection, whose writes are made in a batch, in order, and before it is closed."""
 
-    def __init__(self, transport: asyncio.Transport, batch: IoBatch) -> None:
+    def __init__(self, transport: asyncio.Transport, batch: WriteBatch) -> None:
         """Wrap a transport.
 
         Args:
@@ -87,7 +49,7 @@ class BatchedTransport(asyncio.Transport):
     def write(self, data: Any) -> None:  # noqa: ANN401  # bytes-like, as a transport has it
         """Write in the next batch; large data at once."""
         if not self._data:
-            self._batch.add_write(self)
+            self._batch.add(self)
         self._data.append(data)
         if len(data) >= LARGE_WRITE_BYTES:
             self.flush()

@@ -1,10 +1,10 @@
-"""Reads and writes in batches: after the other callbacks of an iteration, in order, before a connection ends."""
+"""Writes in batches: after the other callbacks of an iteration, in order, and before a connection is closed."""
 
 import asyncio
 
 import pytest
 
-from api.shared.io_batch import LARGE_READ_BYTES, LARGE_WRITE_BYTES, BatchedTransport, IoBatch
+from api.shared.write_batch import LARGE_WRITE_BYTES, BatchedTransport, WriteBatch
 
 pytestmark = pytest.mark.anyio
 
@@ -38,7 +38,7 @@ def written() -> list[bytes]:
 @pytest.fixture
 def transports(written: list[bytes]) -> list[BatchedTransport]:
     """Return two transports of a listener."""
-    batch = IoBatch()
+    batch = WriteBatch()
     return [BatchedTransport(FakeTransport(written), batch) for _ in range(2)]
 
 
@@ -87,7 +87,7 @@ async def test_nothing_is_written_to_a_connection_that_was_lost(
     written: list[bytes], transports: list[BatchedTransport]
 ) -> None:
     lost = FakeTransport(written)
-    transport = BatchedTransport(lost, IoBatch())
+    transport = BatchedTransport(lost, WriteBatch())
     transport.write(b"late")
     lost.close()
     await asyncio.sleep(0)
@@ -102,69 +102,8 @@ async def test_a_write_without_memory_closes_its_connection_only(written: list[b
         def abort(self) -> None:
             written.append(b"aborted")
 
-    batch = IoBatch()
+    batch = WriteBatch()
     for transport in (StarvedTransport(written), FakeTransport(written)):
         BatchedTransport(transport, batch).write(b"response")
     await asyncio.sleep(0)
     assert written == [b"aborted", b"response"]
-
-
-class FakeConnection:
-    """Records what it receives, in the order of all connections of a test."""
-
-    def __init__(self, received: list[bytes]) -> None:
-        self._received = received
-
-    def receive(self, data: bytes) -> None:
-        """Record, or fail."""
-        if data == b"bug":
-            raise LookupError("a bug")
-        self._received.append(data)
-
-    def abort(self) -> None:
-        """Record."""
-        self._received.append(b"aborted")
-
-
-@pytest.fixture
-def connections(written: list[bytes]) -> list[FakeConnection]:
-    return [FakeConnection(written) for _ in range(2)]
-
-
-async def test_reads_of_an_iteration_are_received_together_in_their_order(
-    written: list[bytes], connections: list[FakeConnection]
-) -> None:
-    batch = IoBatch()
-    for data in (b"1", b"2", b"3"):
-        batch.add_read(connections[data == b"2"], data)
-        asyncio.get_running_loop().call_soon(written.append, b"later")
-    assert written == []
-    await asyncio.sleep(0)
-    assert written == [b"1", b"2", b"3", b"later", b"later", b"later"]
-    batch.add_read(connections[0], b"next")
-    await asyncio.sleep(0)
-    assert written[-1] == b"next"
-
-
-async def test_large_data_is_received_at_once_after_what_waits(
-    written: list[bytes], connections: list[FakeConnection]
-) -> None:
-    batch, large = IoBatch(), b"l" * LARGE_READ_BYTES
-    batch.add_read(connections[0], b"small")
-    batch.add_read(connections[1], large)
-    assert written == [b"small", large]
-    await asyncio.sleep(0)
-    assert written == [b"small", large]
-
-
-async def test_a_connection_that_fails_is_closed_and_the_others_receive(
-    written: list[bytes], connections: list[FakeConnection]
-) -> None:
-    failures: list[object] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context["exception"]))
-    batch = IoBatch()
-    for connection, data in zip(connections, (b"bug", b"data"), strict=True):
-        batch.add_read(connection, data)
-    await asyncio.sleep(0)
-    assert written == [b"aborted", b"data"]
-    assert [str(each) for each in failures] == ["a bug"]
