@@ -291,9 +291,10 @@ class Follower:
         self.shard.perform(entry.seen.group_id, observation, lambda *_: extra_rows)
 
     async def _commit(self, entry: LogEntry, seen: ObservedCommit) -> None:
+        """Take a commit once its group is stored: the table has no offsets of a group that it does not have."""
         if not self._exists(seen.group_id):
             self.shard.perform(seen.group_id, SimpleGroupObserved(seen.committed_at_ms))
-            await self._stored([seen.group_id])
+        await self._stored([seen.group_id])
         self.committed_topics.add(seen.topic)
         offset = OffsetToCommit(seen.topic, seen.partition, seen.offset, seen.leader_epoch, seen.metadata, None)
         record = OffsetsCommitted(seen.committed_at_ms, self._owner(seen), seen.expires_at_ms, (offset,))

@@ -7,7 +7,7 @@ from coordinator_core.protocol.hashing import shard_of
 from mirror import follower
 from mirror.observed import GroupDeleted, OffsetDeleted
 from tests.support.memory_store import MemoryStore
-from tests.unit.coordinator_core.runtime.nodes import Member, until
+from tests.unit.coordinator_core.runtime.nodes import HeldStore, Member, until
 from tests.unit.mirror.fake_log import FakeLog
 from tests.unit.mirror.observations import T0_MS, appended_ms, generation, member
 from tests.unit.mirror.world import World
@@ -182,6 +182,23 @@ async def test_mirror_that_was_away_for_long_drops_what_was_compacted_away(
         assert node.describe("g") is not None
 
     assert world.offsets("gone") == {}
+
+
+async def test_commit_is_stored_after_the_decision_about_its_group(world: World) -> None:
+    world.store = store = HeldStore(shards=1)
+    async with world.following() as node:
+        store.go.clear()
+        store.is_writing.clear()
+        try:
+            world.see(1, "a")
+            world.commit(0, 5)
+            await until(store.is_writing.is_set, "the write of the group to begin")
+            await node.loaded_shard("g").store_offsets("g")
+
+            assert world.offsets() == {}
+        finally:
+            store.go.set()
+        await world.stored({0: 5})
 
 
 async def test_position_is_stored_now_and_then_where_no_group_changes(

@@ -39,8 +39,8 @@ _serial = count(1)
 class HeldStore(MemoryStore):
     """A store whose writes wait for `go`, and fail once with `failure` if there is one."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, shards: int = 50) -> None:
+        super().__init__(shards=shards)
         self.go = threading.Event()
         self.go.set()
         self.is_writing = threading.Event()
