@@ -13,6 +13,7 @@ import os
 import re
 import time
 import unicodedata
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode, urlsplit
@@ -23,6 +24,8 @@ from muster.client_tls import client_ssl_context
 from muster.errors import FAILURE_EXIT_CODE, UNREACHABLE_EXIT_CODE, USAGE_EXIT_CODE, UserError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import urllib3
 
 Json = Any
@@ -116,16 +119,18 @@ class NodeClient:
         self, path: str, field: str, limit: int | None = None, **query: str | int | list[str] | None
     ) -> list[Json]:
         """Return the entries of all pages of a list, or the first `limit` of them."""
-        found: list[Json] = []
-        cursor = None
-        while limit is None or len(found) < limit:
-            wanted = PAGE if limit is None else min(PAGE, limit - len(found))
-            page = self.get(path, limit=wanted, cursor=cursor, **query)
-            found += page[field]
-            cursor = page["next_cursor"]
-            if cursor is None:
-                break
-        return found
+        wanted = PAGE if limit is None else min(PAGE, limit)
+        return list(islice(self.entries(path, field, wanted, **query), limit))
+
+    def entries(
+        self, path: str, field: str, page_size: int | None = None, **query: str | int | list[str] | None
+    ) -> Iterator[Json]:
+        """Yield the entries of a list; a page is read when it is wanted."""
+        page = self.get(path, limit=page_size or PAGE, **query)
+        yield from page[field]
+        while page["next_cursor"] is not None:
+            page = self.get(path, limit=page_size or PAGE, cursor=page["next_cursor"], **query)
+            yield from page[field]
 
     def _call(self, method: str, path: str, body: Json = None) -> Json:
         """Send a request, repeat it after retriable errors, and return the JSON of the response.

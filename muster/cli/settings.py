@@ -20,8 +20,6 @@ app = command_group("Show and change settings of a group or of the cluster.")
 
 
 CLUSTER_CONFIG = "/v1/config"
-SEARCHED_CHANGES_MAX = 1_000
-"""The maximum number of changes of settings among which the newest one of the cluster or a group is looked for."""
 Value = int | str | None
 
 
@@ -130,8 +128,7 @@ def newest_change(node: NodeClient, group_id: str | None) -> str:
     Raises:
         UserError: there is none.
     """
-    query = {"group_id": group_id, "action": ChangeAction.PUT_SETTINGS}
-    for change in node.pages("/v1/changes", "changes", SEARCHED_CHANGES_MAX, **query):
+    for change in node.entries("/v1/changes", "changes", group_id=group_id, action=ChangeAction.PUT_SETTINGS):
         if change["group_id"] == group_id and not change["undone_at"]:
             return str(change["change_id"])
     whose = "the cluster" if group_id is None else display.printable(group_id)

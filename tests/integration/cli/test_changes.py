@@ -12,7 +12,8 @@ import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 from structlog.testing import capture_logs
 
-from muster.cli import runs, settings
+from muster import node_client
+from muster.cli import runs
 from muster.cli.changes import undo_change
 from muster.cli.runs import apply_timeout_s
 from muster.node_client import Json
@@ -49,10 +50,11 @@ def test_setting_is_changed_and_undone(muster: Muster, group: Group, how: list[s
     assert "No change of settings" in muster.refused(1, "config", "undo", "--group", group.group_id)
 
 
-def test_undo_finds_a_change_behind_others(muster: Muster, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings, "SEARCHED_CHANGES_MAX", 1)
+def test_undo_finds_a_change_behind_others(muster: Muster, group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_client, "PAGE", 2)
     muster.ok("config", "set", "group_max_size=77")
-    muster.ok("topics", "set", topic, "--partitions", "3")
+    for size in range(5):
+        muster.ok("config", "set", group.group_id, f"group_max_size={size + 5}")
 
     assert "group_max_size  restored" in muster.ok("config", "undo").out
 
