@@ -1,8 +1,10 @@
 """Assembly of the HTTP API: the list of endpoints, and the ASGI application of a node."""
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Final
 
+from litestar import Litestar
 from litestar.handlers import HTTPRouteHandler
 
 from api.console.serving import console
@@ -128,7 +130,6 @@ def make_app(
     assert node.tokens is None or cluster_secret, (
         "tokens need a cluster secret, or forwarded identities could be forged"
     )
-    document = describe_api([*FAST_PATH_HANDLERS, *LITESTAR_HANDLERS], version)
     server = ServerContext(
         node,
         MetricsSnapshot(node.queries, node.coordinator),
@@ -153,6 +154,13 @@ def make_app(
     return AsgiApp(
         server,
         fast_path_endpoints(FAST_PATH_HANDLERS),
-        litestar_app([*FAST_PATH_HANDLERS, *LITESTAR_HANDLERS, *pages(document), *console()]),
+        _routes(version),
         forwarder,
     )
+
+
+@cache
+def _routes(version: str) -> Litestar:
+    """Return all routes, which know no node: those of several nodes in one process, as in tests, are made once."""
+    handlers = [*FAST_PATH_HANDLERS, *LITESTAR_HANDLERS]
+    return litestar_app([*handlers, *pages(describe_api(handlers, version)), *console()])
