@@ -1,7 +1,7 @@
 """A request over the Kafka listener."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 from uuid import uuid4
 
@@ -40,7 +40,7 @@ ANONYMOUS_ACTOR: Final = "anonymous"
 class KafkaRequest(ClientRequest):
     """The state of one request, with its header and its message."""
 
-    __slots__ = ("_groups", "_is_counted", "_retry_after_s", "code", "header", "message")
+    __slots__ = ("_is_counted", "_retry_after_s", "code", "header", "message")
 
     def __init__(self, node: NodeContext, client_host: str, header: RequestHeader, identity: Identity | None) -> None:
         """Begin a request.
@@ -59,8 +59,6 @@ class KafkaRequest(ClientRequest):
         self.identify_client()
         self.message: Any = None
         """The decoded body; its class depends on API and version."""
-        self._groups: Sequence[str] = ()
-        """The groups that it names in a list, each once."""
         self._is_counted = False
         """Whether the quotas have counted it."""
         self._retry_after_s = 0.0
@@ -68,12 +66,11 @@ class KafkaRequest(ClientRequest):
         """The name of the last error that was answered; a request may have several groups."""
 
     def take(self, message: Any) -> None:  # noqa: ANN401  # a class for each version
-        """Take the decoded body of the request, which counts for the quotas of the groups that it names."""
+        """Take the decoded body of the request, which counts for the quotas of the one group that it names."""
         self.message = message
-        self.group_id = getattr(message, "group_id", None)
-        if self.group_id is None:
-            self.quota, self._groups = None, _groups_of(message)
-            self.group_id = self._groups[0] if len(self._groups) == 1 else None
+        groups: Sequence[Any] = getattr(message, "groups", ())
+        of_group = groups[0] if len(groups) == 1 else message
+        self.group_id = getattr(of_group, "group_id", None)
 
     def begin_again(self) -> None:
         """Begin the next request with the same header, after this one was answered."""
@@ -127,13 +124,6 @@ class KafkaRequest(ClientRequest):
             self._is_counted = True
         return True
 
-    def named_groups(self) -> Iterable[str]:
-        """Return the groups whose quotas count the request; of several, those that the node has loaded."""
-        if self.group_id is not None:
-            return (self.group_id,)
-        shards = {shard.shard_id: shard.groups for shard in self.coordinator.serving_shards()}
-        return [each for each in self._groups if each in shards.get(self.coordinator.shard_id_of(each), ())]
-
     async def wait_for_quotas(self, size: int) -> None:
         """Hold the request back until the quotas allow it, as Kafka mutes a connection."""
         while not self.is_within_quotas(size):
@@ -156,12 +146,6 @@ class KafkaRequest(ClientRequest):
             raise InvalidGroupId(f"a group id has at most {GROUP_ID_MAX_CHARS} characters, none of them NUL")
         authorize(self.identity, REQUEST_RULES[request], group_id)
         self.group_id = group_id
-
-
-def _groups_of(message: Any) -> list[str]:  # noqa: ANN401  # of any API and version
-    """Return the groups that a request names in a list, each once."""
-    listed: Sequence[Any] = getattr(message, "groups", ()) or getattr(message, "groups_names", ())
-    return list(dict.fromkeys(each if isinstance(each, str) else each.group_id for each in listed))
 
 
 class KeptRequest:

@@ -142,7 +142,9 @@ class ClientRequest:
         return self.node.quotas.has_defaults or self.node.tokens is not None
 
     def check_quotas(self, requests: int, size: int, *, is_heartbeat: bool = False) -> None:
-        """Count requests with bodies of `size` bytes against the quotas of their client and their groups.
+        """Count requests with bodies of `size` bytes against the quotas of their client and their group.
+
+        A client that may not even read the group takes nothing of its quota: it could get its members evicted.
 
         Raises:
             ThrottlingQuotaExceeded: a quota is used up; the listener delays the refusal (`throttle`).
@@ -150,16 +152,9 @@ class ClientRequest:
         own = NO_RATES if self.node.tokens is None else self.node.tokens.quotas_of(self.client)
         quota = self.quota
         if quota is None or quota.group_id != self.group_id or quota.own is not own:
-            groups = [group_id for group_id in self.named_groups() if self.can_access(group_id, Operation.READ)]
-            quota = self.quota = Quota(self.client, self.group_id, own, groups)
+            is_of_group = self.group_id is not None and self.can_access(self.group_id, Operation.READ)
+            quota = self.quota = Quota(self.client, self.group_id, own, is_of_group=is_of_group)
         self.node.quotas.take(quota, requests, size, is_heartbeat=is_heartbeat)
-
-    def named_groups(self) -> Iterable[str]:
-        """Return the groups whose quotas count the request.
-
-        Of those, a client takes nothing from groups that it may not even read: it could get their members evicted.
-        """
-        return () if self.group_id is None else (self.group_id,)
 
     async def begin_turn(self, size: int) -> None:
         """Wait until a request with a body of `size` bytes may begin.

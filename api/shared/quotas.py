@@ -9,7 +9,7 @@ Source: Kafka's client quotas (KIP-13, KIP-124, KIP-599).
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
@@ -84,29 +84,25 @@ class _Buckets:
 
 
 class Quota:
-    """The quotas from which requests of one client take; found once, and taken from many times."""
+    """The quotas from which requests of one client to one group take; found once, and taken from many times."""
 
-    __slots__ = ("buckets", "client", "forgotten", "group_id", "groups", "own")
+    __slots__ = ("buckets", "client", "forgotten", "group_id", "is_of_group", "own")
 
     def __init__(
-        self,
-        client: str,
-        group_id: str | None = None,
-        own: Mapping[str, int] = NO_RATES,
-        groups: Sequence[str] | None = None,
+        self, client: str, group_id: str | None, own: Mapping[str, int] = NO_RATES, *, is_of_group: bool = True
     ) -> None:
         """Find no bucket yet.
 
         Args:
             client: the client.
-            group_id: the group that the requests name; None: none, or several.
+            group_id: the group; None: the requests name none.
             own: limit → the client's own rate, in place of the default.
-            groups: the groups whose quotas count; None: the one that the requests name.
+            is_of_group: whether the requests take from the group's quota, too.
         """
         self.client = client
         self.group_id = group_id
         self.own = own
-        self.groups: Sequence[str] = (() if group_id is None else (group_id,)) if groups is None else groups
+        self.is_of_group = is_of_group
         self.buckets: tuple[_Bucket, ...] = ()
         self.forgotten = -1
         """How often buckets had been forgotten when these were found."""
@@ -139,7 +135,7 @@ class Quotas:
         self._refused = refused
 
     def take(self, quota: Quota, requests: int, size: int, *, is_heartbeat: bool = False) -> None:
-        """Count requests against the quotas of their client and of each of their groups.
+        """Count requests against the quotas of their client and their group.
 
         Args:
             quota: the quotas; it may be that of an earlier request.
@@ -174,8 +170,8 @@ class Quotas:
         buckets: list[_Bucket] = []
         if quota.own or self._clients.has_defaults:
             buckets.append(self._clients.find(quota.client, quota.own))
-        if self._groups.has_defaults:
-            buckets.extend(self._groups.find(group_id, NO_RATES) for group_id in quota.groups)
+        if quota.is_of_group and quota.group_id is not None and self._groups.has_defaults:
+            buckets.append(self._groups.find(quota.group_id, NO_RATES))
         quota.buckets, quota.forgotten = tuple(buckets), self._forgotten
 
     def _check(self, bucket: _Bucket, empty_at_s: float) -> None:
