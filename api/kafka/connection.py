@@ -23,10 +23,10 @@ from api.kafka.brokers import unsupported_api_versions
 from api.kafka.handlers import HANDLERS, SUBMITTED, SubmittedApi
 from api.kafka.hot_responses import NO_TAGS
 from api.kafka.limits import KafkaLimits
+from api.kafka.list_lengths import MalformedFrame
 from api.kafka.messages import (
     API_KEY,
     CORRELATION_ID,
-    MalformedFrame,
     RequestHeader,
     count_parts,
     decode,
@@ -118,6 +118,8 @@ class KafkaConnection(asyncio.Protocol):
         """Whether nothing is read from the client."""
         self._is_unread = False
         """Whether the client leaves responses unread."""
+        self._software = ""
+        """The name that the client's library has for itself, once it has said so."""
         self.has_request = False
 
     # -- what the transport calls --------------------------------------------------------------------------
@@ -282,7 +284,10 @@ class KafkaConnection(asyncio.Protocol):
             is_refused = self._node.tokens is not None and self._credentials is not None and self._identity is None
             self._metrics.requests[api.name, Unauthenticated.code if is_refused else NO_ERROR] += 1
             return
+        if header.api_key == ApiKey.API_VERSIONS:
+            self._software = getattr(message, "client_software_name", "")
         request = KafkaRequest(self._node, self._client_host, header, self._identity)
+        request.software = self._software
         request.take(message)
         if is_small and header.api_key in SUBMITTED:
             self._kept[frame[: CORRELATION_ID.start]] = KeptRequest(frame, request)

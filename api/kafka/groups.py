@@ -111,10 +111,10 @@ def _member(group: GroupView, view: MemberView) -> Fields:
 
 async def delete_groups(request: KafkaRequest) -> bytes:
     """Delete Empty groups with their offsets, which go to the archive; each once, as in Kafka."""
-    results = [
-        {"group_id": group_id, "error_code": await _delete(request, group_id)}
-        for group_id in dict.fromkeys(request.message.groups_names)
-    ]
+    results = []
+    for group_id in dict.fromkeys(request.message.groups_names):
+        results.append({"group_id": group_id, "error_code": await _delete(request, group_id)})
+        await asyncio.sleep(0)  # there may be thousands
     return encode(ApiKey.DELETE_GROUPS, request.version, {"results": results})
 
 

@@ -18,16 +18,11 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
 from api.kafka.apis import APIS
+from api.kafka.list_lengths import MalformedFrame, check_lists, skip_tagged_fields
 
 MILLISECOND: Final = timedelta(milliseconds=1)
-VARINT_MAX_BYTES: Final = 5
-"""The longest number of 32 bits, seven of them in a byte."""
 Fields = Mapping[str, Any]
 """The fields of a message or of a part of it, by name; lists of parts are sequences of Fields."""
-
-
-class MalformedFrame(Exception):  # as the errors of the protocol
-    """The bytes of a frame are no request that the listener knows."""
 
 
 API_KEY: Final = slice(0, 2)
@@ -66,7 +61,7 @@ def read_header(frame: bytes) -> RequestHeader:
         api = APIS.get(key)
         is_flexible = api is not None and version >= api.flexible_from
         if is_flexible:
-            size = _skip_tagged_fields(frame, size)
+            size = skip_tagged_fields(frame, size)
     except (struct.error, UnicodeDecodeError, IndexError) as failure:
         raise MalformedFrame(f"the header cannot be read: {failure}") from failure
     return RequestHeader(key, version, client_id, is_flexible, size)
@@ -78,8 +73,10 @@ def decode(api_key: int, version: int, frame: bytes, offset: int) -> Any:  # noq
     Raises:
         MalformedFrame: it is no request of this API and version.
     """
+    schema, read = _reader(api_key, version)
+    check_lists(schema, frame, offset)
     try:
-        message, _ = _reader(api_key, version)(frame, offset)
+        message, _ = read(frame, offset)
     except Exception as failure:  # kio's errors have no common class
         raise MalformedFrame(f"{type(failure).__name__}: {failure}") from failure
     return message
@@ -140,8 +137,9 @@ def load_all() -> None:
 
 
 @cache
-def _reader(api_key: int, version: int) -> Callable[[bytes, int], tuple[Any, int]]:
-    return entity_reader(load_request_schema(api_key, version))
+def _reader(api_key: int, version: int) -> tuple[type[Any], Callable[[bytes, int], tuple[Any, int]]]:
+    schema = load_request_schema(api_key, version)
+    return schema, entity_reader(schema)
 
 
 @cache
@@ -189,24 +187,3 @@ def _part_of(kind: Any) -> type[Any] | None:  # noqa: ANN401  # a type of a fiel
 
 def _many(make: Callable[[Fields], Any], parts: Any) -> Any:  # noqa: ANN401  # the parts of a field, or None
     return None if parts is None else tuple(map(make, parts))
-
-
-def _skip_tagged_fields(frame: bytes, offset: int) -> int:
-    count, offset = _read_varint(frame, offset)
-    for _ in range(count):
-        _, offset = _read_varint(frame, offset)
-        size, offset = _read_varint(frame, offset)
-        offset += size
-    if offset > len(frame):
-        raise MalformedFrame("the header is cut off")
-    return offset
-
-
-def _read_varint(frame: bytes, offset: int) -> tuple[int, int]:
-    value = 0
-    for place in range(VARINT_MAX_BYTES):
-        byte = frame[offset + place]
-        value |= (byte & 0x7F) << 7 * place
-        if byte < 0x80:  # the highest bit says that another byte follows
-            return value, offset + place + 1
-    raise MalformedFrame(f"a number of more than {VARINT_MAX_BYTES} bytes")

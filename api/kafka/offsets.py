@@ -35,6 +35,8 @@ RETENTION_UNTIL: Final = 4
 """The last version of OffsetCommit with a retention of its own."""
 NO_OFFSET: Final = -1
 NO_EPOCH: Final = -1
+C_STRINGS_SOFTWARE: Final = "confluent-kafka-python"
+"""The library that reads metadata as C strings."""
 ADMIN_CLIENT_PREFIX: Final = "adminclient-"
 """How the client id of Java's admin clients begins, and so of Kafka's tools, unless they are configured otherwise."""
 
@@ -178,7 +180,7 @@ def _checked(offset: OffsetToCommit) -> OffsetToCommit:
         raise InvalidRequest(f"{where}: partition and offset are at least 0")
     if offset.leader_epoch < NO_EPOCH:
         raise InvalidRequest(f"{where}: the leader epoch is at least {NO_EPOCH}")
-    metadata = offset.metadata.removesuffix(NUL)  # librdkafka sends the end of a C string
+    metadata = offset.metadata.removesuffix(NUL)  # `_end_of_metadata`
     if NUL in metadata:
         raise InvalidRequest(f"{where}: the metadata has a NUL, which is not stored")
     return replace(offset, metadata=metadata)
@@ -214,6 +216,7 @@ async def offset_fetch(request: KafkaRequest) -> bytes:
         except CoordinatorError as error:
             code = request.failed(error)
             found.append((group_id, _without_offsets(partitions or [], code), code))
+            await asyncio.sleep(0)  # there may be thousands
     return hot_responses.offset_fetch(version, found)
 
 
@@ -240,7 +243,10 @@ async def _fetched(request: KafkaRequest, group_id: str, wanted: Partitions | No
         request.shrink_response(len(every))
         denied = request.denied_topics({row.topic for row in every}, Operation.READ)
         shown = [row for row in every if row.topic not in denied]
-        return [(topic, [_committed(row) for row in same]) for topic, same in groupby(shown, lambda row: row.topic)]
+        end = _end_of_metadata(request)
+        return [
+            (topic, [_committed(row, end) for row in same]) for topic, same in groupby(shown, lambda row: row.topic)
+        ]
     for topic, _ in wanted:
         _check_topic(topic)
     denied = request.denied_topics((topic for topic, _ in wanted), Operation.READ)
@@ -248,7 +254,8 @@ async def _fetched(request: KafkaRequest, group_id: str, wanted: Partitions | No
     await request.with_deadline(request.begin_response(len(allowed)))
     rows = await request.with_deadline(request.coordinator.fetch_partitions(group_id, allowed)) if allowed else []
     refusal = request.failed(TopicAuthorizationFailed("the token does not allow READ on the topic")) if denied else 0
-    found = {(row.topic, row.partition): _committed(row) for row in rows}
+    end = _end_of_metadata(request)
+    found = {(row.topic, row.partition): _committed(row, end) for row in rows}
     return [
         (
             topic,
@@ -261,8 +268,17 @@ async def _fetched(request: KafkaRequest, group_id: str, wanted: Partitions | No
     ]
 
 
-def _committed(row: FetchedOffset | StoredOffset) -> FetchedPartition:
-    return row.partition, row.offset, row.leader_epoch, row.metadata, 0
+def _end_of_metadata(request: KafkaRequest) -> str:
+    """Return what ends metadata for the client.
+
+    confluent-kafka for Python commits them with the end of a C string, which is not stored, and without it reads beyond
+    them.
+    """
+    return NUL if request.software == C_STRINGS_SOFTWARE else ""
+
+
+def _committed(row: FetchedOffset | StoredOffset, end: str) -> FetchedPartition:
+    return row.partition, row.offset, row.leader_epoch, row.metadata and row.metadata + end, 0
 
 
 def _no_offset(partition: int, code: int) -> FetchedPartition:

@@ -40,7 +40,7 @@ ANONYMOUS_ACTOR: Final = "anonymous"
 class KafkaRequest(ClientRequest):
     """The state of one request, with its header and its message."""
 
-    __slots__ = ("_is_counted", "_retry_after_s", "code", "header", "message")
+    __slots__ = ("_is_counted", "_retry_after_s", "code", "header", "message", "software")
 
     def __init__(self, node: NodeContext, client_host: str, header: RequestHeader, identity: Identity | None) -> None:
         """Begin a request.
@@ -57,6 +57,8 @@ class KafkaRequest(ClientRequest):
         self.identity = identity
         self.token_id = None if identity is None else identity.token_id or None
         self.identify_client()
+        self.software = ""
+        """The name of the client's library; empty: it is not known."""
         self.message: Any = None
         """The decoded body; its class depends on API and version."""
         self._is_counted = False
@@ -89,9 +91,9 @@ class KafkaRequest(ClientRequest):
         return self.header.client_id or ""
 
     def failed(self, error: CoordinatorError) -> int:
-        """Return the code with which the request is answered, or a part of it."""
-        self.code = error.code
-        if error.code not in UNLOGGED_CODES:
+        """Return the code with which the request is answered, or a part of it; the first of a request is logged."""
+        is_first, self.code = self.code == NO_ERROR, error.code
+        if is_first and error.code not in UNLOGGED_CODES:
             log.info(
                 "kafka_request_refused",
                 request=self.request,

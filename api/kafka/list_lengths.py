@@ -1,0 +1,193 @@
+"""The lengths of the lists of a request, which are checked before it is decoded.
+
+kio's decoder reserves memory for as many items as a list announces, and ends the process if there is not so much: a
+frame of 24 bytes may announce 2^32 of them. An item has at least a byte, so no valid list is longer than its frame.
+
+A request is walked no further than to the length of its last list, so a commit of very many partitions costs the same
+as that of one.
+"""
+
+import struct
+import typing
+from collections.abc import Sequence
+from dataclasses import fields
+from enum import Enum, auto
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+VARINT_MAX_BYTES: Final = 5
+"""The longest number of 32 bits, seven of them in a byte."""
+TOO_LONG: Final = "a length is greater than the rest of the request"
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_SIZES: Final = {
+    "bool": 1,
+    "int8": 1,
+    "int16": 2,
+    "int32": 4,
+    "int64": 8,
+    "timedelta_i32": 4,
+    "timedelta_i64": 8,
+    "uuid": 16,
+}
+"""The sizes of fields in bytes."""
+
+
+class MalformedFrame(Exception):  # as the errors of the protocol
+    """The bytes of a frame are no request that the listener knows."""
+
+
+class _Kind(Enum):
+    FIXED = auto()
+    STRING = auto()
+    BYTES = auto()
+    LIST = auto()
+    TAGGED = auto()
+
+
+class _Step(NamedTuple):
+    """A field of a request, or several of fixed size, in the order of the bytes."""
+
+    kind: _Kind
+    size: int = 0
+    """Of what has a fixed size, in bytes."""
+    item: "Sequence[_Step]" = ()
+    """Of a list: the fields of an item."""
+    item_has_lists: bool = False
+    is_before_list: bool = False
+    """Whether a list follows in the same part of the request."""
+
+
+class _Walk(NamedTuple):
+    steps: Sequence[_Step]
+    is_flexible: bool
+
+
+def check_lists(schema: type[Any], frame: bytes, offset: int) -> None:
+    """Check that no list of a request announces more items than the rest of the frame can have.
+
+    Args:
+        schema: kio's class of the request in its version.
+        frame: the request.
+        offset: where its body begins.
+
+    Raises:
+        MalformedFrame: a list does, or the body ends before the length of a list.
+    """
+    walk = _walk(schema)  # type: ignore[arg-type]  # a class is hashable
+    if walk is not None:
+        try:
+            _check(walk.steps, walk.is_flexible, frame, offset, is_last=True)
+        except (struct.error, IndexError):
+            raise MalformedFrame("the body is cut off") from None
+
+
+def read_varint(frame: bytes, offset: int) -> tuple[int, int]:
+    """Return the unsigned number of variable length at an offset, and the offset after it.
+
+    Raises:
+        IndexError: the frame ends before.
+        MalformedFrame: it is longer than VARINT_MAX_BYTES.
+    """
+    value = 0
+    for place in range(VARINT_MAX_BYTES):
+        byte = frame[offset + place]
+        value |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:  # the highest bit says that another byte follows
+            return value, offset + place + 1
+    raise MalformedFrame(f"a number of more than {VARINT_MAX_BYTES} bytes")
+
+
+def skip_tagged_fields(frame: bytes, offset: int) -> int:
+    """Return the offset after the tagged fields at an offset; raises as `read_varint`."""
+    count, offset = read_varint(frame, offset)
+    for _ in range(_checked(count, frame, offset)):
+        _, offset = read_varint(frame, offset)
+        size, offset = read_varint(frame, offset)
+        offset += _checked(size, frame, offset)
+    return offset
+
+
+def _check(steps: Sequence[_Step], is_flexible: bool, frame: bytes, offset: int, *, is_last: bool) -> int:
+    """Walk the fields at an offset; if no list follows behind them, only to the length of the last list."""
+    for kind, size, item, item_has_lists, is_before_list in steps:
+        if kind is _Kind.FIXED:
+            offset += size
+            continue
+        if kind is _Kind.TAGGED:
+            offset = offset + 1 if frame[offset] == 0 else skip_tagged_fields(frame, offset)
+            continue
+        if is_flexible:
+            length, offset = (frame[offset], offset + 1) if frame[offset] < 0x80 else read_varint(frame, offset)
+            length -= 1
+        else:
+            number = _INT16 if kind is _Kind.STRING else _INT32
+            (length,) = number.unpack_from(frame, offset)
+            offset += number.size
+        if length < 0:  # null; kio refuses other negative numbers
+            length = 0
+        elif length > len(frame) - offset:
+            raise MalformedFrame(TOO_LONG)
+        if kind is not _Kind.LIST:
+            offset += length
+        elif is_last and not is_before_list and not item_has_lists:
+            return offset
+        else:
+            ends = is_last and not is_before_list
+            for place in range(length):
+                offset = _check(item, is_flexible, frame, offset, is_last=ends and place == length - 1)
+    return offset
+
+
+def _checked(length: int, frame: bytes, offset: int) -> int:
+    if length > len(frame) - offset:
+        raise MalformedFrame(TOO_LONG)
+    return length
+
+
+@cache
+def _walk(schema: type[Any]) -> _Walk | None:
+    """Return how a request is walked; None: it has no lists."""
+    is_flexible: bool = schema.__flexible__
+    steps = _steps(schema, is_flexible=is_flexible)
+    return _Walk(steps, is_flexible) if _has_list(steps) else None
+
+
+def _steps(schema: type[Any], *, is_flexible: bool) -> Sequence[_Step]:
+    found: list[_Step] = []
+    for field in fields(schema):
+        if "tag" in field.metadata:
+            continue
+        step = _step(field.type, field.metadata.get("kafka_type"), is_flexible=is_flexible)
+        if step.kind is _Kind.FIXED and found and found[-1].kind is _Kind.FIXED:
+            found[-1] = _Step(_Kind.FIXED, found[-1].size + step.size)
+        else:
+            found.append(step)
+    if is_flexible:
+        found.append(_Step(_Kind.TAGGED))
+    return [step._replace(is_before_list=_has_list(found[place + 1 :])) for place, step in enumerate(found)]
+
+
+def _step(kind: Any, kafka_type: str | None, *, is_flexible: bool) -> _Step:  # noqa: ANN401  # a type of a field
+    items = _items_of(kind)
+    if items is not None:
+        if kafka_type is not None:
+            return _Step(_Kind.LIST, item=[_step(items, kafka_type, is_flexible=is_flexible)])
+        item = _steps(items, is_flexible=is_flexible)
+        return _Step(_Kind.LIST, item=item, item_has_lists=_has_list(item))
+    assert kafka_type is not None, "no request has a message by itself"
+    if kafka_type in _SIZES:
+        return _Step(_Kind.FIXED, _SIZES[kafka_type])
+    return _Step(_Kind.STRING if kafka_type == "string" else _Kind.BYTES)
+
+
+def _items_of(kind: Any) -> Any:  # noqa: ANN401  # as above
+    """Return the type of the items of a list, which may be null; None: it is no list."""
+    for each in (kind, *typing.get_args(kind)):
+        if typing.get_origin(each) is tuple:
+            return typing.get_args(each)[0]
+    return None
+
+
+def _has_list(steps: Sequence[_Step]) -> bool:
+    return any(step.kind is _Kind.LIST for step in steps)

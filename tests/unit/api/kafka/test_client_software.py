@@ -1,0 +1,61 @@
+"""What depends on the name that a client's library has for itself, and the log of refused parts."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from structlog.testing import capture_logs
+
+from api.kafka.apis import ApiKey
+from api.kafka.messages import load_all
+from api.shared.limits import ListenerLimits
+from api.shared.node_context import NodeContext
+from coordinator_core.runtime.coordinator import Coordinator
+from tests.support.memory_store import MemoryStore
+from tests.support.no_queries import NO_QUERIES
+from tests.unit.api.kafka.wire import Wire
+from tests.unit.coordinator_core.runtime.nodes import running
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def node() -> AsyncIterator[Coordinator]:
+    load_all()
+    async with running(MemoryStore()) as coordinator:
+        yield coordinator
+
+
+@pytest.fixture
+async def wire(node: Coordinator) -> AsyncIterator[Wire]:
+    wire = Wire(NodeContext(node, NO_QUERIES, ListenerLimits()))
+    yield wire
+    wire.close()
+
+
+@pytest.mark.parametrize("topics", [None, [{"name": "t", "partition_indexes": (0, 1)}]], ids=["all", "named"])
+@pytest.mark.parametrize(
+    ("software", "read"), [("confluent-kafka-python", ["note\0", ""]), ("apache-kafka-java", ["note", ""])]
+)
+async def test_metadata_ends_as_the_client_reads_it(
+    wire: Wire, software: str, read: list[str], topics: list[object] | None
+) -> None:
+    partitions = [
+        {"partition_index": number, "committed_offset": 1, "committed_metadata": metadata}
+        for number, metadata in enumerate(("note\0", ""))
+    ]
+    commit = {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": ""}
+    await wire.call(ApiKey.API_VERSIONS, 3, {"client_software_name": software, "client_software_version": "2.0"})
+    await wire.call(ApiKey.OFFSET_COMMIT, 8, {**commit, "topics": [{"name": "t", "partitions": partitions}]})
+    found = await wire.call(ApiKey.OFFSET_FETCH, 8, {"groups": [{"group_id": "g", "topics": topics}]})
+
+    assert [each.metadata for each in found.groups[0].topics[0].partitions] == read
+
+
+async def test_one_line_is_logged_for_a_request_whose_parts_are_refused(wire: Wire) -> None:
+    with capture_logs() as lines:
+        answer = await wire.call(ApiKey.DELETE_GROUPS, 2, {"groups_names": [f"g{number}" for number in range(9)]})
+        await wire.call(ApiKey.DELETE_GROUPS, 2, {"groups_names": ["another"]})
+
+    assert {each.error_code.name for each in answer.results} == {"group_id_not_found"}
+    refused = [line for line in lines if line["event"] == "kafka_request_refused"]
+    assert [line["group"] for line in refused] == ["g0", "another"]
