@@ -92,6 +92,8 @@ def reset_offsets(
 
     The group must have no members. The old offsets are archived, and muster changes undo restores them.
     """
+    if export and execute:
+        raise UserError("--export prints a plan, and --execute carries one out: use one of them.", USAGE_EXIT_CODE)
     target = Target.of(
         earliest=to_earliest,
         latest=to_latest,

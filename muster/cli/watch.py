@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 def watch(
     groups: GroupsArgument = None,
     group: GroupsOption = None,
-    interval: Annotated[float, typer.Option("--interval", min=0.1, help="Seconds between refreshes.")] = 1.0,
+    interval: Annotated[
+        float, typer.Option("--interval", min=0.1, max=86_400, help="Seconds between refreshes.")
+    ] = 1.0,
     count: Annotated[
         int | None, typer.Option("--count", min=1, help="Number of refreshes.", show_default="unlimited")
     ] = None,

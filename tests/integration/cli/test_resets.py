@@ -143,9 +143,9 @@ def test_a_position_outside_of_the_log_is_recorded(muster: Muster, group: Group,
 
 def test_exported_plan_is_accepted_by_from_file(muster: Muster, group: Group, tmp_path: Path, topic: str) -> None:
     commit(group, position(5, topic=topic, log_end_offset=50), position(6, partition=1, topic=topic, log_end_offset=60))
-    plan = muster.ok(
-        "groups", "reset-offsets", group.group_id, "--all-topics", "--to-latest", "--export", "--execute"
-    ).out
+    command = ["groups", "reset-offsets", group.group_id, "--all-topics", "--to-latest", "--export"]
+    assert "use one of them" in muster.refused(2, *command, "--execute")
+    plan = muster.ok(*command).out
 
     assert plan == f"{topic},0,50\n{topic},1,60\n"
     assert offsets_of(group) == {(topic, 0): 5, (topic, 1): 6}

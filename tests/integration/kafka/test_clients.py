@@ -4,6 +4,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from api.kafka.apis import ApiKey
 from tests.support.databases import Databases
@@ -14,7 +15,7 @@ from tests.support.kafka_members import kafka_members
 from tests.support.kafka_wire import KafkaWire
 from tests.support.nodes import Node, running_kafka_node
 from tests.support.peers import LIBRARIES, PYTHON_LIBRARIES, skip_without
-from tests.support.waiting import poll_until
+from tests.support.waiting import PATIENCE_S, poll_until
 
 IN_EVERY_RUN = [*PYTHON_LIBRARIES, pytest.param("kafka-clients", marks=[pytest.mark.slow, pytest.mark.jvm])]
 ALL = {(TOPIC, partition) for partition in range(PARTITIONS)}
@@ -46,6 +47,18 @@ def test_members_share_partitions_and_commit(library: str, kafka_node: Node, gro
     note = "" if library == "kafka-go" else "a-note"  # kafka-go commits no metadata
     noted = {(each["topic"], each["partition"]) for each in offsets if (each["offset"], each["metadata"]) == (7, note)}
     assert noted == committed
+
+
+def test_confluent_kafka_reads_the_metadata_that_it_has_committed(kafka_node: Node, group_id: str) -> None:
+    """It reads C strings: what has no end of its own is read with whatever is behind it in memory, now and then."""
+    consumer = Consumer({"bootstrap.servers": kafka_node.settings.kafka_address, "group.id": group_id})
+    try:
+        for offset in range(50):
+            consumer.commit(offsets=[TopicPartition(TOPIC, 0, offset, "note")], asynchronous=False)
+            (found,) = consumer.committed([TopicPartition(TOPIC, 0)], PATIENCE_S)
+            assert (found.offset, found.metadata) == (offset, "note")
+    finally:
+        consumer.close()
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
