@@ -269,6 +269,11 @@ def test_restored_dump_starts_an_incarnation(tmp_path: Path, monkeypatch: pytest
             lost = settled(asked, "lost")
         run_as_documented(tmp_path, "psql")
         run_as_documented(tmp_path, "pg_restore")
+        run_as_documented(tmp_path, "psql", place=1)
+        allowed = "has_function_privilege('muster_reader', 'lo_creat(integer)', 'EXECUTE')"
+        assert run_sql(postgres, f"SELECT {allowed}, has_database_privilege('muster_reader', 'muster', 'TEMP')") == [
+            (False, False)
+        ]
         with running_node(postgres.database_url()) as node, closing(Client(node.url)) as asked:
             # A heartbeat succeeds while its shard is being loaded, as in Kafka.
             poll_until(partial(is_refused, asked, "g", member, "ILLEGAL_GENERATION"))
@@ -280,9 +285,9 @@ def is_refused(client: Client, group_id: str, member: Member, code: str) -> bool
     return bool(client.group(group_id).post("heartbeat", identity(member)).json.get("code") == code)
 
 
-def run_as_documented(directory: Path, program: str) -> None:
-    """Run the first command of docs/backup.md that begins so."""
-    command = re.findall(rf"^\$ ({program} .*)$", PAGE.read_text(), re.MULTILINE)[0]
+def run_as_documented(directory: Path, program: str, place: int = 0) -> None:
+    """Run the first command of docs/backup.md that begins so, or one after it."""
+    command = re.findall(rf"^\$ ({program} (?:.*\\\n)*.*)$", PAGE.read_text(), re.MULTILINE)[place]
     subprocess.run(command, shell=True, check=True, cwd=directory)  # noqa: S602 - our own page
 
 
