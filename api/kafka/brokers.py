@@ -7,12 +7,13 @@ brokers, so that all nodes say the same; clients that fetch from them learn that
 import zlib
 from collections.abc import Mapping
 from functools import lru_cache, partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 from uuid import NAMESPACE_OID, UUID, uuid5
 
 from api.kafka import LISTENER
 from api.kafka.apis import APIS, ApiKey
+from api.kafka.authorized_operations import OF_CLUSTER, OF_READABLE_TOPIC
 from api.kafka.errors import (
     INVALID_REQUEST,
     TOPIC_AUTHORIZATION_FAILED,
@@ -92,12 +93,17 @@ async def metadata(request: KafkaRequest) -> bytes:
     Source: KafkaApis.handleTopicMetadataRequest: without names, other topics are left out; by an id they are unknown.
     """
     brokers = live_brokers(request.coordinator)
-    values = {
+    values: dict[str, Any] = {
         "brokers": [_broker_fields(each) for each in brokers],
         "cluster_id": request.node.cluster_id,
         "controller_id": broker_id_of(request.coordinator.node_id),
         "topics": _topics(request, brokers),
     }
+    if getattr(request.message, "include_cluster_authorized_operations", False):
+        values["cluster_authorized_operations"] = OF_CLUSTER
+    if getattr(request.message, "include_topic_authorized_operations", False):
+        authorized = {"topic_authorized_operations": OF_READABLE_TOPIC}
+        values["topics"] = [each if "error_code" in each else {**each, **authorized} for each in values["topics"]]
     return await request.encode(values)
 
 
@@ -205,6 +211,8 @@ async def describe_cluster(request: KafkaRequest) -> bytes:
         "controller_id": broker_id_of(request.coordinator.node_id),
         "brokers": brokers,
     }
+    if request.message.include_cluster_authorized_operations:
+        values["cluster_authorized_operations"] = OF_CLUSTER
     return encode(ApiKey.DESCRIBE_CLUSTER, request.version, values)
 
 

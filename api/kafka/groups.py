@@ -7,6 +7,7 @@ import asyncio
 from typing import Any, Final
 
 from api.kafka.apis import ApiKey
+from api.kafka.authorized_operations import of_group
 from api.kafka.messages import Fields, encode
 from api.kafka.request import KafkaRequest
 from api.shared.authorization import REQUEST_RULES, authorize
@@ -79,6 +80,8 @@ def _described(request: KafkaRequest, group_id: str) -> Fields:
     }
     try:
         request.authorize("DescribeGroups", group_id)
+        if getattr(request.message, "include_authorized_operations", False):
+            nothing["authorized_operations"] = of_group(request, group_id)
         view = request.coordinator.describe(group_id)
         if view is None or view.state is DEAD:
             nothing["group_state"] = str(DEAD)

@@ -478,3 +478,19 @@ def test_topic_with_a_nul_is_refused(wire: KafkaWire, group_id: str) -> None:
     listed = [{"name": "t\x00", "partitions": [{"partition_index": 0, "timestamp": -1, "current_leader_epoch": -1}]}]
     ends = wire.call(ApiKey.LIST_OFFSETS, 6, replica_id=-1, isolation_level=0, topics=listed)
     assert ends.topics[0].partitions[0].error_code == UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize("is_asked", [True, False])
+def test_authorized_operations_are_for_clients_that_ask(wire: KafkaWire, group_id: str, *, is_asked: bool) -> None:
+    asked = {"include_cluster_authorized_operations": is_asked, "include_topic_authorized_operations": is_asked}
+    read, delete, describe, unknown = 1 << 3, 1 << 6, 1 << 8, -(2**31)
+
+    cluster = wire.call(ApiKey.DESCRIBE_CLUSTER, 0, include_cluster_authorized_operations=is_asked)
+    metadata = wire.call(ApiKey.METADATA, 8, topics=None, allow_auto_topic_creation=False, **asked)
+    described = wire.call(ApiKey.DESCRIBE_GROUPS, 5, groups=[group_id], include_authorized_operations=is_asked)
+
+    of_cluster = describe if is_asked else unknown
+    assert cluster.cluster_authorized_operations == metadata.cluster_authorized_operations == of_cluster
+    topics = {each.topic_authorized_operations for each in metadata.topics}
+    assert topics == {read | describe if is_asked else unknown}
+    assert described.groups[0].authorized_operations == (read | delete | describe if is_asked else unknown)

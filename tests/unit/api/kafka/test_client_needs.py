@@ -1,4 +1,4 @@
-"""What depends on the name that a client's library has for itself, and the log of refused parts."""
+"""What only some clients want: an end of metadata; and the log of refused parts."""
 
 from collections.abc import AsyncIterator
 
