@@ -28,7 +28,6 @@ from api.kafka.messages import (
     API_KEY,
     CORRELATION_ID,
     RequestHeader,
-    count_parts,
     decode,
     read_header,
 )
@@ -294,11 +293,7 @@ class KafkaConnection(asyncio.Protocol):
         self._begin(request, len(frame))
 
     def _decode(self, header: RequestHeader, frame: bytes) -> Any:  # noqa: ANN401  # a class for each version
-        message = decode(header.api_key, header.version, frame, header.size)
-        if count_parts(message) > self._limits.max_parts:
-            name = APIS[header.api_key].name  # type: ignore[index]  # an IntEnum is its number
-            raise MalformedFrame(f"{name} has lists with more than {self._limits.max_parts} items")
-        return message
+        return decode(header.api_key, header.version, frame, header.size, self._limits.max_items)
 
     def _begin(self, request: KafkaRequest, size: int) -> None:
         """Answer a request: at once, when the coordinator has answered, or if it waits for more, by a task."""

@@ -17,6 +17,6 @@ class KafkaLimits(ListenerLimits):
     """How long a connection may be idle."""
 
     @property
-    def max_parts(self) -> int:
+    def max_items(self) -> int:
         """Return the maximum number of items in all lists of a request: each partition may have a topic of its own."""
         return 2 * max(self.max_partitions_per_request, LEAVING_MEMBERS_MAX)

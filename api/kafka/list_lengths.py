@@ -1,7 +1,7 @@
-"""The lengths of the lists of a request, which are checked before it is decoded.
+"""The lengths of the lists of a request, which are checked before it is decoded (DECISIONS.md, 95).
 
 kio's decoder reserves memory for as many items as a list announces, and ends the process if there is not so much: a
-frame of 24 bytes may announce 2^32 of them. An item has at least a byte, so no valid list is longer than its frame.
+frame of 24 bytes may announce 2^32 of them. Each item has at least a byte of the frame.
 
 A request is walked no further than to the length of its last list, so a commit of very many partitions costs the same
 as that of one.
@@ -54,30 +54,36 @@ class _Step(NamedTuple):
     item: "Sequence[_Step]" = ()
     """Of a list: the fields of an item."""
     item_has_lists: bool = False
+    is_nullable: bool = False
+    """Of a list."""
     is_before_list: bool = False
     """Whether a list follows in the same part of the request."""
 
 
-class _Walk(NamedTuple):
+class _Plan(NamedTuple):
+    """How a request of one API and version is walked."""
+
     steps: Sequence[_Step]
     is_flexible: bool
 
 
-def check_lists(schema: type[Any], frame: bytes, offset: int) -> None:
-    """Check that no list of a request announces more items than the rest of the frame can have.
+def check_lists(schema: type[Any], frame: bytes, offset: int, max_items: int) -> None:
+    """Check the lists of a request, before it is decoded.
 
     Args:
         schema: kio's class of the request in its version.
         frame: the request.
         offset: where its body begins.
+        max_items: how many items all lists may have together.
 
     Raises:
-        MalformedFrame: a list does, or the body ends before the length of a list.
+        MalformedFrame: they have more, or more than the rest of the frame can have; a list is null that may not be,
+            which kio decodes nevertheless; or the body ends before the length of a list.
     """
-    walk = _walk(schema)  # type: ignore[arg-type]  # a class is hashable
-    if walk is not None:
+    plan = _plan(schema)  # type: ignore[arg-type]  # a class is hashable
+    if plan is not None:
         try:
-            _check(walk.steps, walk.is_flexible, frame, offset, is_last=True)
+            _Walk(frame, max_items, is_flexible=plan.is_flexible).walk(plan.steps, offset, is_last=True)
         except (struct.error, IndexError):
             raise MalformedFrame("the body is cut off") from None
 
@@ -108,35 +114,49 @@ def skip_tagged_fields(frame: bytes, offset: int) -> int:
     return offset
 
 
-def _check(steps: Sequence[_Step], is_flexible: bool, frame: bytes, offset: int, *, is_last: bool) -> int:
-    """Walk the fields at an offset; if no list follows behind them, only to the length of the last list."""
-    for kind, size, item, item_has_lists, is_before_list in steps:
-        if kind is _Kind.FIXED:
-            offset += size
-            continue
-        if kind is _Kind.TAGGED:
-            offset = offset + 1 if frame[offset] == 0 else skip_tagged_fields(frame, offset)
-            continue
-        if is_flexible:
-            length, offset = (frame[offset], offset + 1) if frame[offset] < 0x80 else read_varint(frame, offset)
-            length -= 1
-        else:
-            number = _INT16 if kind is _Kind.STRING else _INT32
-            (length,) = number.unpack_from(frame, offset)
-            offset += number.size
-        if length < 0:  # null; kio refuses other negative numbers
-            length = 0
-        elif length > len(frame) - offset:
-            raise MalformedFrame(TOO_LONG)
-        if kind is not _Kind.LIST:
-            offset += length
-        elif is_last and not is_before_list and not item_has_lists:
-            return offset
-        else:
+class _Walk:
+    """A walk through the fields of one request."""
+
+    __slots__ = ("_frame", "_is_flexible", "_left", "_max_items")
+
+    def __init__(self, frame: bytes, max_items: int, *, is_flexible: bool) -> None:
+        self._frame = frame
+        self._max_items = self._left = max_items
+        self._is_flexible = is_flexible
+
+    def walk(self, steps: Sequence[_Step], offset: int, *, is_last: bool) -> int:
+        """Walk fields, and return the offset after them; if no list follows them, stop at the last length of one."""
+        frame, is_flexible = self._frame, self._is_flexible
+        for kind, size, item, item_has_lists, is_nullable, is_before_list in steps:
+            if kind is _Kind.FIXED:
+                offset += size
+                continue
+            if kind is _Kind.TAGGED:
+                offset = offset + 1 if frame[offset] == 0 else skip_tagged_fields(frame, offset)
+                continue
+            if is_flexible:
+                length, offset = (frame[offset], offset + 1) if frame[offset] < 0x80 else read_varint(frame, offset)
+                length -= 1
+            else:
+                number = _INT16 if kind is _Kind.STRING else _INT32
+                (length,) = number.unpack_from(frame, offset)
+                offset += number.size
+            if length > len(frame) - offset:
+                raise MalformedFrame(TOO_LONG)
+            if kind is not _Kind.LIST:
+                offset += max(length, 0)
+                continue
+            if length < 0 and not is_nullable:
+                raise MalformedFrame("a list is null that may not be")
+            self._left -= max(length, 0)
+            if self._left < 0:
+                raise MalformedFrame(f"the lists have more than {self._max_items} items")
             ends = is_last and not is_before_list
+            if ends and not item_has_lists:
+                return offset
             for place in range(length):
-                offset = _check(item, is_flexible, frame, offset, is_last=ends and place == length - 1)
-    return offset
+                offset = self.walk(item, offset, is_last=ends and place == length - 1)
+        return offset
 
 
 def _checked(length: int, frame: bytes, offset: int) -> int:
@@ -146,11 +166,11 @@ def _checked(length: int, frame: bytes, offset: int) -> int:
 
 
 @cache
-def _walk(schema: type[Any]) -> _Walk | None:
+def _plan(schema: type[Any]) -> _Plan | None:
     """Return how a request is walked; None: it has no lists."""
     is_flexible: bool = schema.__flexible__
     steps = _steps(schema, is_flexible=is_flexible)
-    return _Walk(steps, is_flexible) if _has_list(steps) else None
+    return _Plan(steps, is_flexible) if _has_list(steps) else None
 
 
 def _steps(schema: type[Any], *, is_flexible: bool) -> Sequence[_Step]:
@@ -171,10 +191,11 @@ def _steps(schema: type[Any], *, is_flexible: bool) -> Sequence[_Step]:
 def _step(kind: Any, kafka_type: str | None, *, is_flexible: bool) -> _Step:  # noqa: ANN401  # a type of a field
     items = _items_of(kind)
     if items is not None:
+        is_nullable = type(None) in typing.get_args(kind)
         if kafka_type is not None:
-            return _Step(_Kind.LIST, item=[_step(items, kafka_type, is_flexible=is_flexible)])
+            return _Step(_Kind.LIST, item=[_step(items, kafka_type, is_flexible=is_flexible)], is_nullable=is_nullable)
         item = _steps(items, is_flexible=is_flexible)
-        return _Step(_Kind.LIST, item=item, item_has_lists=_has_list(item))
+        return _Step(_Kind.LIST, item=item, item_has_lists=_has_list(item), is_nullable=is_nullable)
     assert kafka_type is not None, "no request has a message by itself"
     if kafka_type in _SIZES:
         return _Step(_Kind.FIXED, _SIZES[kafka_type])

@@ -67,46 +67,19 @@ def read_header(frame: bytes) -> RequestHeader:
     return RequestHeader(key, version, client_id, is_flexible, size)
 
 
-def decode(api_key: int, version: int, frame: bytes, offset: int) -> Any:  # noqa: ANN401  # a class for each version
+def decode(api_key: int, version: int, frame: bytes, offset: int, max_items: int) -> Any:  # noqa: ANN401  # a class for each version
     """Decode the body of a request; bytes that follow it are ignored, since librdkafka sends some after Metadata.
 
     Raises:
-        MalformedFrame: it is no request of this API and version.
+        MalformedFrame: it is no request of this API and version, or its lists have more than `max_items` items.
     """
     schema, read = _reader(api_key, version)
-    check_lists(schema, frame, offset)
+    check_lists(schema, frame, offset, max_items)
     try:
         message, _ = read(frame, offset)
     except Exception as failure:  # kio's errors have no common class
         raise MalformedFrame(f"{type(failure).__name__}: {failure}") from failure
     return message
-
-
-def count_parts(message: Any) -> int:  # noqa: ANN401  # a message, or a part of it
-    """Return how many items all lists of a message have.
-
-    Raises:
-        MalformedFrame: a list is null that may not be, which kio decodes nevertheless.
-    """
-    count = 0
-    for name, is_nullable, has_lists in _lists_of(type(message)):  # type: ignore[arg-type]  # a class is hashable
-        items = getattr(message, name)
-        if items is None and not is_nullable:
-            raise MalformedFrame(f"{name} is null")
-        count += len(items or ()) + (sum(map(count_parts, items or ())) if has_lists else 0)
-    return count
-
-
-@cache
-def _lists_of(schema: type[Any]) -> list[tuple[str, bool, bool]]:
-    """Return the fields of a class that are lists, whether they may be null, and whether their items have lists."""
-    found = []
-    for name, kind in typing.get_type_hints(schema).items():
-        kinds = (kind, *typing.get_args(kind))
-        if any(typing.get_origin(each) is tuple for each in kinds):
-            part = _part_of(kind)
-            found.append((name, type(None) in kinds, bool(part and _lists_of(part))))  # type: ignore[arg-type]  # as above
-    return found
 
 
 def encode(api_key: int, version: int, values: Fields) -> bytes:

@@ -23,8 +23,16 @@ from api.kafka.list_lengths import MalformedFrame
 from api.kafka.messages import decode, maker
 
 MEMORY_BYTES: Final = 4 * 2**30
-HUGE: Final = (b"\xfe\xff\xff\xff\x0f", b"\xff\xff\xff\xff\x1f", b"\x7f\xff\xff\xff", b"\x40\x00\x00\x00")
-"""Numbers of variable length and of 32 bits."""
+MAX_ITEMS: Final = 2**31
+HUGE: Final = (
+    b"\xfe\xff\xff\xff\x0f",
+    b"\xff\xff\xff\xff\x1f",
+    b"\x7f\xff\xff\xff",
+    b"\x40\x00\x00\x00",
+    b"\x80\x00\x00\x00",
+    b"\xff\xff\xff\xfe",
+)
+"""Numbers of variable length and of 32 bits, some of them negative."""
 VALUES: Final = {
     "bool": True,
     "bytes": b"x",
@@ -69,7 +77,7 @@ def main() -> None:
                 for rest in (body[place + 1 :], body[place + len(number) :]):
                     outcomes["damaged"] += 1
                     with contextlib.suppress(MalformedFrame):
-                        decode(key, version, body[:place] + number + rest, 0)
+                        decode(key, version, body[:place] + number + rest, 0, MAX_ITEMS)
                         outcomes["decoded"] += 1
     sys.stdout.write(f"{dict(outcomes)}\n")
 

@@ -10,12 +10,13 @@ from api.kafka.apis import ApiKey
 from api.kafka.list_lengths import MalformedFrame, check_lists
 from api.kafka.messages import decode
 from tests.unit.api.kafka import damaged_frames
+from tests.unit.api.kafka.damaged_frames import MAX_ITEMS
 
 
 def test_requests_of_all_versions_are_decoded() -> None:
     for key, version, message, body in damaged_frames.requests():
-        assert decode(key, version, body, 0) == message
-        assert decode(key, version, b"head" + body + b"rest", 4) == message
+        assert decode(key, version, body, 0, MAX_ITEMS) == message
+        assert decode(key, version, b"head" + body + b"rest", 4, MAX_ITEMS) == message
 
 
 def test_huge_number_at_no_place_of_a_request_ends_the_process() -> None:
@@ -40,4 +41,20 @@ def test_huge_number_at_no_place_of_a_request_ends_the_process() -> None:
 )
 def test_list_longer_than_its_request_is_refused(version: int, body: bytes) -> None:
     with pytest.raises(MalformedFrame):
-        check_lists(load_request_schema(ApiKey.METADATA, version), body, 0)
+        check_lists(load_request_schema(ApiKey.METADATA, version), body, 0, MAX_ITEMS)
+
+
+def test_null_list_that_may_not_be_null_is_refused() -> None:
+    with pytest.raises(MalformedFrame, match="null"):
+        check_lists(load_request_schema(ApiKey.METADATA, 0), b"\xff" * 4, 0, MAX_ITEMS)
+    check_lists(load_request_schema(ApiKey.METADATA, 1), b"\xff" * 4, 0, MAX_ITEMS)
+
+
+def test_items_of_all_lists_count_together() -> None:
+    """Two topics of two partitions each are six items."""
+    (body,) = [body for key, version, _, body in damaged_frames.requests() if (key, version) == (8, 8)]
+    schema = load_request_schema(ApiKey.OFFSET_COMMIT, 8)
+
+    check_lists(schema, body, 0, max_items=6)
+    with pytest.raises(MalformedFrame, match="more than 5 items"):
+        check_lists(schema, body, 0, max_items=5)
