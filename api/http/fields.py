@@ -18,7 +18,6 @@ from api.shared.limits import (
     REASON_MAX_CHARS,
     TOPIC_MAX_CHARS,
 )
-from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.protocol.setting_rules import INT32_MAX
 from coordinator_core.protocol.states import GroupState
 
@@ -67,13 +66,9 @@ RequiredReasonParam: TypeAlias = Annotated[
 def state_names(states: Iterable[str] | None) -> frozenset[str]:
     """Return states by their names in the protocol; those of a parameter may be in any case.
 
-    Raises:
-        InvalidRequest: there is no such state.
+    An unknown state matches no group, as in Kafka's ListGroups.
     """
-    try:
-        return frozenset(_STATE_NAMES[name.lower()] for name in states or () if name)
-    except KeyError:
-        raise InvalidRequest(f"state must be one of {', '.join(GroupState)}") from None
+    return frozenset(_STATE_NAMES.get(name.lower(), name) for name in states or () if name)
 
 
 _STATE_NAMES: Final = {state.lower(): str(state) for state in GroupState}

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from coordinator_core.protocol.states import GroupState
 from muster.display import counted, print_undo
 from muster.errors import FAILURE_EXIT_CODE, USAGE_EXIT_CODE, UserError
 from muster.node_client import ApiError, Json, NodeClient
@@ -39,7 +40,7 @@ class GroupSelection:
         """Read the flags.
 
         Raises:
-            UserError: nothing is chosen, or the flags contradict each other.
+            UserError: nothing is chosen, the flags contradict each other, or there is no such state.
         """
         named = tuple(dict.fromkeys([*(arguments or ()), *(options or ())]))
         if is_all and named:
@@ -48,7 +49,7 @@ class GroupSelection:
             raise UserError("Name a group or use --all-groups.", USAGE_EXIT_CODE)
         if named and (states or prefix):
             raise UserError("--state and --prefix require --all-groups.", USAGE_EXIT_CODE)
-        return cls(named, is_all, split(states), prefix)
+        return cls(named, is_all, known_states(states), prefix)
 
     def groups(self, node: NodeClient) -> list[str]:
         """Return the ids of the groups, in order."""
@@ -89,6 +90,20 @@ def one_named(noun: str, argument: str | None, option: str | None) -> str:
 def split(values: Iterable[str] | None) -> tuple[str, ...]:
     """Return the values of a repeated option, each of which may have several, separated by commas."""
     return tuple(part.strip() for value in values or () for part in value.split(",") if part.strip())
+
+
+def known_states(values: Iterable[str] | None) -> tuple[str, ...]:
+    """Return the states that the option names, in any case.
+
+    Raises:
+        UserError: there is no such state, or a value names none, and would choose all groups.
+    """
+    names = {state.lower(): str(state) for state in GroupState}
+    for value in values or ():
+        unknown = [name for name in split([value]) or ("",) if name.lower() not in names]
+        if unknown:
+            raise UserError(f"--state {unknown[0]!r}: use {', '.join(names.values())}.", USAGE_EXIT_CODE)
+    return tuple(names[name.lower()] for name in split(values))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import typer
 from muster import display
 from muster.cli.advice import findings, print_findings, tuning
 from muster.cli.command_tree import command_group
-from muster.cli.group_selection import DEAD, GroupSelection, Outcome, for_each, one_group, report, split
+from muster.cli.group_selection import DEAD, GroupSelection, Outcome, for_each, known_states, one_group, report
 from muster.cli.members import remove_member, sessions
 from muster.cli.offset_resets import reset_offsets
 from muster.cli.options import (
@@ -77,7 +77,7 @@ def list_groups(
     Dead groups are listed with --state Dead only.
     """
     found = NodeClient(url).pages(
-        "/v1/groups", "groups", limit, state=list(split(state)), prefix=prefix, protocol_type=protocol_type
+        "/v1/groups", "groups", limit, state=list(known_states(state)), prefix=prefix, protocol_type=protocol_type
     )
     columns = ("member_count", "generation", "protocol_type")
     rows = (
@@ -113,7 +113,7 @@ def overview(
     Rebalancing groups come first, then the groups with the most rebalances within the last hour.
     """
     query = {"q": search, "sort": sort.value}
-    found = NodeClient(url).pages("/v1/overview/groups", "groups", limit, state=list(split(state)), **query)
+    found = NodeClient(url).pages("/v1/overview/groups", "groups", limit, state=list(known_states(state)), **query)
     rows = map(_overview_row, found)
     headings = ("GROUP", "STATE", "FOR", "MEMBERS", "LAG", "REBALANCES/H", "LAST TRIGGER", "AGO")
     _print_rows(found, rows, *headings, as_json=as_json)

@@ -30,6 +30,16 @@ def test_groups_are_listed_with_their_states(muster: Muster, client: Client) -> 
     assert [each["group_id"] for each in shown] == [empty.group_id]
 
 
+@pytest.mark.parametrize("command", [["list"], ["overview"], ["delete", "--all-groups"]])
+@pytest.mark.parametrize(("states", "named"), [("Stable,asleep", "asleep"), ("", ""), (",", "")])
+def test_states_that_do_not_exist_are_a_usage_error(
+    muster: Muster, command: list[str], states: str, named: str
+) -> None:
+    said = muster.refused(2, "groups", *command, "--state", states)
+
+    assert said == f"--state '{named}': use Empty, PreparingRebalance, CompletingRebalance, Stable, Dead."
+
+
 def test_list_continues_over_pages_up_to_its_limit(
     muster: Muster, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,6 +72,7 @@ def test_a_list_can_be_narrowed_by_state_and_type(client: Client) -> None:
     assert listed("state=stable") == ["-stable"]
     assert listed("state=Empty&state=CompletingRebalance") == ["-other", "-simple"]
     assert listed("protocol_type=connect") == ["-other"]
+    assert listed("state=nonsense") == []
     assert listed("state=&protocol_type=&cursor=") == ["-other", "-simple", "-stable"]
 
 

@@ -374,7 +374,7 @@ def test_repeated_requests_count_against_quotas_of_their_group(
 ) -> None:
     url = databases.create()
     with (
-        running_kafka_node(url, group_quota_requests_per_s=2, quota_window_s=1) as node,
+        running_kafka_node(url, group_quota_requests_per_s=1, quota_window_s=1) as node,
         KafkaWire(node.settings.kafka_address) as wire,
     ):
         for _ in range(8):

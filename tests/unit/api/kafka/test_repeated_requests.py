@@ -1,5 +1,6 @@
 """Requests that a connection repeats: nothing of the last one is left in the next one."""
 
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,8 @@ from api.kafka.request import KEPT_FRAME_MAX_BYTES
 from api.shared.identity import Role
 from api.shared.limits import ListenerLimits
 from api.shared.node_context import NodeContext
-from api.shared.quotas import QuotaLimits
-from api.shared.tokens import known_token, token_entry
+from api.shared.quotas import QuotaLimits, Quotas
+from api.shared.tokens import Tokens, known_token, token_entry
 from coordinator_core.runtime.coordinator import Coordinator
 from tests.support.memory_store import MemoryStore
 from tests.support.no_queries import NO_QUERIES
@@ -47,6 +48,13 @@ def commit(member: Member, offsets: dict[int, int], metadata: str = "") -> Field
         "member_id": member.member_id,
         "topics": [{"name": "t", "partitions": partitions}],
     }
+
+
+def context_with_quotas(node: Coordinator, limits: QuotaLimits, tokens: Tokens | None = None) -> NodeContext:
+    """Return a context whose quotas refill slowly: a busy machine may take longer for a test than a quota's window."""
+    context = NodeContext(node, NO_QUERIES, ListenerLimits(quotas=limits), tokens=tokens)
+    context.quotas = Quotas(limits, context.metrics.throttled, lambda: time.monotonic() / 1_000)
+    return context
 
 
 def codes(answer: Any) -> list[tuple[int, int]]:  # noqa: ANN401  # a class for each version
@@ -85,8 +93,7 @@ async def test_commits_of_one_connection_are_each_what_was_sent(node: Coordinato
 
 
 async def test_requests_of_one_connection_take_from_the_quota_of_the_group_that_each_names(node: Coordinator) -> None:
-    limits = ListenerLimits(quotas=QuotaLimits(group_quota_requests_per_s=1, quota_window_s=2))
-    wire = Wire(NodeContext(node, NO_QUERIES, limits))
+    wire = Wire(context_with_quotas(node, QuotaLimits(group_quota_requests_per_s=1, quota_window_s=2)))
     try:
         for group_id in ("g", "h") * 4:  # as many of each as a group may have at once, with its debt
             wire.send(ApiKey.HEARTBEAT, 4, {"group_id": group_id, "generation_id": 1, "member_id": "m"})
@@ -109,7 +116,7 @@ async def test_a_quota_that_has_changed_counts_for_a_client_with_a_stored_token(
     tokens = file.read()
     stored = known_token(token_entry("stored", "ada", Role.OPERATOR, ("",)))
     tokens.replace_stored({stored.digest: stored})
-    wire = Wire(NodeContext(node, NO_QUERIES, ListenerLimits(), tokens=tokens))
+    wire = Wire(context_with_quotas(node, QuotaLimits(), tokens))
     try:
         await wire.call(ApiKey.SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
         await wire.call(ApiKey.SASL_AUTHENTICATE, 2, {"auth_bytes": b"\0ada\0stored"})
@@ -117,10 +124,10 @@ async def test_a_quota_that_has_changed_counts_for_a_client_with_a_stored_token(
         file.write(entries[is_added])
         file.clock.now_s += 60
         answered = 0
-        while wire.is_answered and answered < 100:
+        while wire.is_answered and answered < 30:
             wire.send(ApiKey.HEARTBEAT, 4, {"group_id": "g", "generation_id": 1, "member_id": "m"})
             await anyio.wait_all_tasks_blocked()
             answered += wire.is_answered
-        assert (answered < 100) == is_added
+        assert (answered < 30) == is_added
     finally:
         wire.close()
