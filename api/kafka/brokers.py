@@ -4,6 +4,7 @@ Every node with the listener is a broker. The partitions of a topic have leaders
 brokers, so that all nodes say the same; clients that fetch from them learn that there are no records (`records`).
 """
 
+import asyncio
 import zlib
 from collections.abc import Mapping
 from functools import lru_cache, partial
@@ -24,7 +25,7 @@ from api.kafka.errors import (
 from api.kafka.messages import Fields, encode
 from api.kafka.request import KafkaRequest
 from api.shared.access_control import Operation
-from api.shared.turns import convert_all
+from api.shared.turns import CONVERTED_AT_ONCE, convert_all
 from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable
 from coordinator_core.runtime.coordinator import Coordinator
 
@@ -97,14 +98,25 @@ async def metadata(request: KafkaRequest) -> bytes:
         "brokers": [_broker_fields(each) for each in brokers],
         "cluster_id": request.node.cluster_id,
         "controller_id": broker_id_of(request.coordinator.node_id),
-        "topics": _topics(request, brokers),
     }
     if getattr(request.message, "include_cluster_authorized_operations", False):
         values["cluster_authorized_operations"] = OF_CLUSTER
+    of_topic: Fields = {}
     if getattr(request.message, "include_topic_authorized_operations", False):
-        authorized = {"topic_authorized_operations": OF_READABLE_TOPIC}
-        values["topics"] = [each if "error_code" in each else {**each, **authorized} for each in values["topics"]]
-    return await request.encode(values)
+        of_topic = {"topic_authorized_operations": OF_READABLE_TOPIC}
+    topics = _topics(request)
+
+    def encoded() -> bytes:
+        fields = [{**_topic(each, brokers), **of_topic} if isinstance(each, _Topic) else each for each in topics]
+        return encode(ApiKey.METADATA, request.version, {**values, "topics": fields})
+
+    partitions = sum(each.partitions for each in topics if isinstance(each, _Topic))
+    return encoded() if partitions <= CONVERTED_AT_ONCE else await asyncio.to_thread(encoded)
+
+
+class _Topic(NamedTuple):
+    name: str
+    partitions: int
 
 
 def _broker_fields(broker: Broker) -> Fields:
@@ -117,21 +129,22 @@ def topic_id_of(topic: str) -> UUID:
     return uuid5(NAMESPACE_OID, topic)
 
 
-def _topics(request: KafkaRequest, brokers: list[Broker]) -> list[Fields]:
+def _topics(request: KafkaRequest) -> list[_Topic | Fields]:
+    """Return the requested topics, or the fields of those that there are not."""
     known = request.coordinator.metadata_cache.topic_metadata
     requested = request.message.topics
     if requested is None or (request.version == 0 and not requested):
         denied = request.denied_topics(known, Operation.READ)
-        return [_topic(each, found.partitions, brokers) for each, found in known.items() if each not in denied]
+        return [_Topic(each, found.partitions) for each, found in known.items() if each not in denied]
     denied = request.denied_topics({*known, *(each.name for each in requested if each.name)}, Operation.READ)
     ids = {topic_id_of(each): each for each in known if each not in denied}
-    found: list[Fields] = []
+    found: list[_Topic | Fields] = []
     for name, topic_id in dict.fromkeys((each.name, getattr(each, "topic_id", None)) for each in requested):
         named = ids.get(topic_id) if name is None and topic_id is not None else name
         if named in denied:
             found.append({"error_code": TOPIC_AUTHORIZATION_FAILED, "name": named, "partitions": ()})
         elif named is not None and named in known:
-            found.append(_topic(named, known[named].partitions, brokers))
+            found.append(_Topic(named, known[named].partitions))
         else:
             code = UNKNOWN_TOPIC_ID if name is None else UNKNOWN_TOPIC_OR_PARTITION
             shown = "" if name is None and request.version < NULL_TOPIC_NAMES_FROM else name
@@ -139,11 +152,11 @@ def _topics(request: KafkaRequest, brokers: list[Broker]) -> list[Fields]:
     return found
 
 
-def _topic(topic: str, partitions: int, brokers: list[Broker]) -> Fields:
-    leaders = [_leader(topic, number, brokers) for number in range(partitions)]
+def _topic(topic: _Topic, brokers: list[Broker]) -> Fields:
+    leaders = [_leader(topic.name, number, brokers) for number in range(topic.partitions)]
     return {
-        "name": topic,
-        "topic_id": topic_id_of(topic),
+        "name": topic.name,
+        "topic_id": topic_id_of(topic.name),
         "partitions": [
             {
                 "partition_index": number,

@@ -124,8 +124,8 @@ class _Walk:
         self._max_items = self._left = max_items
         self._is_flexible = is_flexible
 
-    def walk(self, steps: Sequence[_Step], offset: int, *, is_last: bool) -> int:
-        """Walk fields, and return the offset after them; if no list follows them, stop at the last length of one."""
+    def walk(self, steps: Sequence[_Step], offset: int, *, is_last: bool) -> int | None:
+        """Walk fields, and return the offset after them; None: the walk has ended, since no list follows."""
         frame, is_flexible = self._frame, self._is_flexible
         for kind, size, item, item_has_lists, is_nullable, is_before_list in steps:
             if kind is _Kind.FIXED:
@@ -153,9 +153,12 @@ class _Walk:
                 raise MalformedFrame(f"the lists have more than {self._max_items} items")
             ends = is_last and not is_before_list
             if ends and not item_has_lists:
-                return offset
+                return None
             for place in range(length):
-                offset = self.walk(item, offset, is_last=ends and place == length - 1)
+                after = self.walk(item, offset, is_last=ends and place == length - 1)
+                if after is None:
+                    return None
+                offset = after
         return offset
 
 

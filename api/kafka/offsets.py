@@ -10,14 +10,14 @@ from msgspec.structs import replace
 from api.kafka import hot_responses
 from api.kafka.apis import ApiKey
 from api.kafka.hot_responses import FetchedPartition, FetchedTopic
-from api.kafka.messages import Fields, encode, milliseconds
+from api.kafka.messages import encode, milliseconds
 from api.kafka.request import NUL, KafkaRequest, check_text
 from api.shared.access_control import Operation
 from api.shared.errors import TopicAuthorizationFailed
 from api.shared.limits import MEMBER_ID_MAX_CHARS, TOPIC_MAX_CHARS
 from coordinator_core.admin import offsets as admin_offsets
 from coordinator_core.admin.reset_by_commit import reset_by_commit
-from coordinator_core.protocol.errors import CoordinatorError, InvalidRequest
+from coordinator_core.protocol.errors import CoordinatorError, InvalidRequest, UnknownTopicOrPartition
 from coordinator_core.protocol.requests import CommitOffsets, OffsetToCommit, StoredOffset
 from coordinator_core.protocol.responses import Answer, CommitOffsetsResponse
 from coordinator_core.protocol.states import EMPTY
@@ -33,6 +33,7 @@ INSTANCE_ID_FROM: Final = 7
 """The first version of OffsetCommit with the instance ids of static members."""
 RETENTION_UNTIL: Final = 4
 """The last version of OffsetCommit with a retention of its own."""
+TOPIC_NAME_RULE: Final = f"a topic has 1 to {TOPIC_MAX_CHARS} characters, none of them NUL"
 NO_OFFSET: Final = -1
 NO_EPOCH: Final = -1
 C_STRINGS_SOFTWARE: Final = "confluent-kafka-python"
@@ -77,18 +78,21 @@ def respond_to_commit(request: KafkaRequest, answer: Answer | CoordinatorError) 
         refused = [(each.name, [(one.partition_index, error_code) for one in each.partitions]) for each in topics]
         return hot_responses.offset_commit(request.version, refused)
     assert isinstance(answer, CommitOffsetsResponse)
-    denied = _denied_topics(request)
-    if not denied and not answer.errors:
+    if not answer.errors:
         stored = [(each.name, [one.partition_index for one in each.partitions]) for each in topics]
-        return hot_responses.stored_offset_commit(request.version, stored)
+        if sum(len(numbers) for _, numbers in stored) == len(answer.requested):
+            return hot_responses.stored_offset_commit(request.version, stored)
+    denied = _denied_topics(request)
     denial = TopicAuthorizationFailed("the token does not allow COMMIT on the topic")
     places = count()
 
-    def code(topic: str) -> int:
-        error = denial if topic in denied else answer.errors.get(next(places))
+    def code(offset: OffsetToCommit) -> int:
+        error = denial if offset.topic in denied else _refusal(offset)
+        if error is None:
+            error = answer.errors.get(next(places))
         return 0 if error is None else request.failed(error)
 
-    errors = [(each.name, [(one.partition_index, code(each.name)) for one in each.partitions]) for each in topics]
+    errors = [(each.name, [(one.partition, code(one)) for one in _named(each, request.version)]) for each in topics]
     return hot_responses.offset_commit(request.version, errors)
 
 
@@ -123,10 +127,10 @@ async def _reset(request: KafkaRequest, commit: CommitOffsets) -> Answer | None:
 
 
 def _request(request: KafkaRequest) -> CommitOffsets:
-    """Return the commit of the topics that the token allows.
+    """Return the commit of the topics that the token allows, without what cannot be stored.
 
     Raises:
-        CoordinatorError: the token does not allow it on the group, or a value cannot be stored.
+        CoordinatorError: the token does not allow it on the group, or it has too many partitions.
     """
     message, version = request.message, request.version
     request.authorize("OffsetCommit", message.group_id)
@@ -134,11 +138,8 @@ def _request(request: KafkaRequest) -> CommitOffsets:
     offsets: list[OffsetToCommit] = []
     for topic in message.topics:
         if topic.name not in denied:
-            _check_topic(topic.name)
-            offsets += _offsets(topic, version)
-    limit = request.node.limits.max_partitions_per_request
-    if len(offsets) > limit:
-        raise InvalidRequest(f"one request may have {limit} partitions")
+            offsets += _storable(_named(topic, version))
+    _check_count(request, len(offsets))
     check_text("member_id", message.member_id, MEMBER_ID_MAX_CHARS)
     return CommitOffsets(
         request.node.coordinator.new_token(),
@@ -151,14 +152,10 @@ def _request(request: KafkaRequest) -> CommitOffsets:
     )
 
 
-def _offsets(topic: Any, version: int) -> list[OffsetToCommit]:  # noqa: ANN401  # in any version
-    """Return the offsets to commit of a topic; it may have thousands of partitions, so what they share is done once.
-
-    Raises:
-        InvalidRequest: a partition cannot be stored.
-    """
+def _named(topic: Any, version: int) -> list[OffsetToCommit]:  # noqa: ANN401  # in any version
+    """Return what a commit names of a topic; it may have thousands of partitions, so what they share is done once."""
     name, has_epoch = topic.name, version >= LEADER_EPOCH_FROM
-    offsets = [
+    return [
         OffsetToCommit(
             name,
             it.partition_index,
@@ -168,28 +165,45 @@ def _offsets(topic: Any, version: int) -> list[OffsetToCommit]:  # noqa: ANN401 
         )
         for it in topic.partitions
     ]
+
+
+def _storable(offsets: list[OffsetToCommit]) -> list[OffsetToCommit]:
+    """Return those offsets of a topic that can be stored."""
     unusual = [
         it for it in offsets if it.partition < 0 or it.offset < 0 or it.leader_epoch < NO_EPOCH or NUL in it.metadata
     ]
-    return list(map(_checked, offsets)) if unusual else offsets
+    if unusual or (offsets and not _is_topic_name(offsets[0].topic)):
+        return [replace(it, metadata=it.metadata.removesuffix(NUL)) for it in offsets if _refusal(it) is None]
+    return offsets
 
 
-def _checked(offset: OffsetToCommit) -> OffsetToCommit:
+def _refusal(offset: OffsetToCommit) -> CoordinatorError | None:
+    """Return why an offset cannot be stored; the others of the request are, as in Kafka."""
     where = f"{offset.topic}:{offset.partition}"
-    if offset.partition < 0 or offset.offset < 0:
-        raise InvalidRequest(f"{where}: partition and offset are at least 0")
+    if offset.partition < 0:
+        return UnknownTopicOrPartition(f"{where}: a partition is at least 0")
+    if offset.offset < 0:
+        return InvalidRequest(f"{where}: an offset is at least 0")
     if offset.leader_epoch < NO_EPOCH:
-        raise InvalidRequest(f"{where}: the leader epoch is at least {NO_EPOCH}")
-    metadata = offset.metadata.removesuffix(NUL)  # `_end_of_metadata`
-    if NUL in metadata:
-        raise InvalidRequest(f"{where}: the metadata has a NUL, which is not stored")
-    return replace(offset, metadata=metadata)
+        return InvalidRequest(f"{where}: a leader epoch is at least {NO_EPOCH}")
+    if NUL in offset.metadata.removesuffix(NUL):  # `_end_of_metadata`
+        return InvalidRequest(f"{where}: the metadata has a NUL, which is not stored")
+    return None if _is_topic_name(offset.topic) else InvalidRequest(TOPIC_NAME_RULE)
+
+
+def _check_count(request: KafkaRequest, partitions: int) -> None:
+    limit = request.node.limits.max_partitions_per_request
+    if partitions > limit:
+        raise InvalidRequest(f"one request may have {limit} partitions")
 
 
 def _check_topic(name: str) -> None:
-    check_text("a topic", name, TOPIC_MAX_CHARS)
-    if not name:
-        raise InvalidRequest("a topic has no name")
+    if not _is_topic_name(name):
+        raise InvalidRequest(TOPIC_NAME_RULE)
+
+
+def _is_topic_name(name: str) -> bool:
+    return 0 < len(name) <= TOPIC_MAX_CHARS and NUL not in name
 
 
 # -- fetch ------------------------------------------------------------------------------------------
@@ -298,29 +312,40 @@ def _without_offsets(wanted: Partitions, code: int) -> list[FetchedTopic]:
 
 
 async def offset_delete(request: KafkaRequest) -> bytes:
-    """Delete committed offsets, and archive them; refused for topics that members read."""
+    """Delete committed offsets as one change, and archive them; refused for topics that members read."""
     message = request.message
     try:
         request.authorize("OffsetDelete", message.group_id)
         for each in message.topics:
             _check_topic(each.name)
+        _check_count(request, sum(len(each.partitions) for each in message.topics))
         denied = request.denied_topics((each.name for each in message.topics), Operation.DELETE_OFFSETS)
-        results = [
-            {"name": each.name, "partitions": [await _delete(request, each.name, it, denied) for it in each.partitions]}
-            for each in message.topics
-        ]
+        wanted = [(each.name, one.partition_index) for each in message.topics for one in each.partitions]
+        codes = await _deleted(request, [it for it in wanted if it[0] not in denied])
     except CoordinatorError as error:
         return encode(ApiKey.OFFSET_DELETE, 0, {"error_code": request.failed(error), "topics": ()})
-    return encode(ApiKey.OFFSET_DELETE, 0, {"topics": results})
+    denial = request.failed(TopicAuthorizationFailed("the token does not allow this on the topic")) if denied else 0
+    topics = [
+        {
+            "name": each.name,
+            "partitions": [
+                {
+                    "partition_index": one.partition_index,
+                    "error_code": denial if each.name in denied else codes[each.name, one.partition_index],
+                }
+                for one in each.partitions
+            ],
+        }
+        for each in message.topics
+    ]
+    return await request.encode({"topics": topics})
 
 
-async def _delete(request: KafkaRequest, topic: str, wanted: Any, denied: frozenset[str]) -> Fields:  # noqa: ANN401  # a partition of kio's
-    """Delete the offset of a partition, and return its result."""
-    partition = wanted.partition_index
-    if topic in denied:
-        error: CoordinatorError | None = TopicAuthorizationFailed("the token does not allow this on the topic")
-    else:
-        change, group_id = request.begin_change(), request.message.group_id
-        answer = await admin_offsets.delete_offsets(request.coordinator, group_id, topic, partition, change)
-        error = answer.offsets[0].error
-    return {"partition_index": partition, "error_code": 0 if error is None else request.failed(error)}
+async def _deleted(request: KafkaRequest, wanted: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    """Delete offsets, and return the code of each partition."""
+    if not wanted:
+        return {}
+    change, group_id = request.begin_change(), request.message.group_id
+    answer = await admin_offsets.delete_partitions(request.coordinator, group_id, wanted, change)
+    results = answer.offsets
+    return {(topic, one): 0 if error is None else request.failed(error) for topic, one, error in results}

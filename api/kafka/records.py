@@ -17,6 +17,7 @@ from api.kafka.errors import (
     INVALID_REQUEST,
     INVALID_TIMESTAMP,
     NOT_LEADER_OR_FOLLOWER,
+    OFFSET_OUT_OF_RANGE,
     TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
@@ -30,6 +31,8 @@ from coordinator_core.state_store.postgres.timestamps import END_OF_TIME_MS
 
 LATEST: Final = -1
 EARLIEST: Final = -2
+EARLIEST_LOCAL: Final = -4
+"""Where a log begins on a broker's own disk."""
 FETCH_WAIT_MAX_MS: Final = 30_000
 """The longest wait of a Fetch, whatever the client asks for; Kafka's consumers ask for 500 ms."""
 TOPIC_IDS_FROM: Final = 13
@@ -72,10 +75,10 @@ async def list_offsets(request: KafkaRequest) -> bytes:
     def find(topic: str, partition: int, timestamp: int) -> Fields:
         if topic in denied:
             return {"error_code": TOPIC_AUTHORIZATION_FAILED}
-        if topic not in known or partition >= known[topic].partitions:
+        if topic not in known or not 0 <= partition < known[topic].partitions:
             return {"error_code": UNKNOWN_TOPIC_OR_PARTITION}
         start = starts.get(topic, 0)
-        if timestamp == EARLIEST:
+        if timestamp in {EARLIEST, EARLIEST_LOCAL}:
             return {"offset": start}
         if timestamp == LATEST:
             return {"offset": max(start, ends.get((topic, partition), 0))}
@@ -120,8 +123,10 @@ async def fetch(request: KafkaRequest) -> bytes:
 
     def part(topic: str, asked: Any) -> Mapping[str, object]:  # noqa: ANN401  # a partition of kio's
         known = counts.get(topic)
-        is_known = known is not None and asked.partition < known.partitions
+        is_known = known is not None and 0 <= asked.partition < known.partitions
         code = leader_code if is_known else unknown if known is None else UNKNOWN_TOPIC_OR_PARTITION
+        if is_known and asked.fetch_offset < 0:
+            code = OFFSET_OUT_OF_RANGE
         return {
             "partition_index": asked.partition,
             "error_code": TOPIC_AUTHORIZATION_FAILED if topic in denied else code,

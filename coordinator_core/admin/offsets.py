@@ -3,6 +3,7 @@
 Source: http-api.md "Operator requests".
 """
 
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -32,7 +33,8 @@ async def dry_run_delete_offsets(
         NonEmptyGroup: it has members, and their subscriptions are not known.
     """
     async with coordinator.serving_shard(group_id).locked(group_id) as submit:
-        request = await _deletion(coordinator, group_id, topic, partition, None, max_deleted)
+        partitions = await _partitions_of(coordinator, group_id, topic, partition, max_deleted)
+        request = await _deletion(coordinator, group_id, partitions, None)
         answer = await submit(request.token, request, no_extra_rows)
     assert isinstance(answer, DeleteOffsetsResponse)
     return answer
@@ -54,12 +56,42 @@ async def delete_offsets(
         GroupIdNotFound: there is no such group.
         NonEmptyGroup: it has members, and their subscriptions are not known.
     """
-    arguments = {"topic": topic, "partition": partition}
+    listed = partial(_partitions_of, coordinator, group_id, topic, partition, max_deleted)
+    return await _delete(coordinator, group_id, {"topic": topic, "partition": partition}, listed, change)
+
+
+async def delete_partitions(
+    coordinator: Coordinator, group_id: str, partitions: Sequence[tuple[str, int]], change: Change
+) -> DeleteOffsetsResponse:
+    """Delete the offsets of partitions of any topics, as one change.
+
+    Raises:
+        GroupIdNotFound: there is no such group.
+        NonEmptyGroup: it has members, and their subscriptions are not known.
+    """
+    topics, numbers = {topic for topic, _ in partitions}, {partition for _, partition in partitions}
+    topic = topics.pop() if len(topics) == 1 else None
+    partition = numbers.pop() if topic is not None and len(numbers) == 1 else None
+
+    async def listed() -> Sequence[tuple[str, int]]:
+        return partitions
+
+    return await _delete(coordinator, group_id, {"topic": topic, "partition": partition}, listed, change)
+
+
+async def _delete(
+    coordinator: Coordinator,
+    group_id: str,
+    arguments: Json,
+    listed: Callable[[], Awaitable[Sequence[tuple[str, int]]]],
+    change: Change,
+) -> DeleteOffsetsResponse:
+    """Delete the listed offsets, unless the change was made before."""
     async with coordinator.serving_shard(group_id).locked(group_id) as submit:
         earlier = await recorded_change(coordinator, change, ChangeAction.DELETE_OFFSETS, group_id, arguments)
         if earlier is not None:
             return recorded_deletion(earlier)
-        request = await _deletion(coordinator, group_id, topic, partition, change, max_deleted)
+        request = await _deletion(coordinator, group_id, await listed(), change)
         describe = partial(_describe_deletion, arguments, request.stored)
         recorder = ChangeRecorder(change, ChangeAction.DELETE_OFFSETS, group_id, request.token, describe)
         answer = await submit(request.token, request, recorder.extra_rows)
@@ -67,20 +99,27 @@ async def delete_offsets(
     return answer
 
 
+async def _partitions_of(
+    coordinator: Coordinator, group_id: str, topic: str, partition: int | None, max_deleted: int
+) -> list[tuple[str, int]]:
+    """Return the partition, or those of the topic that have offsets."""
+    if partition is not None:
+        return [(topic, partition)]
+    listed = partial(coordinator.store.fetch_offsets, group_id, [topic], limit=max_deleted + 1)
+    found = [(one.topic, one.partition) for one in await coordinator.read(listed)]
+    if len(found) > max_deleted:
+        raise InvalidRequest(f"the group has more than {max_deleted} offsets in the topic: name a partition")
+    return found
+
+
 async def _deletion(
-    coordinator: Coordinator, group_id: str, topic: str, partition: int | None, change: Change | None, max_deleted: int
+    coordinator: Coordinator, group_id: str, partitions: Sequence[tuple[str, int]], change: Change | None
 ) -> DeleteOffsets:
     """Return the deletion with the stored offsets; without a change it is a dry run."""
-    wanted = [] if partition is None else [(topic, partition)]
-    if partition is None:
-        listed = partial(coordinator.store.fetch_offsets, group_id, [topic], limit=max_deleted + 1)
-        wanted = [(one.topic, one.partition) for one in await coordinator.read(listed)]
-        if len(wanted) > max_deleted:
-            raise InvalidRequest(f"the group has more than {max_deleted} offsets in the topic: name a partition")
-    stored = await coordinator.read(partial(coordinator.store.stored_offsets, group_id, wanted))
+    stored = await coordinator.read(partial(coordinator.store.stored_offsets, group_id, partitions))
     return DeleteOffsets(
         token=coordinator.new_token(),
-        partitions=tuple(wanted),
+        partitions=tuple(partitions),
         stored=tuple(stored),
         change_id="" if change is None else change.change_id,
         is_dry_run=change is None,

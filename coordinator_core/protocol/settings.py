@@ -88,9 +88,9 @@ class Context:
     topics_version: int = 0
 
     def has_partition(self, topic: str, partition: int) -> bool:
-        """Return whether a partition may exist: False only at or above a known partition count."""
+        """Return whether a partition may exist: False if it is negative, or at or above a known partition count."""
         known = self.topic_metadata.get(topic)
-        return known is None or partition < known.partitions
+        return partition >= 0 and (known is None or partition < known.partitions)
 
 
 class Now(NamedTuple):

@@ -63,7 +63,7 @@ function difference({ action: name, before, after }) {
 
 /** Return the number of deleted offsets, with the topic or partition. */
 function deleted(before, after) {
-  const where = after.partition === null ? after.topic : `${after.topic} ${after.partition}`;
+  const where = after.partition === null ? after.topic ?? "several topics" : `${after.topic} ${after.partition}`;
   return [h("bdi", { class: "key" }, where), ` ${before.offset_count} ${before.offset_count === 1 ? "offset" : "offsets"}`];
 }
 

@@ -1,22 +1,28 @@
 """Requests over Kafka's wire protocol, in the versions in which they differ."""
 
+from contextlib import closing
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+import psycopg2
 import pytest
 
 from api.kafka.apis import APIS, ApiKey
 from api.kafka.brokers import broker_id_of, topic_id_of
+from api.kafka.groups import DELETED_AT_ONCE
+from api.shared.turns import CONVERTED_AT_ONCE
+from muster.settings import psql_url
 from tests.support.http_client import Client, fresh_id
-from tests.support.kafka_listener import ASSIGNMENT, PARTITIONS, PATIENT, SUBSCRIPTION, TOPIC, join_alone
+from tests.support.kafka_listener import ASSIGNMENT, PARTITIONS, PATIENT, SUBSCRIPTION, TOPIC, join_alone, put_topic
 from tests.support.kafka_wire import KafkaWire, frame, read_response
 from tests.support.nodes import Node
+from tests.support.stored_history import DAY, insert
 from tests.support.waiting import poll_until
 
 UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP = 25, 22, 69, 68
 UNKNOWN_TOPIC_OR_PARTITION, INVALID_GROUP_ID, TOPIC_AUTHORIZATION_FAILED = 3, 24, 29
-UNKNOWN_TOPIC_ID, INVALID_REQUEST = 100, 42
+UNKNOWN_TOPIC_ID, INVALID_REQUEST, OFFSET_OUT_OF_RANGE = 100, 42, 1
 INCONSISTENT_GROUP_PROTOCOL, MEMBER_ID_REQUIRED = 23, 79
 
 
@@ -63,6 +69,18 @@ def test_metadata_of_a_topic_is_returned_once(wire: KafkaWire) -> None:
     """A frame of a few bytes for each topic could otherwise ask for any amount of memory."""
     answer = wire.call(ApiKey.METADATA, 9, topics=[{"name": TOPIC}] * 3)
     assert [each.name for each in answer.topics] == [TOPIC]
+
+
+def test_metadata_of_a_topic_with_many_partitions_has_them_all(wire: KafkaWire, kafka_node: Node) -> None:
+    topic = fresh_id("large-")
+    put_topic(kafka_node, topic, 3 * CONVERTED_AT_ONCE)
+    answer = wire.call(ApiKey.METADATA, 12, topics=[{"name": topic}, {"name": TOPIC}, {"name": "nowhere"}])
+    found = [(each.name, [one.partition_index for one in each.partitions]) for each in answer.topics]
+    assert found == [
+        (topic, list(range(3 * CONVERTED_AT_ONCE))),
+        (TOPIC, list(range(PARTITIONS))),
+        ("nowhere", []),
+    ]
 
 
 def test_topics_are_found_by_their_ids(wire: KafkaWire) -> None:
@@ -301,6 +319,39 @@ def test_leader_epoch_below_none_is_refused_without_harm_to_others(wire: KafkaWi
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.OFFSET_COMMIT))
+def test_what_cannot_be_stored_is_refused_without_the_rest_of_the_commit(
+    wire: KafkaWire, group_id: str, version: int
+) -> None:
+    def partition(number: int, offset: int, metadata: str = "") -> dict[str, Any]:
+        return {"partition_index": number, "committed_offset": offset, "committed_metadata": metadata}
+
+    partitions = [partition(-1, 7), partition(0, 7), partition(1, -1), partition(2, 8, "a\0b"), partition(3, 9)]
+    topics = [
+        {"name": TOPIC, "partitions": partitions},
+        {"name": "t\0", "partitions": [partition(0, 1)]},
+        {"name": "others", "partitions": [partition(4, 10)]},
+    ]
+    answer = wire.call(
+        ApiKey.OFFSET_COMMIT,
+        version,
+        group_id=group_id,
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        retention_time=timedelta(milliseconds=-1),
+        topics=topics,
+    )
+    codes = [[int(one.error_code) for one in each.partitions] for each in answer.topics]
+    assert codes == [
+        [UNKNOWN_TOPIC_OR_PARTITION, 0, INVALID_REQUEST, INVALID_REQUEST, 0],
+        [INVALID_REQUEST],
+        [0],
+    ]
+    found = committed(wire, group_id, 8, None).topics
+    offsets = {(each.name, one.partition_index): one.committed_offset for each in found for one in each.partitions}
+    assert offsets == {(TOPIC, 0): 7, (TOPIC, 3): 9, ("others", 4): 10}
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.OFFSET_COMMIT))
 def test_member_of_a_group_that_is_gone_has_to_join_again(wire: KafkaWire, group_id: str, version: int) -> None:
     """Consumers do not know GROUP_ID_NOT_FOUND of a commit: Java's raises what ends an application."""
     code = commit(wire, group_id, 0, 7, version=version, member_id="evicted", generation_id_or_member_epoch=1)
@@ -322,14 +373,19 @@ def test_several_groups_are_fetched_at_once(wire: KafkaWire, group_id: str) -> N
 
 def test_deleted_offsets_are_gone_and_recorded(wire: KafkaWire, kafka_node: Node, group_id: str) -> None:
     commit(wire, group_id, 0, 7)
-    topics = [{"name": TOPIC, "partitions": [{"partition_index": 0}]}]
+    commit(wire, group_id, 2, 8)
+    topics = [{"name": TOPIC, "partitions": [{"partition_index": number} for number in (0, 1, 2, 99, 0, -1)]}]
     answer = wire.call(ApiKey.OFFSET_DELETE, 0, group_id=group_id, topics=topics)
-    assert (answer.error_code, answer.topics[0].partitions[0].error_code) == (0, 0)
+    codes = [int(one.error_code) for one in answer.topics[0].partitions]
+    unknown = UNKNOWN_TOPIC_OR_PARTITION
+    assert (answer.error_code, codes) == (0, [0, 0, 0, unknown, 0, unknown])
     assert committed(wire, group_id, 8, None).topics == ()
     client = Client(kafka_node.url)
     (change,) = client.ok("GET", f"/v1/changes?group_id={group_id}")["changes"]
     client.close()
     assert (change["action"], change["actor"]) == ("delete_offsets", "wire")
+    assert change["before"]["offset_count"] == 2
+    assert (change["after"]["topic"], change["after"]["partition"]) == (TOPIC, None)
 
 
 # -- groups -----------------------------------------------------------------------------------------
@@ -390,6 +446,30 @@ def test_empty_group_is_deleted_and_others_are_not(wire: KafkaWire, group_id: st
     assert [each.error_code for each in answer.results] == [0, NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND]
 
 
+def test_many_groups_are_deleted_side_by_side(wire: KafkaWire) -> None:
+    known, unknown = ([fresh_id() for _ in range(DELETED_AT_ONCE)] for _ in range(2))
+    for each in known:
+        commit(wire, each, 0, 7)
+    names = [name for pair in zip(known, unknown, strict=True) for name in pair]
+    answer = wire.call(ApiKey.DELETE_GROUPS, 2, groups_names=tuple(names))
+    assert [each.group_id for each in answer.results] == names
+    assert [each.error_code for each in answer.results] == [0, GROUP_ID_NOT_FOUND] * DELETED_AT_ONCE
+    assert {tuple(committed(wire, each, 8, None).topics) for each in known} == {()}
+
+
+def test_group_that_is_nothing_but_offsets_is_deleted(wire: KafkaWire, kafka_node: Node, group_id: str) -> None:
+    client, url = Client(kafka_node.url), kafka_node.settings.database_url
+    assert url is not None
+    shard_id = client.ok("GET", f"/v1/groups/{group_id}/coordinator")["shard_id"]
+    client.close()
+    of_partition = {"group_id": group_id, "shard_id": shard_id, "topic": TOPIC, "partition": 0}
+    with closing(psycopg2.connect(psql_url(url.get_secret_value()))) as connection:
+        insert(connection, "offsets", {**of_partition, "committed_offset": 5, "committed_at": DAY})
+    (found,) = wire.call(ApiKey.DELETE_GROUPS, 2, groups_names=(group_id,)).results
+    assert found.error_code == 0
+    assert committed(wire, group_id, 8, None).topics == ()
+
+
 # -- records ----------------------------------------------------------------------------------------
 
 
@@ -407,21 +487,23 @@ def test_log_without_reports_ends_at_the_highest_commit(wire: KafkaWire, group_i
     commit(wire, fresh_id(), 3, 40)
     poll_until(lambda: log_end(wire, -1, 3) == (0, 1_000))
     assert log_end(wire, -2, 3) == (0, 0)
-    assert log_end(wire, -1, PARTITIONS) == (UNKNOWN_TOPIC_OR_PARTITION, -1)
+    for partition in (PARTITIONS, -1):
+        assert log_end(wire, -1, partition) == (UNKNOWN_TOPIC_OR_PARTITION, -1)
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.LIST_OFFSETS))
 def test_log_starts_in_every_version(wire: KafkaWire, version: int) -> None:
     assert log_end(wire, -2, version=version) == (0, 0)
+    assert log_end(wire, -4, version=version) == (0, 0), "where it begins on the broker's own disk"
 
 
-def fetch(wire: KafkaWire, version: int, topic: str) -> Any:  # noqa: ANN401
+def fetch(wire: KafkaWire, version: int, topic: str, partition: int = 0, offset: int = 7) -> Any:  # noqa: ANN401
     """Fetch from a partition, by the name of its topic or, in newer versions, by its id; return the topic's part."""
     topics = [
         {
             "topic": topic,
             "topic_id": topic_id_of(topic),
-            "partitions": [{"partition": 0, "fetch_offset": 7, "partition_max_bytes": 1_000}],
+            "partitions": [{"partition": partition, "fetch_offset": offset, "partition_max_bytes": 1_000}],
         }
     ]
     answer = wire.call(
@@ -451,6 +533,14 @@ def test_fetch_returns_no_records(wire: KafkaWire, version: int) -> None:
 @pytest.mark.parametrize(("version", "code"), [(12, UNKNOWN_TOPIC_OR_PARTITION), (13, UNKNOWN_TOPIC_ID)])
 def test_fetch_from_an_unknown_topic_fails(wire: KafkaWire, version: int, code: int) -> None:
     assert fetch(wire, version, fresh_id()).partitions[0].error_code == code
+
+
+@pytest.mark.parametrize(
+    ("partition", "offset", "code"),
+    [(-1, 7, UNKNOWN_TOPIC_OR_PARTITION), (PARTITIONS, 7, UNKNOWN_TOPIC_OR_PARTITION), (0, -1, OFFSET_OUT_OF_RANGE)],
+)
+def test_fetch_of_what_cannot_be_fails(wire: KafkaWire, partition: int, offset: int, code: int) -> None:
+    assert fetch(wire, 12, TOPIC, partition, offset).partitions[0].error_code == code
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.PRODUCE))

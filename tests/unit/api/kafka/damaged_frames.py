@@ -9,7 +9,7 @@ import resource
 import sys
 import typing
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from datetime import timedelta
 from typing import Any, Final
@@ -44,27 +44,31 @@ VALUES: Final = {
 }
 
 
-def requests() -> Iterator[tuple[int, int, Any, bytes]]:
+NEGATIVE: Final[Mapping[str, object]] = {**VALUES, "string": "x" * 300} | {f"int{bits}": -1 for bits in (8, 16, 32, 64)}
+"""Values whose bytes could be taken for numbers of variable length."""
+
+
+def requests(values: Mapping[str, object] = VALUES) -> Iterator[tuple[int, int, Any, bytes]]:
     """Yield API, version, message and body of a request of each version, with two items in each list."""
     for key, api in APIS.items():
         for version in range(api.first, api.last + 1):
             schema = load_request_schema(key, version)
-            message, buffer = maker(schema)(_sample(schema)), io.BytesIO()
+            message, buffer = maker(schema)(_sample(schema, values)), io.BytesIO()
             entity_writer(schema)(buffer, message)
             yield key, version, message, buffer.getvalue()
 
 
-def _sample(schema: type[Any]) -> dict[str, Any]:
-    return {each.name: _value(each.type, each.metadata.get("kafka_type")) for each in fields(schema)}
+def _sample(schema: type[Any], values: Mapping[str, object]) -> dict[str, Any]:
+    return {each.name: _value(each.type, each.metadata.get("kafka_type"), values) for each in fields(schema)}
 
 
-def _value(kind: Any, kafka_type: str | None) -> Any:  # noqa: ANN401  # of a field
+def _value(kind: Any, kafka_type: str | None, values: Mapping[str, object]) -> Any:  # noqa: ANN401  # of a field
     for each in (kind, *typing.get_args(kind)):
         if typing.get_origin(each) is tuple:
-            item = _sample(typing.get_args(each)[0]) if kafka_type is None else VALUES.get(kafka_type, 1)
+            item = _sample(typing.get_args(each)[0], values) if kafka_type is None else values.get(kafka_type, 1)
             return (item, item)
     assert kafka_type is not None
-    return VALUES.get(kafka_type, 1)
+    return values.get(kafka_type, 1)
 
 
 def main() -> None:

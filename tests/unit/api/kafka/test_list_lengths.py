@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Mapping
 
 import pytest
 from kio.index import load_request_schema
@@ -13,8 +14,9 @@ from tests.unit.api.kafka import damaged_frames
 from tests.unit.api.kafka.damaged_frames import MAX_ITEMS
 
 
-def test_requests_of_all_versions_are_decoded() -> None:
-    for key, version, message, body in damaged_frames.requests():
+@pytest.mark.parametrize("values", [damaged_frames.VALUES, damaged_frames.NEGATIVE], ids=["ordinary", "negative"])
+def test_requests_of_all_versions_are_decoded(values: Mapping[str, object]) -> None:
+    for key, version, message, body in damaged_frames.requests(values):
         assert decode(key, version, body, 0, MAX_ITEMS) == message
         assert decode(key, version, b"head" + body + b"rest", 4, MAX_ITEMS) == message
 
