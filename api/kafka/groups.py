@@ -58,17 +58,19 @@ async def list_groups(request: KafkaRequest) -> bytes:
 
 async def describe_groups(request: KafkaRequest) -> bytes:
     """Describe groups with their members, each once."""
+    group_ids = dict.fromkeys(request.message.groups)
+    await request.with_deadline(request.begin_response(len(group_ids)))
     groups: list[Fields] = []
-    items = in_this_turn = 0
-    for group_id in dict.fromkeys(request.message.groups):
+    members = in_this_turn = 0
+    for group_id in group_ids:
         groups.append(_described(request, group_id))
-        described = 1 + len(groups[-1]["members"])
-        items += described
-        in_this_turn += described
+        members += len(groups[-1]["members"])
+        in_this_turn += 1 + len(groups[-1]["members"])
         if in_this_turn >= CONVERTED_AT_ONCE:
             in_this_turn = 0
             await asyncio.sleep(0)
-    await request.with_deadline(request.begin_response(items))
+    if members:
+        await request.with_deadline(request.begin_response(members))
     return await request.encode({"groups": groups})
 
 

@@ -1,16 +1,18 @@
 """Joins and syncs of many members begin a few at a time, so that other requests come in between."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any
 
+import anyio
 import pytest
 
-from api.kafka import connection
+from api.kafka import connection, groups
 from api.kafka.apis import ApiKey
 from api.kafka.messages import decode, load_all
+from api.kafka.request import KafkaRequest
 from api.shared.limits import ListenerLimits
 from api.shared.node_context import NodeContext
 from api.shared.turns import CONVERTED_AT_ONCE, LONG_POLLS_AT_ONCE
@@ -125,6 +127,30 @@ async def test_all_offsets_are_read_when_large_requests_of_others_have_ended() -
         await until(lambda: wire.is_answered, "the offsets")
         wire.close()
     assert store.reads == 2
+
+
+async def test_groups_are_described_when_large_requests_of_others_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the descriptions for all clients that wait would be in memory at once."""
+    described: list[str] = []
+    few_bytes = MANY[:500]
+
+    def counted(request: KafkaRequest, group_id: str) -> Mapping[str, Any]:
+        described.append(group_id)
+        return of_group(request, group_id)
+
+    of_group = groups._described  # as it is
+    monkeypatch.setattr(groups, "_described", counted)
+    async with running(MemoryStore()) as coordinator:
+        node = NodeContext(coordinator, NO_QUERIES, ListenerLimits())
+        await node.large_request_turns.begin("another", LARGE_BYTES)
+        wire = Wire(node)
+        wire.send(ApiKey.DESCRIBE_GROUPS, 5, {"groups": few_bytes})
+        await anyio.wait_all_tasks_blocked()
+        assert not described
+        node.large_request_turns.end(LARGE_BYTES, 0)
+        await until(lambda: wire.is_answered, "the groups")
+        wire.close()
+    assert described == few_bytes
 
 
 @LONG_POLLS
