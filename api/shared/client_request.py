@@ -144,7 +144,7 @@ class ClientRequest:
     def check_quotas(self, requests: int, size: int, *, is_heartbeat: bool = False) -> None:
         """Count requests with bodies of `size` bytes against the quotas of their client and their group.
 
-        A client that may not even read the group takes nothing of its quota: it could get its members evicted.
+        A client that may neither join the group nor commit takes nothing of its quota: it could get its members evicted.
 
         Raises:
             ThrottlingQuotaExceeded: a quota is used up; the listener delays the refusal (`throttle`).
@@ -152,9 +152,12 @@ class ClientRequest:
         own = NO_RATES if self.node.tokens is None else self.node.tokens.quotas_of(self.client)
         quota = self.quota
         if quota is None or quota.group_id != self.group_id or quota.own is not own:
-            is_of_group = self.group_id is not None and self.can_access(self.group_id, Operation.READ)
+            is_of_group = self.group_id is not None and self._can_take_part(self.group_id)
             quota = self.quota = Quota(self.client, self.group_id, own, is_of_group=is_of_group)
         self.node.quotas.take(quota, requests, size, is_heartbeat=is_heartbeat)
+
+    def _can_take_part(self, group_id: str) -> bool:
+        return self.can_access(group_id, Operation.COMMIT) or self.can_access(group_id, Operation.JOIN)
 
     async def begin_turn(self, size: int) -> None:
         """Wait until a request with a body of `size` bytes may begin.

@@ -10,7 +10,7 @@ import pytest
 from tests.support.databases import Databases
 from tests.support.http_client import AS_JSON, Client, Group, fresh_id, position
 from tests.support.nodes import CLUSTER_SECRET, running_node
-from tests.support.tokens_file import ADA, DAN_ELSEWHERE, TokensFile
+from tests.support.tokens_file import ADA, BOB, DAN_ELSEWHERE, TokensFile
 from tests.support.waiting import poll_until
 
 BYTES_PER_S: Final = 1
@@ -73,18 +73,23 @@ def test_a_body_of_undeclared_length_counts_when_it_has_arrived(client: Client) 
     assert group.post("offsets", {"generation": -1, "member_id": "", "offsets": []}).status == 429
 
 
-@pytest.mark.parametrize("token", [{}, {"Authorization": "Bearer dan's"}])
-def test_who_may_not_read_a_group_takes_nothing_of_its_quota(
-    database_url: str, tmp_path: Path, token: dict[str, str]
+@pytest.mark.parametrize(
+    ("token", "status"),
+    [({}, 401), ({"Authorization": "Bearer dan's"}, 403), ({"Authorization": "Bearer bob's"}, 404)],
+    ids=["unknown", "elsewhere", "viewer"],
+)
+def test_who_may_neither_join_a_group_nor_commit_takes_nothing_of_its_quota(
+    database_url: str, tmp_path: Path, token: dict[str, str], status: int
 ) -> None:
-    tokens = TokensFile.written(tmp_path, ADA, DAN_ELSEWHERE)
+    tokens = TokensFile.written(tmp_path, ADA, DAN_ELSEWHERE, {**BOB, "prefixes": ["billing"]})
     secured: dict[str, int | str] = {**OPTIONS, "tokens_file": str(tokens.path), "cluster_secret": CLUSTER_SECRET}
     with running_node(database_url, **secured) as node, closing(Client(node.url)) as client:
-        for _ in range(2):
-            refused = client.send("GET", "/v1/groups/billing", headers={**token, "Content-Length": str(3 * WINDOW_S)})
-            assert refused.status in {401, 403}, refused
-        commit = {"generation": -1, "member_id": "", "offsets": []}
         ada = {"Authorization": "Bearer ada's"}
+        client.call_when_served("GET", "/v1/groups/billing", headers=ada)
+        for _ in range(2):
+            headers = {**token, "Content-Length": str(3 * WINDOW_S)}
+            assert client.send("GET", "/v1/groups/billing", headers=headers).status == status
+        commit = {"generation": -1, "member_id": "", "offsets": []}
         assert client.call_when_served("POST", "/v1/groups/billing/offsets", commit, ada).status == 200
 
 
