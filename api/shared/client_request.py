@@ -144,7 +144,7 @@ class ClientRequest:
     def check_quotas(self, requests: int, size: int, *, is_heartbeat: bool = False) -> None:
         """Count requests with bodies of `size` bytes against the quotas of their client and their group.
 
-        A client that may neither join the group nor commit takes nothing of its quota: it could get its members evicted.
+        A client that may neither join the group nor commit takes nothing of its quota, or it could get members evicted.
 
         Raises:
             ThrottlingQuotaExceeded: a quota is used up; the listener delays the refusal (`throttle`).
