@@ -56,7 +56,7 @@ class LogEndReports:
                 self._observe(record, trusted_topic_prefixes)
 
     def _observe(self, record: OffsetsCommitted, trusted_topic_prefixes: tuple[str, ...]) -> None:
-        waiting, last_topic, is_trusted = self._waiting, None, False
+        waiting, stored, last_topic, is_trusted = self._waiting, self._stored, None, False
         for one in record.offsets:
             topic, offset = one.topic, one.offset
             if topic is not last_topic:
@@ -66,10 +66,11 @@ class LogEndReports:
             key = topic, one.partition
             if one.log_end_offset is not None:
                 self._add(key, max(offset, one.log_end_offset), record.at_ms)
-            elif (known := waiting.get(key)) is None:
-                self._add(key, offset, NEVER_REPORTED_MS)
-            elif offset > known[0]:
-                waiting[key] = offset, known[1]
+            elif (known := waiting.get(key)) is not None:
+                if offset > known[0]:
+                    waiting[key] = offset, known[1]
+            elif (known := stored.get(key)) is None or offset > known[0]:
+                waiting[key] = offset, NEVER_REPORTED_MS
 
     def observe_log_ends(self, log_ends: Mapping[Partition, int], at_ms: int) -> None:
         """Gather log ends that were read from a mirrored cluster at one time."""

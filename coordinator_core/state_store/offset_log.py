@@ -5,6 +5,7 @@ every value is checked here against the type and the constraints of its column.
 """
 
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import Annotated, Final, NamedTuple
 
 import msgspec
@@ -45,6 +46,8 @@ class _CheckedCommits(NamedTuple):
     records: tuple[_CheckedRecord, ...]
 
 
+_TOPIC: Final = attrgetter("topic")
+_METADATA: Final = attrgetter("metadata")
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _CHECKER: Final = msgspec.msgpack.Decoder(tuple[_CheckedCommits, ...])
 _DECODER: Final = msgspec.msgpack.Decoder(tuple[LoggedCommits, ...])
@@ -83,8 +86,6 @@ def decode(data: bytes) -> tuple[LoggedCommits, ...]:
 
 def _check_texts(commits: LoggedCommits) -> None:
     for record in commits.records:
-        texts = [commits.group_id, record.member_id]
-        texts += [one.topic for one in record.offsets]
-        texts += [one.metadata for one in record.offsets]
+        texts = {commits.group_id, record.member_id, *map(_TOPIC, record.offsets), *map(_METADATA, record.offsets)}
         if "\0" in "".join(texts):
             raise InvalidCommit("a commit has a NUL character, which text cannot have")
