@@ -10,13 +10,14 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, create_engine, inspect
+from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from coordinator_core.state_store.postgres.connections import Transaction
 from coordinator_core.state_store.postgres.pooler import shares_sessions
 from coordinator_core.state_store.postgres.revision import read_schema
 from coordinator_core.state_store.schema_revision import schema_advice
+from muster.display import printable
 from muster.errors import DATABASE_ADVICE, UNREACHABLE_EXIT_CODE, UserError
 from muster.settings import DEFAULT_SHARDS
 
@@ -38,8 +39,22 @@ NO_PRIMARY: Final = (
 )
 NO_PRIMARY_TEXTS: Final = ("session is read-only", "server is in hot standby mode")
 """What libpq says if no server has the `target_session_attrs` of the URL: read-write, or primary."""
-VERSION_TABLE = "alembic_version"
-"""A run of migrations that failed at the first leaves this table behind, empty."""
+A_TABLE: Final = """
+SELECT relname
+FROM pg_class
+WHERE relnamespace = to_regnamespace('public') AND relkind IN ('r', 'p', 'f') AND relname <> 'alembic_version'
+    AND NOT EXISTS (
+        SELECT FROM pg_depend
+        WHERE classid = 'pg_class'::regclass AND pg_depend.objid = pg_class.oid AND deptype = 'e')
+ORDER BY relname
+LIMIT 1
+"""
+"""A table that no extension has created. A run of migrations that failed at the first leaves alembic_version, empty."""
+IS_OURS: Final = """
+SELECT EXISTS (
+    SELECT FROM pg_attribute
+    WHERE attrelid = to_regclass('public.versions') AND attname = 'oldest_compatible_schema')
+"""
 
 
 def upgrade(database_url: str, shards: int = DEFAULT_SHARDS) -> str | None:
@@ -53,15 +68,14 @@ def upgrade(database_url: str, shards: int = DEFAULT_SHARDS) -> str | None:
         The revision it had, None when it was empty.
 
     Raises:
-        UserError: the database does not answer, refuses, has another encoding than UTF-8, or is from before the first
-            release or of a newer one.
+        UserError: the database does not answer, refuses, has another encoding than UTF-8 or the tables of another
+            program, or is from before the first release or of a newer one.
     """
     with _connection(database_url) as connection:
-        before = _current(connection)
+        before = _own_revision(connection)
         if (before or "") > (newest() or ""):
             _require_compatible(connection)
             return before
-    _reject_unreleased(before)
     config = _config()
     config.attributes.update({"database_url": database_url, "shards": shards})
     try:
@@ -75,13 +89,12 @@ def require_schema(database_url: str, shards: int = DEFAULT_SHARDS) -> None:
     """Check that this program can use the schema; migrate an empty database to the newest, with so many shards.
 
     Raises:
-        UserError: the schema is older, or newer and not compatible; the database does not answer; or a pooler shares
-            sessions.
+        UserError: the schema is older, or newer and not compatible; the database does not answer, or has the tables
+            of another program; or a pooler shares sessions.
     """
     if is_empty(database_url):
         upgrade(database_url, shards)
     with _connection(database_url) as connection:
-        _reject_unreleased(_current(connection))
         _require_compatible(connection)
 
 
@@ -89,10 +102,10 @@ def is_empty(database_url: str) -> bool:
     """Return whether no migration was run, and there is no table.
 
     Raises:
-        UserError: the database does not answer.
+        UserError: the database does not answer, or has the tables of another program.
     """
     with _connection(database_url) as connection:
-        return _current(connection) is None and set(inspect(connection).get_table_names("public")) <= {VERSION_TABLE}
+        return _own_revision(connection) is None
 
 
 def newest() -> str | None:
@@ -109,18 +122,29 @@ def _require_compatible(connection: Connection) -> None:
     found, own = read_schema(Transaction(connection, STATEMENT_TIMEOUT_MS)), newest() or ""
     advice = schema_advice(found, own)
     if advice is not None:
-        current = found and found.revision
-        raise UserError(f"The database has schema {current} and this program needs {own}: {advice}.")
+        if found is None:
+            raise UserError("The table versions has no row: restore it from a backup (docs/backup.md).")
+        raise UserError(f"The database has schema {found.revision} and this program needs {own}: {advice}.")
 
 
-def _reject_unreleased(revision: str | None) -> None:
+def _own_revision(connection: Connection) -> str | None:
+    """Return the database's revision, None if it is empty.
+
+    Raises:
+        UserError: the schema is from before the first release, or the tables are of another program.
+    """
+    # Read before the revision, which another run commits together with its first tables.
+    table = connection.exec_driver_sql(A_TABLE).scalar()
+    revision = max(MigrationContext.configure(connection).get_current_heads(), default=None)
     if is_unreleased(revision):
         found = f"The database has schema {revision}, from before release 0.1.0, which cannot be upgraded"
         raise UserError(f"{found}: {NEW_DATABASE}.")
-
-
-def _current(connection: Connection) -> str | None:
-    return MigrationContext.configure(connection).get_current_revision()
+    is_ours = connection.exec_driver_sql(IS_OURS).scalar_one() if revision else table is None
+    if not is_ours:
+        name = printable(connection.exec_driver_sql("SELECT current_database()").scalar_one())
+        found = f"The database {name} has tables of another program ({printable(table or 'alembic_version')})"
+        raise UserError(f"{found}: create an empty one for Muster, and name it in MUSTER_DATABASE_URL.")
+    return revision
 
 
 def _config() -> Config:

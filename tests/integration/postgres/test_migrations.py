@@ -1,7 +1,7 @@
 """Migrations create what `tables.py` declares, run one at a time, are atomic, and can be downgraded."""
 
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from coordinator_core.state_store.postgres import PostgresStore
 from coordinator_core.state_store.tables import HISTORY_TABLES, metadata
 from muster.errors import UserError
 from muster.local.embedded_postgres import EmbeddedPostgres
-from muster.node.schema import upgrade
+from muster.node.schema import require_schema, upgrade
 from muster.settings import psql_url
 from tests.integration.postgres.alembic_config import MIGRATIONS, config_for
 from tests.support.databases import FORGETFUL
@@ -212,6 +212,55 @@ END
 $$;
 CREATE EVENT TRIGGER look ON ddl_command_start EXECUTE FUNCTION look();
 """
+
+
+# -- databases of other programs ------------------------------------------------------------------------------
+
+FOREIGN_REVISION = """
+CREATE TABLE alembic_version (version_num varchar(32) NOT NULL PRIMARY KEY);
+INSERT INTO alembic_version VALUES ('1975ea83b712'), ('ae1027a6acf4');
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "table"),
+    [("CREATE TABLE customers ()", "customers"), (FOREIGN_REVISION, "alembic_version")],
+    ids=["tables", "revision"],
+)
+@pytest.mark.parametrize("prepare", [upgrade, require_schema])
+def test_database_of_another_program_is_refused_and_left_alone(
+    empty_database_url: str, engine: Engine, prepare: Callable[[str], object], made: str, table: str
+) -> None:
+    with engine.begin() as connection:
+        connection.execute(text(made))
+        name = connection.execute(text("SELECT current_database()")).scalar_one()
+    before = names(engine)
+    with pytest.raises(UserError) as refused:
+        prepare(empty_database_url)
+    assert refused.value.sentence == (
+        f"The database {name} has tables of another program ({table}): create an empty one for Muster, and name it in"
+        " MUSTER_DATABASE_URL."
+    )
+    assert names(engine) == before
+
+
+def test_tables_of_extensions_and_of_other_schemas_do_not_matter(empty_database_url: str, engine: Engine) -> None:
+    with engine.begin() as connection:
+        connection.execute(text("CREATE SCHEMA other; CREATE TABLE other.customers ()"))
+        connection.execute(text("CREATE TABLE spatial_ref_sys (); ALTER EXTENSION plpgsql ADD TABLE spatial_ref_sys"))
+    require_schema(empty_database_url)
+    assert "public.groups" in names(engine)
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE customers ()"))  # Beside Muster's own, as of a tool that watches it.
+    require_schema(empty_database_url)
+
+
+def test_lost_row_of_versions_is_named(database_url: str) -> None:
+    with closing(psycopg2.connect(psql_url(database_url))) as connection:
+        execute(connection, "DELETE FROM versions")
+        connection.commit()
+    with pytest.raises(UserError, match=r"^The table versions has no row: restore it from a backup"):
+        require_schema(database_url)
 
 
 # -- encodings ------------------------------------------------------------------------------------------------
