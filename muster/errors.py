@@ -1,6 +1,7 @@
 """Errors for the user: one sentence and an exit code, never a traceback."""
 
 import errno
+from typing import Final
 
 FAILURE_EXIT_CODE = 1
 USAGE_EXIT_CODE = 2
@@ -10,6 +11,16 @@ INTERRUPTED_EXIT_CODE = 130
 
 DATABASE_ADVICE = "start it, or correct MUSTER_DATABASE_URL"
 """The advice for a database that does not answer."""
+REFUSALS: Final = (
+    "authentication failed",
+    "no password supplied",
+    "no pg_hba.conf entry",
+    "not permitted to log in",
+    "permission denied for database",
+    "does not exist",
+    "no such ",
+)
+"""Texts of Postgres, of libpq and of PgBouncer that say that user, password, database name or a file is wrong."""
 
 
 class UserError(Exception):
@@ -22,6 +33,17 @@ class UserError(Exception):
         super().__init__(sentence)
         self.sentence = sentence
         self.exit_code = exit_code
+
+
+def database_error(failure: Exception) -> UserError:
+    """Return an error for a connection to the database that failed; the text of the failure is libpq's."""
+    reasons = [line.strip().rstrip(".") for line in str(failure).strip().splitlines()] or [type(failure).__name__]
+    refusal = next((reason for reason in reasons if any(text in reason for text in REFUSALS)), None)
+    if refusal is not None:
+        return UserError(f"The database refuses: {refusal}; correct MUSTER_DATABASE_URL.")
+    if reasons[0].startswith("invalid "):  # A value of the URL, which libpq does not accept.
+        return UserError(f"MUSTER_DATABASE_URL: {reasons[0]}.", USAGE_EXIT_CODE)
+    return UserError(f"The database does not answer: {reasons[0]}; {DATABASE_ADVICE}.", UNREACHABLE_EXIT_CODE)
 
 
 def disk_error(failure: OSError) -> UserError | None:

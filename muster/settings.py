@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
+from urllib.parse import parse_qsl
 
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_core import ErrorDetails
@@ -35,6 +36,10 @@ OTHER_DATABASE_CONNECTIONS = 6
 """Connections of a node to the database beside those of its reads and queries."""
 CLUSTER_SECRET_MIN_BYTES = 32
 HOST_AND_PORT: Final = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):[0-9]{1,5}")
+DATABASE_ADDRESS: Final = re.compile(
+    r"([^:/]*(:[^@]*)?@)?(\[[^/?]+\]|[^/:?@]+)?(:[0-9]+)?(/[^?]*)?(\?(?P<options>.*))?"
+)
+"""User and password, host, port, name and options, as SQLAlchemy reads a URL."""
 ALLOWED_HOST = re.compile(r"(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]")
 """A name, `*.` and a name for all names below it, or an IP address; in lower case."""
 
@@ -528,9 +533,17 @@ def _variable(info: ValidationInfo) -> str:
 
 def _sqlalchemy_url(url: str, variable: str) -> str:
     """Name our driver in the Postgres URL of a variable; a bare `postgresql://` would choose another."""
-    scheme, separator, rest = url.partition("://")
-    if not separator or not rest or scheme not in {"postgres", "postgresql", "postgresql+psycopg2"}:
+    from psycopg2 import ProgrammingError  # noqa: PLC0415 - most commands have no URL
+    from psycopg2.extensions import make_dsn  # noqa: PLC0415 - likewise
+
+    scheme, _, rest = url.partition("://")
+    address = DATABASE_ADDRESS.fullmatch(rest)
+    if not rest or address is None or scheme not in {"postgres", "postgresql", "postgresql+psycopg2"}:
         raise ValueError(f"{variable} should look like postgresql://user:password@host:5432/muster")
+    try:
+        make_dsn(**dict(parse_qsl(address["options"] or "")))
+    except ProgrammingError:
+        raise ValueError(f"{variable} has an option that Postgres' client library does not know") from None
     return POSTGRES_SCHEME + rest
 
 

@@ -110,12 +110,12 @@ def export(data_dir: DataDirOption = None) -> None:
     Reads the database as the reader's role. Changes that are not sealed yet have no seal.
     """
     from muster.cli.crash import command_settings
-    from muster.cli.sql import connect
+    from muster.cli.sql import connect, reporting_refusals
     from muster.local.database import urls_in_use
     from muster.settings import psql_url
 
     url = psql_url(urls_in_use(command_settings(data_dir=data_dir)).reader)
-    with closing(connect(url, "muster-export")) as connection:
+    with closing(connect(url, "muster-export")) as connection, reporting_refusals():
         connection.set_session(readonly=True)
         with connection.cursor("export") as cursor:
             cursor.execute(EXPORT)

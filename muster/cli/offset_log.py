@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
 import msgspec
-import psycopg2
 import typer
 from msgspec.structs import asdict
 
@@ -22,8 +21,7 @@ from coordinator_core.state_store.offset_log import decode
 from muster import display
 from muster.cli.command_tree import command_group
 from muster.cli.options import DataDirOption, GroupOption
-from muster.cli.sql import connect
-from muster.errors import UserError
+from muster.cli.sql import connect, reporting_refusals
 
 app = command_group("Show the commits that wait for a checkpoint.")
 
@@ -51,17 +49,15 @@ def dump(
     url = psql_url(urls_in_use(load_settings(data_dir=data_dir)).reader)
     with (
         closing(connect(url, "muster-offset-log")) as connection,
+        reporting_refusals(),
         connection,
         connection.cursor("offset_log") as cursor,
     ):
-        try:
-            cursor.execute(_QUARANTINED if quarantined else _LOG)
-            for seq, written_at, reason, data in cursor:
-                row = {"seq": seq, "written_at": written_at.isoformat(), **({"reason": reason} if reason else {})}
-                for line in _lines(bytes(data), group, shard):
-                    print(display.printable_json(json.dumps({**row, **line}, ensure_ascii=False)))
-        except psycopg2.Error as failure:
-            raise UserError(f"The database refuses: {str(failure).splitlines()[0]}.") from failure
+        cursor.execute(_QUARANTINED if quarantined else _LOG)
+        for seq, written_at, reason, data in cursor:
+            row = {"seq": seq, "written_at": written_at.isoformat(), **({"reason": reason} if reason else {})}
+            for line in _lines(bytes(data), group, shard):
+                print(display.printable_json(json.dumps({**row, **line}, ensure_ascii=False)))
 
 
 def _lines(data: bytes, group_id: str | None, shard_id: int | None) -> Iterator[dict[str, Any]]:

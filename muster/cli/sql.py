@@ -8,6 +8,8 @@ import datetime as dt
 import os
 import select
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any, Final, NoReturn
 
 import psycopg2
@@ -17,7 +19,7 @@ from psycopg2.extensions import POLL_OK, POLL_READ, set_wait_callback
 from muster.cli.command_tree import command_group
 from muster.cli.options import DataDirOption, JsonOption
 from muster.display import counted
-from muster.errors import DATABASE_ADVICE, UNREACHABLE_EXIT_CODE, UserError
+from muster.errors import UserError, database_error
 from muster.output import Cell, Table, print_json
 
 app = command_group("Run SQL.")
@@ -133,13 +135,21 @@ def connect(url: str, application_name: str) -> psycopg2.extensions.connection:
     """Return a connection.
 
     Raises:
-        UserError: the database does not answer.
+        UserError: the database does not answer, or refuses.
     """
     try:
         return psycopg2.connect(url, connect_timeout=CONNECT_TIMEOUT_S, application_name=application_name)
     except psycopg2.OperationalError as failure:
-        sentence = f"The database does not answer: {_first_line(failure)}; {DATABASE_ADVICE}."
-        raise UserError(sentence, UNREACHABLE_EXIT_CODE) from failure
+        raise database_error(failure) from failure
+
+
+@contextmanager
+def reporting_refusals() -> Iterator[None]:
+    """Raise what the database refuses as a sentence."""
+    try:
+        yield
+    except psycopg2.Error as failure:
+        raise UserError(f"The database refuses: {_first_line(failure)}.") from failure
 
 
 _NOT_READ_ONLY: Final = (psycopg2.errors.ReadOnlySqlTransaction, psycopg2.errors.InvalidCursorDefinition)

@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 from muster.data_dir import DatabaseUrls, DataDir, Holder
-from muster.errors import UserError
+from muster.errors import UNREACHABLE_EXIT_CODE, UserError
 from muster.local.embedded_postgres import EmbeddedPostgres
 from muster.settings import Settings
 
@@ -90,5 +90,5 @@ def _configured_urls(settings: Settings) -> DatabaseUrls | None:
 
 def _urls_of(holder: Holder) -> DatabaseUrls:
     if holder.database_urls is None:
-        raise UserError(f"{holder} is still starting its database; try again in a moment.")
+        raise UserError(f"{holder} is still starting its database; try again in a moment.", UNREACHABLE_EXIT_CODE)
     return holder.database_urls

@@ -18,12 +18,13 @@ from coordinator_core.state_store.postgres.pooler import shares_sessions
 from coordinator_core.state_store.postgres.revision import read_schema
 from coordinator_core.state_store.schema_revision import schema_advice
 from muster.display import printable
-from muster.errors import DATABASE_ADVICE, UNREACHABLE_EXIT_CODE, UserError
+from muster.errors import UserError, database_error
 from muster.settings import DEFAULT_SHARDS
 
 CONNECT_TIMEOUT_S = 10
 STATEMENT_TIMEOUT_MS = 10_000
 NEW_DATABASE: Final = "use a new database, or another --data-dir"
+OWNER_ADVICE: Final = "MUSTER_DATABASE_URL names the role that owns the tables"
 NEEDS_SESSIONS: Final = (
     "A pooler between this program and Postgres shares sessions between connections, as PgBouncer does with pool_mode ="
     " transaction or statement, but settings and prepared statements are kept in sessions: set pool_mode = session for"
@@ -81,7 +82,7 @@ def upgrade(database_url: str, shards: int = DEFAULT_SHARDS) -> str | None:
     try:
         command.upgrade(config, "head")
     except DBAPIError as failure:
-        raise UserError(f"The database could not be migrated: {_first_line(failure)}") from failure
+        raise UserError(f"The database could not be migrated: {_first_line(failure)}.") from failure
     return before
 
 
@@ -170,8 +171,9 @@ def _connection(database_url: str) -> Iterator[Connection]:
     except OperationalError as failure:
         if any(text in str(failure.orig) for text in NO_PRIMARY_TEXTS):
             raise UserError(NO_PRIMARY) from failure
-        sentence = f"The database does not answer: {_first_line(failure)}; {DATABASE_ADVICE}."
-        raise UserError(sentence, UNREACHABLE_EXIT_CODE) from failure
+        raise database_error(failure.orig or failure) from failure
+    except DBAPIError as failure:
+        raise UserError(f"The database refuses: {_first_line(failure)}; {OWNER_ADVICE}.") from failure
     finally:
         engine.dispose()
 

@@ -1,6 +1,7 @@
 """A failed command prints one sentence on stderr and exits with a code, without a traceback."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -10,10 +11,13 @@ from pathlib import Path
 
 import psycopg2
 import pytest
+from sqlalchemy import make_url
 
 from muster.data_dir import DatabaseUrls, DataDir
 from muster.settings import ENVIRONMENT_PREFIX
 from tests.support.fake_node import FakeNode
+from tests.support.http_client import Json
+from tests.support.muster_command import Muster
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S
 
@@ -72,6 +76,42 @@ def test_unreachable_database_is_reported_in_one_sentence(command: str) -> None:
     assert said.startswith("The database does not answer: ")
     assert said.endswith("; start it, or correct MUSTER_DATABASE_URL.")
     assert "hunter2" not in said
+
+
+DATABASE_COMMANDS = ("migrate", "tokens list", "changes export", "offset-log dump", "sql SELECT")
+
+
+@pytest.mark.parametrize("command", DATABASE_COMMANDS)
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        ({"password": "hunter2"}, "The database refuses: .* authentication failed .*; correct MUSTER_DATABASE_URL."),
+        ({"database": "nodb"}, 'The database refuses: .* "nodb" does not exist; correct MUSTER_DATABASE_URL.'),
+    ],
+)
+def test_refused_login_is_no_missing_answer(
+    bare_muster: Muster, database_url: str, monkeypatch: pytest.MonkeyPatch, command: str, part: Json, said: str
+) -> None:
+    url = make_url(database_url).set(**part).render_as_string(hide_password=False)
+    monkeypatch.setenv("MUSTER_DATABASE_URL", url)
+    assert re.fullmatch(said, bare_muster.refused(1, *command.split()))
+
+
+@pytest.mark.parametrize("command", DATABASE_COMMANDS)
+def test_value_of_the_url_that_the_client_library_refuses_is_a_usage_error(
+    bare_muster: Muster, database_url: str, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv("MUSTER_DATABASE_URL", f"{database_url}?sslmode=maybe")
+    assert bare_muster.refused(2, *command.split()) == 'MUSTER_DATABASE_URL: invalid sslmode value: "maybe".'
+
+
+@pytest.mark.parametrize("command", DATABASE_COMMANDS[:-1])
+def test_missing_permission_is_reported_in_one_sentence(
+    bare_muster: Muster, database_url: str, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv("MUSTER_DATABASE_URL", f"{database_url}?options=-crole%3Dpg_monitor")
+    said = bare_muster.refused(1, *command.split())
+    assert said.startswith("The database refuses: permission denied for table ")
 
 
 def in_shell(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -136,7 +176,7 @@ def test_the_url_in_use_opens_the_database_of_the_run(tmp_path: Path, database_u
     data_dir = DataDir(tmp_path)
     data_dir.create()
     with data_dir.locked("up") as lock:
-        said = complaint(muster("database-url", "--data-dir", str(tmp_path)), 1)
+        said = complaint(muster("database-url", "--data-dir", str(tmp_path)), 3)
         assert said == f"muster up (pid {os.getpid()}) is still starting its database; try again in a moment."
         lock.publish_database_urls(
             DatabaseUrls(database_url, "postgresql+psycopg2://jobs@db/muster", "postgresql://reader@db/muster")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
+from sqlalchemy import make_url
 
 from api.http.limits import HttpLimits
 from coordinator_core.protocol.setting_rules import CLUSTER_RULES, INT32_MAX, RULES, ChoiceRule, IntegerRule
@@ -143,6 +144,31 @@ def test_a_refused_database_url_keeps_its_password(name: str, monkeypatch: pytes
     with pytest.raises(ValidationError) as unexplained:
         Settings()
     assert "hunter2" not in str(unexplained.value)
+
+
+@pytest.mark.parametrize("rest", ["db:abc/m", "db:/m", "u:hunter2@[::1/m", "u:hun@ter2@db/m", "u:hunter2"])
+def test_a_malformed_database_url_is_refused(rest: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_DATABASE_URL", f"postgresql://{rest}")
+    assert refusal() == "MUSTER_DATABASE_URL should look like postgresql://user:password@host:5432/muster."
+
+
+@pytest.mark.parametrize("options", ["foo=bar", "sslmode=require&foo=bar", "ssl=true"])
+def test_an_unknown_option_of_a_database_url_is_refused(options: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_DATABASE_URL", f"postgresql://db/m?{options}")
+    assert refusal() == "MUSTER_DATABASE_URL has an option that Postgres' client library does not know."
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        *("/", "db", "db/", "u@db/m", "u:a/b?c:d@db:5432/m", "[::1]:5432/m", "u:@db/m?sslmode=verify-full"),
+        "u:p@/m?host=db-1,db-2&port=5432,5432&target_session_attrs=read-write&options=-c%20role%3Dada",
+    ],
+)
+def test_every_form_of_a_database_url_is_accepted(rest: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_DATABASE_URL", f"postgresql://{rest}")
+    load_settings()
+    make_url(f"postgresql://{rest}")
 
 
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg2"])
