@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from muster.errors import FAILURE_EXIT_CODE, USAGE_EXIT_CODE, UserError
+from muster.errors import USAGE_EXIT_CODE, UserError
 from muster.node_client import Json
 
 STANDARD_INPUT: Final = "-"
@@ -67,7 +67,7 @@ def _text(path: str) -> str:
     except FileNotFoundError:
         raise UserError(f"There is no file {path}.", USAGE_EXIT_CODE) from None
     except OSError as failure:
-        raise UserError(f"{path} cannot be read ({failure.strerror}).", FAILURE_EXIT_CODE) from failure
+        raise UserError(f"{path} cannot be read ({failure.strerror}).", USAGE_EXIT_CODE) from failure
 
 
 def _from_csv(text: str, path: str) -> list[Line]:

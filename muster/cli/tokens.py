@@ -16,7 +16,7 @@ from api.shared.tokens import TokensFileBody, TokensFileError, read_tokens_file,
 from muster.cli.atomic_write import replace_file
 from muster.cli.command_tree import command_group
 from muster.cli.options import JsonOption
-from muster.errors import FAILURE_EXIT_CODE, USAGE_EXIT_CODE, UserError
+from muster.errors import USAGE_EXIT_CODE, UserError
 from muster.node_client import checked_actor
 from muster.output import print_json
 
@@ -97,9 +97,9 @@ def _body_of(path: Path) -> TokensFileBody:
     if not path.exists():
         return TokensFileBody([])
     if not path.is_file():
-        raise UserError(f"{path} is no file; nothing was added.", FAILURE_EXIT_CODE)
+        raise UserError(f"{path} is no file; nothing was added.", USAGE_EXIT_CODE)
     try:
         read_tokens_file(path)
     except TokensFileError as refusal:
-        raise UserError(f"{refusal}; nothing was added.", FAILURE_EXIT_CODE) from None
+        raise UserError(f"{refusal}; nothing was added.", USAGE_EXIT_CODE) from None
     return msgspec.json.decode(path.read_bytes(), type=TokensFileBody)

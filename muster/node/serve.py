@@ -38,7 +38,7 @@ from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.state_store.interface import Store, StoreError
 from coordinator_core.state_store.postgres import PostgresStore
 from muster import display
-from muster.errors import DATABASE_ADVICE, UserError
+from muster.errors import DATABASE_ADVICE, USAGE_EXIT_CODE, UserError
 from muster.node import kafka, mirror
 from muster.node.change_sealing import seal_changes
 from muster.node.file_descriptors import raise_descriptor_limit
@@ -214,11 +214,12 @@ def read_tokens(settings: Settings) -> Tokens | None:
     secret = settings.cluster_secret
     if secret is None or not secret.get_secret_value():
         name = "MUSTER_REQUIRE_TOKENS" if settings.tokens_file is None else "MUSTER_TOKENS_FILE"
-        raise UserError(f"{name} requires MUSTER_CLUSTER_SECRET, with which nodes sign the requests that they forward.")
+        needed = "MUSTER_CLUSTER_SECRET, with which nodes sign the requests that they forward"
+        raise UserError(f"{name} requires {needed}.", USAGE_EXIT_CODE)
     try:
         return Tokens(settings.tokens_file)
     except TokensFileError as refusal:
-        raise UserError(f"MUSTER_TOKENS_FILE: {refusal}.") from None
+        raise UserError(f"MUSTER_TOKENS_FILE: {refusal}.", USAGE_EXIT_CODE) from None
 
 
 async def _follow_stored_tokens(tokens: Tokens, queries: QueryRunner) -> asyncio.Task[None]:

@@ -8,7 +8,7 @@ import structlog
 from sqlalchemy import make_url
 
 from api.shared.tls import NodeTls, TlsFiles, TlsFilesError
-from muster.errors import UserError
+from muster.errors import USAGE_EXIT_CODE, UserError
 from muster.settings import Settings, is_loopback
 
 log = structlog.get_logger("muster.node")
@@ -40,7 +40,7 @@ def read_tls(settings: Settings) -> NodeTls:
     try:
         return NodeTls(files)
     except TlsFilesError as refusal:
-        raise UserError(f"A file of MUSTER_TLS_… is invalid: {refusal}.") from None
+        raise UserError(f"A file of MUSTER_TLS_… is invalid: {refusal}.", USAGE_EXIT_CODE) from None
 
 
 def warn_of_unencrypted(settings: Settings) -> None:

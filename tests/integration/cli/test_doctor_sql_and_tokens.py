@@ -435,9 +435,9 @@ def test_invalid_token_file_is_left_unchanged(bare_muster: Muster, tmp_path: Pat
     file.write_text("{")
 
     flags = ["token", "new", "--actor", "ada", "--role", "viewer", "--add-to", str(file)]
-    assert bare_muster.refused(1, *flags) == f"{file} is not JSON; nothing was added."
+    assert bare_muster.refused(2, *flags) == f"{file} is not JSON; nothing was added."
     assert file.read_text() == "{"
-    assert bare_muster.refused(1, *flags[:-1], str(tmp_path)) == f"{tmp_path} is no file; nothing was added."
+    assert bare_muster.refused(2, *flags[:-1], str(tmp_path)) == f"{tmp_path} is no file; nothing was added."
     assert bare_muster.refused(2, "token", "new", "--actor", "", "--role", "viewer").startswith("--actor: a name has 1")
     assert "Invalid value for '--role'" in bare_muster.refused(2, "token", "new", "--actor", "a", "--role", "root")
 

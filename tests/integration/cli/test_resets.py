@@ -90,6 +90,7 @@ def test_topics_and_partitions_are_selected_as_in_kafka_s_tool(muster: Muster, g
         (["--all-topics", "--by-duration", "P999999D"], "that is too long ago"),
         (["--all-topics", "--to-offset", "-1"], "Invalid value for '--to-offset'"),
         (["--from-file", "nowhere.csv"], "There is no file nowhere.csv."),
+        (["--from-file", "/"], "/ cannot be read (Is a directory)."),
     ],
 )
 def test_invalid_flags_are_usage_errors(muster: Muster, group: Group, flags: list[str], said: str) -> None:

@@ -277,10 +277,11 @@ def test_node_does_not_start_with_a_broken_certificate(database_url: str, tmp_pa
     broken.write_text(content)
 
     with (
-        pytest.raises(UserError, match=r"broken\.pem"),
+        pytest.raises(UserError, match=r"broken\.pem") as refused,
         running_node(database_url, tls_certificate_file=str(broken)),
     ):
         pass
+    assert refused.value.exit_code == 2
 
 
 # -- client certificates ------------------------------------------------------------------------------------

@@ -71,5 +71,6 @@ def test_node_with_an_invalid_token_file_does_not_start(
 
     with bound_listener("127.0.0.1", 0) as listener, closing(open_store(settings)) as store:
         serving_nothing = serve_node(settings, store, NO_QUERIES, listener, asyncio.Event(), lambda: None)
-        with pytest.raises(UserError, match=said):
+        with pytest.raises(UserError, match=said) as refused:
             asyncio.run(serving_nothing)
+    assert refused.value.exit_code == 2
