@@ -154,6 +154,11 @@ class DataDir:
         return os.fdopen(os.open(self._lock_file, os.O_RDWR | os.O_CREAT, PRIVATE_FILE), "r+")
 
 
+def data_dir_of_environment() -> Path:
+    """Return the directory that the environment names, for commands that need no other setting."""
+    return Path(os.environ.get("MUSTER_DATA_DIR") or DEFAULT_DATA_DIR).expanduser().absolute()
+
+
 def keep_secret(path: Path) -> str:
     """Return the secret in the file; create one that only the owner may read if there is none."""
     if not path.exists():

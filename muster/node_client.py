@@ -14,7 +14,6 @@ import re
 import time
 import unicodedata
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 from uuid import uuid4
@@ -227,10 +226,9 @@ def _checked_url(url: str) -> str:
 
 def _local_url() -> str:
     """Return the URL of the node of the run in the data directory, else the default one."""
-    from muster.data_dir import DEFAULT_DATA_DIR, DataDir
+    from muster.data_dir import DataDir, data_dir_of_environment
 
-    data_dir = Path(os.environ.get("MUSTER_DATA_DIR") or DEFAULT_DATA_DIR)
-    holder = DataDir(data_dir.expanduser().absolute()).holder()
+    holder = DataDir(data_dir_of_environment()).holder()
     return (holder.node_url if holder else None) or DEFAULT_URL
 
 

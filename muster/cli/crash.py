@@ -29,11 +29,12 @@ def crash(failure: Exception) -> str:
     """Write the traceback to a file, and return one sentence that names the file."""
     import traceback
 
-    from muster.data_dir import DEFAULT_DATA_DIR, write_private
+    from muster.data_dir import PRIVATE_DIRECTORY, data_dir_of_environment, write_private
 
-    file = (_folder.get() or DEFAULT_DATA_DIR) / CRASH_LOG
+    file = (_folder.get() or data_dir_of_environment()) / CRASH_LOG
     summary = f"{type(failure).__name__}: {failure}".strip().splitlines()[0]
     try:
+        file.parent.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
         write_private(file, "".join(traceback.format_exception(failure)))
     except OSError:
         return f"Unexpected error ({summary}); {file} could not be written."

@@ -43,10 +43,11 @@ def dump(
 
     The oldest commit comes first. A row that cannot be decoded is printed with its error.
     """
+    from muster.cli.crash import command_settings
     from muster.local.database import urls_in_use
-    from muster.settings import load_settings, psql_url
+    from muster.settings import psql_url
 
-    url = psql_url(urls_in_use(load_settings(data_dir=data_dir)).reader)
+    url = psql_url(urls_in_use(command_settings(data_dir=data_dir)).reader)
     with (
         closing(connect(url, "muster-offset-log")) as connection,
         reporting_refusals(),

@@ -51,10 +51,11 @@ def sql(
     Both are read-only, unless --write is given. On the database of muster up it logs in as the read-only role. Uses
     the psql of this machine, or else the one of the embedded Postgres.
     """
+    from muster.cli.crash import command_settings
     from muster.local.database import urls_in_use
-    from muster.settings import load_settings, psql_url
+    from muster.settings import psql_url
 
-    urls = urls_in_use(load_settings(data_dir=data_dir))
+    urls = urls_in_use(command_settings(data_dir=data_dir))
     url = psql_url(urls.owner if write else urls.reader)
     if query is None:
         open_psql(url, may_write=write)

@@ -24,6 +24,7 @@ import urllib3
 
 from api.shared.tokens import TokensFileError, read_tokens_file
 from muster.cli.command_tree import command_group
+from muster.cli.crash import command_settings
 from muster.cli.doctor.audit import check_audit_log
 from muster.cli.doctor.database import (
     check_clocks,
@@ -50,7 +51,7 @@ from muster.local.ports import is_free_port, listener_on
 from muster.node.tls import read_tls, unencrypted
 from muster.node_client import NodeClient
 from muster.output import Table, print_json
-from muster.settings import Settings, load_settings, misspelled, psql_url
+from muster.settings import Settings, misspelled, psql_url
 from spark_jobs import submit
 from spark_jobs.errors import JobError
 
@@ -88,7 +89,7 @@ MISDIRECTED_REQUEST: Final = 421
 def run_checks(url: str | None, data_dir: Path | None) -> Iterator[CheckResult]:
     """Run every check in order; none changes anything."""
     try:
-        settings = load_settings(data_dir=data_dir)
+        settings = command_settings(data_dir=data_dir)
     except UserError as failure:
         yield error("settings", failure.sentence, "correct the variable; docs/settings.md has them all")
         return

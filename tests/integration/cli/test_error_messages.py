@@ -150,6 +150,16 @@ def test_file_on_a_full_disk_is_named(tmp_path: Path) -> None:
     assert str(data_dir) in complaint(ran, 1)
 
 
+def test_traceback_of_an_unexpected_error_is_in_the_data_directory(tmp_path: Path) -> None:
+    data_dir = tmp_path / "not" / "yet"
+    with closing(FakeNode()) as node:
+        node.says(200, {"groups": [{}], "next_cursor": None})
+        ran = muster("groups", "list", "--url", node.url, MUSTER_DATA_DIR=str(data_dir))
+    file = data_dir / "crash.log"
+    assert complaint(ran, 1) == f"Unexpected error (KeyError: 'group_id'); the traceback is in {file}."
+    assert "KeyError" in file.read_text()
+
+
 def test_a_command_that_is_interrupted_exits_as_the_shell_expects(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
