@@ -1,7 +1,6 @@
 """Errors for the user: one sentence and an exit code, never a traceback."""
 
 import errno
-from typing import Final
 
 FAILURE_EXIT_CODE = 1
 USAGE_EXIT_CODE = 2
@@ -11,7 +10,7 @@ INTERRUPTED_EXIT_CODE = 130
 
 DATABASE_ADVICE = "start it, or correct MUSTER_DATABASE_URL"
 """The advice for a database that does not answer."""
-REFUSALS: Final = (
+REFUSALS = (
     "authentication failed",
     "no password supplied",
     "no pg_hba.conf entry",
