@@ -70,9 +70,19 @@ class Command(TyperCommand):
     """A command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - typer's own context, which is private
-        """Parse the arguments."""
-        _import_pydantic_late(self.get_params(ctx))
-        return super().parse_args(ctx, args)
+        """Parse the arguments.
+
+        Raises:
+            TyperException: they are invalid, or one that names something is empty.
+        """
+        params = self.get_params(ctx)
+        _import_pydantic_late(params)
+        rest = super().parse_args(ctx, args)
+        for each in params:
+            is_name = each.param_type_name == "argument" or each.name in NAMING_OPTIONS
+            if is_name and not ctx.ignore_unknown_options and _has_empty_text(ctx.params[each.name]):
+                raise typer.BadParameter("it is empty.", ctx, each)  # type: ignore[arg-type]  # they are what typer makes
+        return rest
 
 
 class Group(TyperGroup):
@@ -82,6 +92,14 @@ class Group(TyperGroup):
         """Parse the arguments."""
         _import_pydantic_late(self.get_params(ctx))
         return super().parse_args(ctx, args)
+
+
+NAMING_OPTIONS: Final = frozenset({"group", "member"})
+"""Options that are the same as an argument."""
+
+
+def _has_empty_text(value: object) -> bool:
+    return "" in value if isinstance(value, list) else value == ""
 
 
 def _import_pydantic_late(params: list[Any]) -> None:

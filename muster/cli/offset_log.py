@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 from msgspec.structs import asdict
+from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
 from coordinator_core.protocol.records import OffsetsCommitted
 from coordinator_core.protocol.requests import OffsetToCommit
@@ -22,6 +23,8 @@ from muster import display
 from muster.cli.command_tree import command_group
 from muster.cli.options import DataDirOption, GroupOption
 from muster.cli.sql import connect, reporting_refusals
+from muster.display import counted
+from muster.errors import USAGE_EXIT_CODE, UserError
 
 app = command_group("Show the commits that wait for a checkpoint.")
 
@@ -33,7 +36,7 @@ _QUARANTINED: Final = "SELECT seq, quarantined_at, reason, data FROM quarantined
 @app.command()
 def dump(
     group: GroupOption = None,
-    shard: Annotated[int | None, typer.Option("--shard", help="Only this shard.", metavar="SHARD")] = None,
+    shard: Annotated[int | None, typer.Option("--shard", min=0, help="Only this shard.", metavar="SHARD")] = None,
     quarantined: Annotated[
         bool, typer.Option("--quarantined", help="Show quarantined_offsets instead, which no checkpoint stores.")
     ] = False,
@@ -54,11 +57,21 @@ def dump(
         connection,
         connection.cursor("offset_log") as cursor,
     ):
+        if shard is not None:
+            _require_shard(connection, shard)
         cursor.execute(_QUARANTINED if quarantined else _LOG)
         for seq, written_at, reason, data in cursor:
             row = {"seq": seq, "written_at": written_at.isoformat(), **({"reason": reason} if reason else {})}
             for line in _lines(bytes(data), group, shard):
                 print(display.printable_json(json.dumps({**row, **line}, ensure_ascii=False)))
+
+
+def _require_shard(connection: PsycopgConnection, shard: int) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*), bool_or(shard_id = %s) FROM shard_leases", (shard,))
+        ((count, is_there),) = cursor.fetchall()
+    if not is_there:
+        raise UserError(f"There is no shard {shard}; the database has {counted(count, 'shard')}.", USAGE_EXIT_CODE)
 
 
 def _lines(data: bytes, group_id: str | None, shard_id: int | None) -> Iterator[dict[str, Any]]:

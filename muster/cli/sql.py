@@ -19,7 +19,7 @@ from psycopg2.extensions import POLL_OK, POLL_READ, set_wait_callback
 from muster.cli.command_tree import command_group
 from muster.cli.options import DataDirOption, JsonOption
 from muster.display import counted
-from muster.errors import UserError, database_error
+from muster.errors import USAGE_EXIT_CODE, UserError, database_error
 from muster.output import Cell, Table, print_json
 
 app = command_group("Run SQL.")
@@ -51,6 +51,8 @@ def sql(
     Both are read-only, unless --write is given. On the database of muster up it logs in as the read-only role. Uses
     the psql of this machine, or else the one of the embedded Postgres.
     """
+    if query is not None and not query.strip(" \n;"):
+        raise UserError("There is no statement in the SQL.", USAGE_EXIT_CODE)
     from muster.cli.crash import command_settings
     from muster.local.database import urls_in_use
     from muster.settings import psql_url

@@ -68,6 +68,15 @@ def test_commits_are_dumped_until_they_are_checkpointed(bare_muster: Muster, laz
     assert [each["group_id"] for each in dumped(bare_muster)] == ["other"]
 
 
+def test_shard_that_the_database_does_not_have_is_a_usage_error(
+    bare_muster: Muster, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MUSTER_DATABASE_URL", database_url)
+    assert dumped(bare_muster, "--shard", "49") == []
+    said = bare_muster.refused(2, "offset-log", "dump", "--shard", "50")
+    assert said == "There is no shard 50; the database has 50 shards."
+
+
 def test_rejected_commit_is_dumped_and_reported_by_the_doctor(
     bare_muster: Muster, database_url: str, sql_connection: PsycopgConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
