@@ -98,7 +98,7 @@ class ReadinessCheck:
     async def _check_now(self) -> Readiness:
         failure = self._failure()
         if failure is not None:
-            return _unready(f"the database cannot be reached: {failure}")
+            return _unready(f"leases cannot be renewed: {failure}")
         try:
             async with asyncio.timeout(DATABASE_TIMEOUT_S):
                 schema, is_lacking = await self._read(self._ask_store)

@@ -34,4 +34,4 @@ def make_server(node: NodeContext, settings: Settings, listener: socket.socket) 
             f"The Kafka listener needs the package {failure.name}; install `muster[server,kafka]`."
         ) from None
     proxies = TrustedProxies(settings.trusted_proxies) if settings.kafka_proxy_protocol else None
-    return KafkaServer(node, listener, kafka_limits(settings), proxies)
+    return KafkaServer(node, listener, kafka_limits(settings, node.limits), proxies)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from api.http.limits import HttpLimits
 from api.kafka.limits import KafkaLimits
+from api.shared.limits import ListenerLimits
 from api.shared.quotas import QuotaLimits
 from muster.node.file_descriptors import connection_limit
 from muster.settings import Settings
@@ -34,22 +35,19 @@ def http_limits(settings: Settings) -> HttpLimits:
     Raises:
         UserError: too few files may be open.
     """
-    return from_settings(HttpLimits, settings, **_shared(settings))
+    waiting = settings.max_waiting_requests_per_client or max(1, settings.max_waiting_requests * 3 // 4)
+    quotas = from_settings(QuotaLimits, settings, max_waiting_requests_per_client=waiting)
+    return from_settings(HttpLimits, settings, max_connections=connection_limit(settings), quotas=quotas)
 
 
-def kafka_limits(settings: Settings) -> KafkaLimits:
-    """Return the limits of the Kafka listener; raises as `http_limits` does."""
+def kafka_limits(settings: Settings, shared: ListenerLimits) -> KafkaLimits:
+    """Return the limits of the Kafka listener, beside those that all listeners of the node share."""
     return from_settings(
         KafkaLimits,
         settings,
-        **_shared(settings),
+        max_connections=shared.max_connections,
+        quotas=shared.quotas,
         max_frame_bytes=settings.max_body_bytes,
         frame_timeout_ms=settings.body_timeout_ms,
         keep_alive_s=settings.kafka_keep_alive_s,
     )
-
-
-def _shared(settings: Settings) -> dict[str, Any]:
-    waiting = settings.max_waiting_requests_per_client or max(1, settings.max_waiting_requests * 3 // 4)
-    quotas = from_settings(QuotaLimits, settings, max_waiting_requests_per_client=waiting)
-    return {"max_connections": connection_limit(settings), "quotas": quotas}

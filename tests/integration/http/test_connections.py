@@ -24,7 +24,7 @@ from tests.integration.http.connection_counts import closed_for, counted, read_a
 from tests.integration.http.forward_signatures import forward_headers
 from tests.support.databases import Databases
 from tests.support.http_client import Client, Json, fresh_id
-from tests.support.nodes import CLUSTER_SECRET, running_node
+from tests.support.nodes import CLUSTER_SECRET, running_kafka_node, running_node
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE_S, poll_until
 
@@ -385,6 +385,15 @@ def test_too_few_file_descriptors_are_reported_in_one_sentence(monkeypatch: pyte
         UserError, match=r"^A process may open 180 files here, and a node needs 190 at least; .*ulimit -n"
     ):
         connection_limit(Settings())
+
+
+def test_lowered_connection_limit_is_logged_once(monkeypatch: pytest.MonkeyPatch, database_url: str) -> None:
+    limited(monkeypatch, 1_024)
+
+    with structlog.testing.capture_logs() as events, running_kafka_node(database_url):
+        pass
+
+    assert [event["event"] for event in events].count("connection_limit_lowered") == 1
 
 
 def test_connection_flood_leaves_descriptors_for_the_database(databases: Databases, tmp_path: Path) -> None:

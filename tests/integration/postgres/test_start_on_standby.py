@@ -25,7 +25,7 @@ def test_node_on_a_standby_waits_for_the_promotion(tmp_path: Path) -> None:
         with running_node(standby_url(pair)) as node, closing(Client(node.url)) as client:
             refused = client.call("GET", "/readyz")
             assert refused.status == 503
-            assert f"the database cannot be reached: {READ_ONLY}" in refused.json["reasons"]
+            assert f"leases cannot be renewed: {READ_ONLY}" in refused.json["reasons"]
             joining = client.group("g").post("join", join_body())
             assert (joining.status, joining.json["action"]) == (503, "retry")
             run_sql(pair.standby, "SELECT pg_promote()")

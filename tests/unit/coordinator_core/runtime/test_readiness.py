@@ -16,6 +16,7 @@ from coordinator_core.state_store.rows import Batch, CheckpointResult, ShardChec
 from coordinator_core.state_store.schema_revision import SchemaRevision
 from tests.support.memory_store import MemoryStore
 from tests.support.waiting import PATIENCE_S, limited
+from tests.unit.coordinator_core.runtime.doubtful_lease import FarStore
 from tests.unit.coordinator_core.runtime.nodes import JumpingClock, Member, config, running, until
 
 pytestmark = pytest.mark.anyio
@@ -98,6 +99,16 @@ async def test_expired_lease_is_no_active_shard() -> None:
         clock.jumped_ms = 60_001
         after = await node.readiness()
     assert (before.is_ready, after.reasons) == (True, ("the node owns no shard yet",))
+
+
+async def test_database_that_is_away_is_named_in_one_sentence() -> None:
+    store = FarStore()
+    async with running(store, config(lease_ttl_ms=300)) as node:
+        store.is_away = True
+        await until(lambda: store.failures > 0, "a renewal fails")
+        found = await node.readiness()
+    reason = "leases cannot be renewed: the database cannot be reached, or did not answer in time"
+    assert reason in found.reasons
 
 
 class FullStore(MemoryStore):
