@@ -23,6 +23,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import psycopg2
+
 from muster import process_table
 from muster.data_dir import PRIVATE_DIRECTORY, keep_secret, write_private
 from muster.errors import UserError, disk_error
@@ -44,7 +46,8 @@ STATUS_LINE = 7
 """The line of `postmaster.pid` with the status of the start, counted from 0."""
 SHARED_MEMORY_HELD = "pre-existing shared memory block"
 PORT_HELD = "Address already in use"
-DISK_FULL = "No space left on device"
+DISK_FULL = ("No space left on device", "Disk quota exceeded", "Check free disk space")
+"""What Postgres says of a full disk; the last one also where a part of a block was written."""
 
 TUNING: Mapping[str, str] = {
     "shared_buffers": "128MB",
@@ -122,6 +125,8 @@ class EmbeddedPostgres:
             self.stop()
             if isinstance(failure, OSError) and (explained := disk_error(failure)):
                 raise explained from failure
+            if isinstance(failure, psycopg2.Error) and self._is_disk_full():
+                raise self._start_error() from failure
             raise
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
@@ -258,9 +263,13 @@ class EmbeddedPostgres:
         log = self._log()
         return SHARED_MEMORY_HELD in log or (PORT_HELD in log and self._wanted_port is None)
 
+    def _is_disk_full(self) -> bool:
+        log = self._log()
+        return any(text in log for text in DISK_FULL)
+
     def _start_error(self) -> UserError:
         log = self._log()
-        if DISK_FULL in log:
+        if self._is_disk_full():
             return UserError(f"The disk of {self._home} is full; make room and start again.")
         if PORT_HELD in log:
             port = self._wanted_port or self._port

@@ -150,6 +150,18 @@ def test_file_on_a_full_disk_is_named(tmp_path: Path) -> None:
     assert str(data_dir) in complaint(ran, 1)
 
 
+@pytest.mark.parametrize("size", ["2m", "20m", "39m"])
+def test_full_disk_is_named_however_far_the_first_start_gets(tmp_path: Path, size: str) -> None:
+    """With 20 MB a part of a block is written; with 39 MB the server starts, and has no space for its databases."""
+    mount = f"mount -t tmpfs -o size={size} tmpfs '{tmp_path}'"
+    if subprocess.run(["unshare", "--mount", "sh", "-c", mount], capture_output=True, check=False).returncode != 0:
+        pytest.skip("this user may not mount a file system")
+    words = ["unshare", "--mount", "sh", "-c", f'{mount} && exec "$@"', "sh", sys.executable, "-m", "muster", "migrate"]
+    environment = {**os.environ, "MUSTER_MIN_FREE_DISK_MB": "0", "MUSTER_DATA_DIR": str(tmp_path / "data")}
+    ran = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert complaint(ran, 1) == f"The disk of {tmp_path}/data/postgres is full; make room and start again."
+
+
 def test_traceback_of_an_unexpected_error_is_in_the_data_directory(tmp_path: Path) -> None:
     data_dir = tmp_path / "not" / "yet"
     with closing(FakeNode()) as node:
