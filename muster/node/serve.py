@@ -38,7 +38,7 @@ from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.state_store.interface import Store, StoreError
 from coordinator_core.state_store.postgres import PostgresStore
 from muster import display
-from muster.errors import DATABASE_ADVICE, USAGE_EXIT_CODE, UserError
+from muster.errors import DATABASE_ADVICE, UNREACHABLE_EXIT_CODE, USAGE_EXIT_CODE, UserError
 from muster.node import kafka, mirror
 from muster.node.change_sealing import seal_changes
 from muster.node.file_descriptors import raise_descriptor_limit
@@ -131,7 +131,8 @@ async def serve_node(
         kafka_server = None if kafka_listener is None else kafka.make_server(context, settings, kafka_listener)
         is_started = await _wait_until_stopping(stopping, coordinator.start())
     except StoreError as failure:
-        raise UserError(f"The database cannot be reached ({_first_line(failure)}); {DATABASE_ADVICE}.") from failure
+        sentence = f"The database cannot be reached ({_first_line(failure)}); {DATABASE_ADVICE}."
+        raise UserError(sentence, UNREACHABLE_EXIT_CODE) from failure
     if not is_started:
         return await _release_shards(coordinator)
     if cluster_id is not None:
@@ -232,7 +233,8 @@ async def _follow_stored_tokens(tokens: Tokens, queries: QueryRunner) -> asyncio
     try:
         await stored.refresh()
     except CoordinatorNotAvailable as error:
-        raise UserError(f"The tokens in the database cannot be read ({error.detail}); {DATABASE_ADVICE}.") from error
+        sentence = f"The tokens in the database cannot be read ({error.detail}); {DATABASE_ADVICE}."
+        raise UserError(sentence, UNREACHABLE_EXIT_CODE) from error
     return asyncio.create_task(stored.keep_fresh(), name="muster-tokens")
 
 

@@ -180,6 +180,7 @@ def test_unreachable_database_is_reported_in_one_sentence() -> None:
         with pytest.raises(UserError, match="database cannot be reached") as refusal:
             asyncio.run(serving_nothing)
 
+    assert refusal.value.exit_code == 3
     assert refusal.value.sentence.endswith("; start it, or correct MUSTER_DATABASE_URL.")
     assert "secret" not in refusal.value.sentence
 
