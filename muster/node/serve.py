@@ -131,8 +131,7 @@ async def serve_node(
         kafka_server = None if kafka_listener is None else kafka.make_server(context, settings, kafka_listener)
         is_started = await _wait_until_stopping(stopping, coordinator.start())
     except StoreError as failure:
-        sentence = f"The database cannot be reached ({_first_line(failure)}); {DATABASE_ADVICE}."
-        raise UserError(sentence, UNREACHABLE_EXIT_CODE) from failure
+        raise _unreachable("The database cannot be reached", _first_line(failure)) from failure
     if not is_started:
         return await _release_shards(coordinator)
     if cluster_id is not None:
@@ -233,8 +232,7 @@ async def _follow_stored_tokens(tokens: Tokens, queries: QueryRunner) -> asyncio
     try:
         await stored.refresh()
     except CoordinatorNotAvailable as error:
-        sentence = f"The tokens in the database cannot be read ({error.detail}); {DATABASE_ADVICE}."
-        raise UserError(sentence, UNREACHABLE_EXIT_CODE) from error
+        raise _unreachable("The tokens in the database cannot be read", error.detail) from error
     return asyncio.create_task(stored.keep_fresh(), name="muster-tokens")
 
 
@@ -392,6 +390,10 @@ def _make_app(context: NodeContext, settings: Settings, limits: HttpLimits, vers
 
 def _text(secret: SecretStr | None) -> str:
     return "" if secret is None else secret.get_secret_value()
+
+
+def _unreachable(what: str, why: str) -> UserError:
+    return UserError(f"{what} ({why}); {DATABASE_ADVICE}.", UNREACHABLE_EXIT_CODE)
 
 
 def _first_line(failure: Exception) -> str:
