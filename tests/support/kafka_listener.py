@@ -5,7 +5,7 @@ from datetime import timedelta
 from http import HTTPStatus
 from typing import Any, Final
 
-from api.kafka.apis import ApiKey
+from api.kafka.apis import APIS, ApiKey
 from coordinator_core.protocol.errors import MemberIdRequired
 from tests.support.http_client import Client
 from tests.support.kafka_wire import KafkaWire
@@ -74,3 +74,33 @@ def join_alone(wire: KafkaWire, group_id: str, version: int = 9, **options: Any)
     )
     assert (synced.error_code, synced.assignment) == (0, ASSIGNMENT)
     return str(answer.member_id)
+
+
+def versions(key: ApiKey) -> range:
+    """Return the versions of an API."""
+    return range(APIS[key].first, APIS[key].last + 1)
+
+
+def commit(
+    wire: KafkaWire,
+    group_id: str,
+    partition: int,
+    offset: int,
+    leader_epoch: int = -1,
+    version: int = 9,
+    topic: str = TOPIC,
+    **who: Any,  # noqa: ANN401
+) -> int:
+    """Commit one offset, by default without a member; return the error code."""
+    fields = {"generation_id_or_member_epoch": -1, "member_id": "", "retention_time": timedelta(milliseconds=-1), **who}
+    offset_fields = {"committed_offset": offset, "committed_leader_epoch": leader_epoch, "committed_metadata": ""}
+    topics = [{"name": topic, "partitions": [{"partition_index": partition, **offset_fields}]}]
+    answer = wire.call(ApiKey.OFFSET_COMMIT, version, group_id=group_id, topics=topics, **fields)
+    return int(answer.topics[0].partitions[0].error_code)
+
+
+def committed(wire: KafkaWire, group_id: str, version: int, topics: Any) -> Any:  # noqa: ANN401
+    """Fetch offsets of a group, and return the part of the response that has its topics."""
+    asked = {"group_id": group_id, "topics": topics}
+    answer = wire.call(ApiKey.OFFSET_FETCH, version, **asked, groups=[asked])
+    return answer.groups[0] if version >= 8 else answer

@@ -1,34 +1,33 @@
-"""Requests over Kafka's wire protocol, in the versions in which they differ."""
+"""Requests of members, and for brokers and records, in the versions in which they differ."""
 
-from contextlib import closing
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-import psycopg2
 import pytest
 
 from api.kafka.apis import APIS, ApiKey
 from api.kafka.brokers import broker_id_of, topic_id_of
-from api.kafka.groups import DELETED_AT_ONCE
 from api.shared.turns import CONVERTED_AT_ONCE
-from muster.settings import psql_url
-from tests.support.http_client import Client, fresh_id
-from tests.support.kafka_listener import ASSIGNMENT, PARTITIONS, PATIENT, SUBSCRIPTION, TOPIC, join_alone, put_topic
+from tests.support.http_client import fresh_id
+from tests.support.kafka_listener import (
+    ASSIGNMENT,
+    PARTITIONS,
+    PATIENT,
+    SUBSCRIPTION,
+    TOPIC,
+    commit,
+    join_alone,
+    put_topic,
+    versions,
+)
 from tests.support.kafka_wire import KafkaWire, frame, read_response
 from tests.support.nodes import Node
-from tests.support.stored_history import DAY, insert
 from tests.support.waiting import poll_until
 
-UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP = 25, 22, 69, 68
-UNKNOWN_TOPIC_OR_PARTITION, INVALID_GROUP_ID, TOPIC_AUTHORIZATION_FAILED = 3, 24, 29
-UNKNOWN_TOPIC_ID, INVALID_REQUEST, OFFSET_OUT_OF_RANGE = 100, 42, 1
+UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, INVALID_GROUP_ID, TOPIC_AUTHORIZATION_FAILED = 25, 22, 24, 29
+UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_REQUEST, OFFSET_OUT_OF_RANGE = 3, 100, 42, 1
 INCONSISTENT_GROUP_PROTOCOL, MEMBER_ID_REQUIRED = 23, 79
-
-
-def versions(key: ApiKey) -> range:
-    """Return the versions of an API."""
-    return range(APIS[key].first, APIS[key].last + 1)
 
 
 # -- brokers ----------------------------------------------------------------------------------------
@@ -253,221 +252,6 @@ def test_negative_rebalance_timeout_is_none(wire: KafkaWire, group_id: str) -> N
 def test_empty_group_id_is_invalid(wire: KafkaWire) -> None:
     answer = wire.call(ApiKey.HEARTBEAT, 4, group_id="", generation_id=1, member_id="m")
     assert answer.error_code == INVALID_GROUP_ID
-
-
-# -- offsets ----------------------------------------------------------------------------------------
-
-
-def committed(wire: KafkaWire, group_id: str, version: int, topics: Any) -> Any:  # noqa: ANN401
-    """Fetch offsets of a group, and return the part of the response that has its topics."""
-    asked = {"group_id": group_id, "topics": topics}
-    answer = wire.call(ApiKey.OFFSET_FETCH, version, **asked, groups=[asked])
-    return answer.groups[0] if version >= 8 else answer
-
-
-@pytest.mark.parametrize("version", versions(ApiKey.OFFSET_COMMIT))
-def test_commit_in_every_version_is_fetched(wire: KafkaWire, group_id: str, version: int) -> None:
-    member_id = join_alone(wire, group_id)
-    partitions = [
-        {"partition_index": number, "committed_offset": 10 + number, "committed_metadata": text}
-        for number, text in ((0, "note"), (1, None))
-    ]
-    answer = wire.call(
-        ApiKey.OFFSET_COMMIT,
-        version,
-        group_id=group_id,
-        generation_id_or_member_epoch=1,
-        member_id=member_id,
-        retention_time=timedelta(milliseconds=-1),
-        topics=[{"name": TOPIC, "partitions": partitions}],
-    )
-    assert [(each.partition_index, each.error_code) for each in answer.topics[0].partitions] == [(0, 0), (1, 0)]
-
-    (topic,) = committed(wire, group_id, 8, None).topics
-    found = [(each.partition_index, each.committed_offset, each.metadata) for each in topic.partitions]
-    assert found == [(0, 10, "note"), (1, 11, "")]
-
-
-@pytest.mark.parametrize("version", versions(ApiKey.OFFSET_FETCH))
-def test_fetch_in_every_version_has_partitions_without_offset(wire: KafkaWire, group_id: str, version: int) -> None:
-    commit(wire, group_id, 0, 7)
-    (topic,) = committed(wire, group_id, version, [{"name": TOPIC, "partition_indexes": (0, 5)}]).topics
-    found = [(each.partition_index, each.committed_offset, each.error_code) for each in topic.partitions]
-    assert found == [(0, 7, 0), (5, -1, 0)]
-
-
-def commit(
-    wire: KafkaWire,
-    group_id: str,
-    partition: int,
-    offset: int,
-    leader_epoch: int = -1,
-    version: int = 9,
-    **who: Any,  # noqa: ANN401
-) -> int:
-    """Commit one offset, by default without a member; return the error code."""
-    fields = {"generation_id_or_member_epoch": -1, "member_id": "", "retention_time": timedelta(milliseconds=-1), **who}
-    offset_fields = {"committed_offset": offset, "committed_leader_epoch": leader_epoch, "committed_metadata": ""}
-    topics = [{"name": TOPIC, "partitions": [{"partition_index": partition, **offset_fields}]}]
-    answer = wire.call(ApiKey.OFFSET_COMMIT, version, group_id=group_id, topics=topics, **fields)
-    return int(answer.topics[0].partitions[0].error_code)
-
-
-def test_leader_epoch_below_none_is_refused_without_harm_to_others(wire: KafkaWire, group_id: str) -> None:
-    assert commit(wire, group_id, 0, 7, leader_epoch=-2) == INVALID_REQUEST
-    assert commit(wire, group_id, 0, 7) == 0
-
-
-@pytest.mark.parametrize("version", versions(ApiKey.OFFSET_COMMIT))
-def test_what_cannot_be_stored_is_refused_without_the_rest_of_the_commit(
-    wire: KafkaWire, group_id: str, version: int
-) -> None:
-    def partition(number: int, offset: int, metadata: str = "") -> dict[str, Any]:
-        return {"partition_index": number, "committed_offset": offset, "committed_metadata": metadata}
-
-    partitions = [partition(-1, 7), partition(0, 7), partition(1, -1), partition(2, 8, "a\0b"), partition(3, 9)]
-    topics = [
-        {"name": TOPIC, "partitions": partitions},
-        {"name": "t\0", "partitions": [partition(0, 1)]},
-        {"name": "others", "partitions": [partition(4, 10)]},
-    ]
-    answer = wire.call(
-        ApiKey.OFFSET_COMMIT,
-        version,
-        group_id=group_id,
-        generation_id_or_member_epoch=-1,
-        member_id="",
-        retention_time=timedelta(milliseconds=-1),
-        topics=topics,
-    )
-    codes = [[int(one.error_code) for one in each.partitions] for each in answer.topics]
-    assert codes == [
-        [UNKNOWN_TOPIC_OR_PARTITION, 0, INVALID_REQUEST, INVALID_REQUEST, 0],
-        [INVALID_REQUEST],
-        [0],
-    ]
-    found = committed(wire, group_id, 8, None).topics
-    offsets = {(each.name, one.partition_index): one.committed_offset for each in found for one in each.partitions}
-    assert offsets == {(TOPIC, 0): 7, (TOPIC, 3): 9, ("others", 4): 10}
-
-
-@pytest.mark.parametrize("version", versions(ApiKey.OFFSET_COMMIT))
-def test_member_of_a_group_that_is_gone_has_to_join_again(wire: KafkaWire, group_id: str, version: int) -> None:
-    """Consumers do not know GROUP_ID_NOT_FOUND of a commit: Java's raises what ends an application."""
-    code = commit(wire, group_id, 0, 7, version=version, member_id="evicted", generation_id_or_member_epoch=1)
-    assert code == ILLEGAL_GENERATION
-
-
-def test_commit_of_an_unknown_member_has_an_error_for_each_partition(wire: KafkaWire, group_id: str) -> None:
-    join_alone(wire, group_id)
-    assert commit(wire, group_id, 0, 7, member_id="unknown", generation_id_or_member_epoch=1) == UNKNOWN_MEMBER_ID
-
-
-def test_several_groups_are_fetched_at_once(wire: KafkaWire, group_id: str) -> None:
-    commit(wire, group_id, 0, 7)
-    topics = [{"name": TOPIC, "partition_indexes": (0,)}]
-    groups = [{"group_id": each, "topics": topics} for each in (group_id, fresh_id())]
-    answer = wire.call(ApiKey.OFFSET_FETCH, 9, groups=groups)
-    assert [each.topics[0].partitions[0].committed_offset for each in answer.groups] == [7, -1]
-
-
-def test_deleted_offsets_are_gone_and_recorded(wire: KafkaWire, kafka_node: Node, group_id: str) -> None:
-    commit(wire, group_id, 0, 7)
-    commit(wire, group_id, 2, 8)
-    topics = [{"name": TOPIC, "partitions": [{"partition_index": number} for number in (0, 1, 2, 99, 0, -1)]}]
-    answer = wire.call(ApiKey.OFFSET_DELETE, 0, group_id=group_id, topics=topics)
-    codes = [int(one.error_code) for one in answer.topics[0].partitions]
-    unknown = UNKNOWN_TOPIC_OR_PARTITION
-    assert (answer.error_code, codes) == (0, [0, 0, 0, unknown, 0, unknown])
-    assert committed(wire, group_id, 8, None).topics == ()
-    client = Client(kafka_node.url)
-    (change,) = client.ok("GET", f"/v1/changes?group_id={group_id}")["changes"]
-    client.close()
-    assert (change["action"], change["actor"]) == ("delete_offsets", "wire")
-    assert change["before"]["offset_count"] == 2
-    assert (change["after"]["topic"], change["after"]["partition"]) == (TOPIC, None)
-
-
-# -- groups -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("version", versions(ApiKey.DESCRIBE_GROUPS))
-def test_group_is_described_in_every_version(wire: KafkaWire, group_id: str, version: int) -> None:
-    member_id = join_alone(wire, group_id)
-    (group,) = wire.call(ApiKey.DESCRIBE_GROUPS, version, groups=(group_id,)).groups
-    assert (group.error_code, group.group_state, group.protocol_type, group.protocol_data) == (
-        0,
-        "Stable",
-        "consumer",
-        "range",
-    )
-    (member,) = group.members
-    assert (member.member_id, member.client_id, member.client_host) == (member_id, "wire", "/127.0.0.1")
-    assert (member.member_metadata, member.member_assignment) == (SUBSCRIPTION, ASSIGNMENT)
-
-
-@pytest.mark.parametrize(("version", "expected"), [(5, (0, "Dead")), (6, (GROUP_ID_NOT_FOUND, "Dead"))])
-def test_unknown_group_is_dead_or_not_found(wire: KafkaWire, version: int, expected: tuple[int, str]) -> None:
-    (group,) = wire.call(ApiKey.DESCRIBE_GROUPS, version, groups=(fresh_id(),)).groups
-    assert (group.error_code, group.group_state) == expected
-
-
-@pytest.mark.parametrize("version", versions(ApiKey.LIST_GROUPS))
-def test_group_is_listed_in_every_version(wire: KafkaWire, group_id: str, version: int) -> None:
-    join_alone(wire, group_id)
-    answer = wire.call(ApiKey.LIST_GROUPS, version, states_filter=(), types_filter=())
-    assert [each.protocol_type for each in answer.groups if each.group_id == group_id] == ["consumer"]
-
-
-@pytest.mark.parametrize(
-    ("states", "types", "is_listed"),
-    [
-        (("stable",), ("Classic",), True),
-        (("Empty", "Stable"), (), True),
-        (("Empty",), ("Classic",), False),
-        (("Stable",), ("consumer",), False),
-        ((), ("consumer", "classic"), True),
-    ],
-)
-def test_list_is_filtered_by_states_and_types(
-    wire: KafkaWire, group_id: str, states: tuple[str, ...], types: tuple[str, ...], is_listed: bool
-) -> None:
-    join_alone(wire, group_id)
-    answer = wire.call(ApiKey.LIST_GROUPS, 5, states_filter=states, types_filter=types)
-    assert (group_id in {each.group_id for each in answer.groups}) is is_listed
-
-
-@pytest.mark.parametrize("version", versions(ApiKey.DELETE_GROUPS))
-def test_empty_group_is_deleted_and_others_are_not(wire: KafkaWire, group_id: str, version: int) -> None:
-    commit(wire, group_id, 0, 7)
-    busy, unknown = fresh_id(), fresh_id()
-    join_alone(wire, busy)
-    answer = wire.call(ApiKey.DELETE_GROUPS, version, groups_names=(group_id, busy, group_id, unknown))
-    assert [each.error_code for each in answer.results] == [0, NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND]
-
-
-def test_many_groups_are_deleted_side_by_side(wire: KafkaWire) -> None:
-    known, unknown = ([fresh_id() for _ in range(DELETED_AT_ONCE)] for _ in range(2))
-    for each in known:
-        commit(wire, each, 0, 7)
-    names = [name for pair in zip(known, unknown, strict=True) for name in pair]
-    answer = wire.call(ApiKey.DELETE_GROUPS, 2, groups_names=tuple(names))
-    assert [each.group_id for each in answer.results] == names
-    assert [each.error_code for each in answer.results] == [0, GROUP_ID_NOT_FOUND] * DELETED_AT_ONCE
-    assert {tuple(committed(wire, each, 8, None).topics) for each in known} == {()}
-
-
-def test_group_that_is_nothing_but_offsets_is_deleted(wire: KafkaWire, kafka_node: Node, group_id: str) -> None:
-    client, url = Client(kafka_node.url), kafka_node.settings.database_url
-    assert url is not None
-    shard_id = client.ok("GET", f"/v1/groups/{group_id}/coordinator")["shard_id"]
-    client.close()
-    of_partition = {"group_id": group_id, "shard_id": shard_id, "topic": TOPIC, "partition": 0}
-    with closing(psycopg2.connect(psql_url(url.get_secret_value()))) as connection:
-        insert(connection, "offsets", {**of_partition, "committed_offset": 5, "committed_at": DAY})
-    (found,) = wire.call(ApiKey.DELETE_GROUPS, 2, groups_names=(group_id,)).results
-    assert found.error_code == 0
-    assert committed(wire, group_id, 8, None).topics == ()
 
 
 # -- records ----------------------------------------------------------------------------------------
