@@ -20,7 +20,7 @@ VARINT_MAX_BYTES: Final = 5
 TOO_LONG: Final = "a length is greater than the rest of the request"
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
-_SIZES: Final = {
+FIXED_SIZES: Final = {
     "bool": 1,
     "int8": 1,
     "int16": 2,
@@ -30,7 +30,7 @@ _SIZES: Final = {
     "timedelta_i64": 8,
     "uuid": 16,
 }
-"""The sizes of fields in bytes."""
+"""Type of a field → its size in bytes, where that is fixed."""
 
 
 class MalformedFrame(Exception):  # as the errors of the protocol
@@ -192,7 +192,7 @@ def _steps(schema: type[Any], *, is_flexible: bool) -> Sequence[_Step]:
 
 
 def _step(kind: Any, kafka_type: str | None, *, is_flexible: bool) -> _Step:  # noqa: ANN401  # a type of a field
-    items = _items_of(kind)
+    items = items_of(kind)
     if items is not None:
         is_nullable = type(None) in typing.get_args(kind)
         if kafka_type is not None:
@@ -200,12 +200,12 @@ def _step(kind: Any, kafka_type: str | None, *, is_flexible: bool) -> _Step:  # 
         item = _steps(items, is_flexible=is_flexible)
         return _Step(_Kind.LIST, item=item, item_has_lists=_has_list(item), is_nullable=is_nullable)
     assert kafka_type is not None, "no request has a message by itself"
-    if kafka_type in _SIZES:
-        return _Step(_Kind.FIXED, _SIZES[kafka_type])
+    if kafka_type in FIXED_SIZES:
+        return _Step(_Kind.FIXED, FIXED_SIZES[kafka_type])
     return _Step(_Kind.STRING if kafka_type == "string" else _Kind.BYTES)
 
 
-def _items_of(kind: Any) -> Any:  # noqa: ANN401  # as above
+def items_of(kind: Any) -> Any:  # noqa: ANN401  # as above
     """Return the type of the items of a list, which may be null; None: it is no list."""
     for each in (kind, *typing.get_args(kind)):
         if typing.get_origin(each) is tuple:

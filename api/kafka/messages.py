@@ -18,6 +18,7 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
 from api.kafka.apis import APIS
+from api.kafka.lenient_decoding import rewritten
 from api.kafka.list_lengths import MalformedFrame, check_lists, skip_tagged_fields
 
 MILLISECOND: Final = timedelta(milliseconds=1)
@@ -50,11 +51,11 @@ def read_header(frame: bytes) -> RequestHeader:
     """Read the header of a request.
 
     Raises:
-        MalformedFrame: it is cut off, or no UTF-8.
+        MalformedFrame: it is cut off.
     """
     try:
         key, version, length = _HEADER.unpack_from(frame)
-        client_id = None if length < 0 else str(frame[_HEADER.size : _HEADER.size + length], "utf-8")
+        client_id = None if length < 0 else frame[_HEADER.size : _HEADER.size + length].decode("utf-8", "replace")
         size = _HEADER.size + max(length, 0)
         if size > len(frame):
             raise MalformedFrame("the header is cut off")
@@ -62,7 +63,7 @@ def read_header(frame: bytes) -> RequestHeader:
         is_flexible = api is not None and version >= api.flexible_from
         if is_flexible:
             size = skip_tagged_fields(frame, size)
-    except (struct.error, UnicodeDecodeError, IndexError) as failure:
+    except (struct.error, IndexError) as failure:
         raise MalformedFrame(f"the header cannot be read: {failure}") from failure
     return RequestHeader(key, version, client_id, is_flexible, size)
 
@@ -77,8 +78,12 @@ def decode(api_key: int, version: int, frame: bytes, offset: int, max_items: int
     check_lists(schema, frame, offset, max_items)
     try:
         message, _ = read(frame, offset)
-    except Exception as failure:  # kio's errors have no common class
-        raise MalformedFrame(f"{type(failure).__name__}: {failure}") from failure
+    except Exception:  # noqa: BLE001  # kio's errors have no common class
+        body = rewritten(schema, frame, offset)
+        try:
+            message, _ = read(body, 0)
+        except Exception as failure:
+            raise MalformedFrame(f"{type(failure).__name__}: {failure}") from failure
     return message
 
 
