@@ -5,6 +5,7 @@ brokers, so that all nodes say the same; clients that fetch from them learn that
 """
 
 import asyncio
+import re
 import zlib
 from collections.abc import Mapping
 from functools import lru_cache, partial
@@ -17,9 +18,12 @@ from api.kafka.apis import APIS, ApiKey
 from api.kafka.authorized_operations import OF_CLUSTER, OF_READABLE_TOPIC
 from api.kafka.errors import (
     INVALID_REQUEST,
+    INVALID_TOPIC,
+    MISMATCHED_ENDPOINT_TYPE,
     TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
+    UNSUPPORTED_ENDPOINT_TYPE,
     UNSUPPORTED_VERSION,
 )
 from api.kafka.messages import Fields, encode
@@ -36,6 +40,16 @@ GROUP_KEY: Final = 0
 SEVERAL_KEYS_FROM: Final = 4
 """The first version of FindCoordinator with several keys."""
 
+BROKER_ENDPOINTS: Final = 1
+CONTROLLER_ENDPOINTS: Final = 2
+"""Types of endpoints in DescribeCluster."""
+TOPIC_RESOURCE: Final = 2
+BROKER_RESOURCES: Final = frozenset({4, 8})
+"""Brokers and their loggers; an empty name stands for the defaults of all."""
+OTHER_RESOURCES: Final = frozenset({16, 32})
+"""Client metrics and groups."""
+KAFKA_TOPIC: Final = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}")
+"""Source: Kafka's Topic.validate."""
 TOPIC_IDS_KEPT: Final = 16_384
 """How many ids of topics are kept, since each request of a consumer for records needs them."""
 NULL_TOPIC_NAMES_FROM: Final = 12
@@ -146,10 +160,15 @@ def _topics(request: KafkaRequest) -> list[_Topic | Fields]:
         elif named is not None and named in known:
             found.append(_Topic(named, known[named].partitions))
         else:
-            code = UNKNOWN_TOPIC_ID if name is None else UNKNOWN_TOPIC_OR_PARTITION
+            code = UNKNOWN_TOPIC_ID if name is None else _unknown_topic(name)
             shown = "" if name is None and request.version < NULL_TOPIC_NAMES_FROM else name
             found.append({"error_code": code, "name": shown, "topic_id": topic_id, "partitions": ()})
     return found
+
+
+def _unknown_topic(name: str) -> int:
+    """Return the error of a topic that there is not: clients retry unless there can be none of the name."""
+    return UNKNOWN_TOPIC_OR_PARTITION if KAFKA_TOPIC.fullmatch(name) else INVALID_TOPIC
 
 
 def _topic(topic: _Topic, brokers: list[Broker]) -> Fields:
@@ -213,7 +232,12 @@ def _owner(coordinator: Coordinator, group_id: str) -> Broker:
 
 
 async def describe_cluster(request: KafkaRequest) -> bytes:
-    """Return the brokers."""
+    """Return the brokers; controllers, which newer clients may ask for, there are none."""
+    endpoint_type = getattr(request.message, "endpoint_type", BROKER_ENDPOINTS)
+    if endpoint_type != BROKER_ENDPOINTS:
+        code = MISMATCHED_ENDPOINT_TYPE if endpoint_type == CONTROLLER_ENDPOINTS else UNSUPPORTED_ENDPOINT_TYPE
+        refusal = {"error_code": code, "error_message": "the listener is one of brokers", "cluster_id": ""}
+        return encode(ApiKey.DESCRIBE_CLUSTER, request.version, refusal)
     brokers = [
         {"broker_id": each.broker_id, "host": each.host, "port": each.port}
         for each in live_brokers(request.coordinator)
@@ -230,9 +254,27 @@ async def describe_cluster(request: KafkaRequest) -> bytes:
 
 
 async def describe_configs(request: KafkaRequest) -> bytes:
-    """Return no settings for each resource: tools ask for those of topics and brokers, which Muster does not have."""
+    """Return no settings for each resource: tools ask for those of topics and brokers, which Muster does not have.
+
+    Programs learn by an error whether a resource exists.
+    """
+    topics = request.coordinator.metadata_cache.topic_metadata
+    names = {each.resource_name for each in request.message.resources if each.resource_type == TOPIC_RESOURCE}
+    denied = request.denied_topics(names, Operation.READ)
+    kinds = {each.resource_type for each in request.message.resources}
+    brokers = live_brokers(request.coordinator) if kinds & BROKER_RESOURCES else ()
+    broker_names = {"", *(str(each.broker_id) for each in brokers)}
+
+    def error_code(kind: int, name: str) -> int:
+        if kind == TOPIC_RESOURCE:
+            return TOPIC_AUTHORIZATION_FAILED if name in denied else 0 if name in topics else _unknown_topic(name)
+        if kind in BROKER_RESOURCES:
+            return 0 if name in broker_names else INVALID_REQUEST
+        return 0 if kind in OTHER_RESOURCES and name else INVALID_REQUEST
+
     results: list[Mapping[str, object]] = [
         {
+            "error_code": error_code(each.resource_type, each.resource_name),
             "error_message": None,
             "resource_type": each.resource_type,
             "resource_name": each.resource_name,

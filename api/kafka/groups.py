@@ -104,15 +104,15 @@ def _described(request: KafkaRequest, group_id: str) -> Fields:
 
 
 def _member(group: GroupView, view: MemberView) -> Fields:
-    """Describe a member; as in Kafka, subscription and assignment are known while the group is Stable."""
-    member, is_stable = view.member, group.state is STABLE
+    """Describe a member: as in Kafka, its subscription while the group is Stable, and its last assignment."""
+    member = view.member
     return {
         "member_id": member.member_id,
         "group_instance_id": member.group_instance_id,
         "client_id": member.client_id,
         "client_host": f"/{member.client_host}",
-        "member_metadata": view.subscription if is_stable else b"",
-        "member_assignment": member.assignment if is_stable else b"",
+        "member_metadata": view.subscription if group.state is STABLE else b"",
+        "member_assignment": member.assignment,
     }
 
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from api.kafka import hot_responses
 from api.kafka.messages import milliseconds
-from api.kafka.request import KafkaRequest, check_text
+from api.kafka.request import NUL, KafkaRequest, check_text
 from api.shared.limits import (
     CLIENT_ID_MAX_CHARS,
     INSTANCE_ID_MAX_CHARS,
@@ -64,21 +64,23 @@ async def join_group(request: KafkaRequest) -> bytes:
 def _join(request: KafkaRequest) -> JoinGroup:
     message, version = request.message, request.version
     instance_id = _instance_id(message)
+    if instance_id == "":
+        raise InvalidRequest("group_instance_id is empty")
+    client_id = request.client_id.replace(NUL, "")[:CLIENT_ID_MAX_CHARS]
     session_timeout_ms = milliseconds(message.session_timeout)
-    check_text("client_id", request.client_id, CLIENT_ID_MAX_CHARS)
     check_text("member_id", message.member_id, MEMBER_ID_MAX_CHARS)
     check_text("protocol_type", message.protocol_type, PROTOCOL_NAME_MAX_CHARS)
     return JoinGroup(
         token=request.coordinator.new_token(),
         member_id=message.member_id,
         group_instance_id=instance_id,
-        client_id=request.client_id,
+        client_id=client_id,
         client_host=request.client_host,
         session_timeout_ms=session_timeout_ms,
         rebalance_timeout_ms=max(0, milliseconds(message.rebalance_timeout)) if version >= 1 else session_timeout_ms,
         protocol_type=message.protocol_type,
         protocols=_protocols(message.protocols),
-        new_member_id=new_member_id(request.client_id, instance_id),
+        new_member_id=new_member_id(client_id, instance_id),
         require_known_member_id=version >= KNOWN_MEMBER_IDS_FROM,
         supports_skip_assignment=version >= SKIP_ASSIGNMENT_FROM,
         reason=_reason(message),
@@ -100,8 +102,6 @@ def _instance_id(message: Any) -> str | None:  # noqa: ANN401  # a member in any
     """Return the instance id of a static member; older versions have none."""
     instance_id: str | None = getattr(message, "group_instance_id", None)
     check_text("group_instance_id", instance_id, INSTANCE_ID_MAX_CHARS)
-    if instance_id == "":
-        raise InvalidRequest("group_instance_id is empty")
     return instance_id
 
 

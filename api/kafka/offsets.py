@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from api.kafka import hot_responses
 from api.kafka.apis import ApiKey
+from api.kafka.errors import UNKNOWN_TOPIC_OR_PARTITION
 from api.kafka.hot_responses import FetchedPartition, FetchedTopic
 from api.kafka.messages import encode, milliseconds
 from api.kafka.request import NUL, KafkaRequest, check_text
@@ -197,11 +198,6 @@ def _check_count(request: KafkaRequest, partitions: int) -> None:
         raise InvalidRequest(f"one request may have {limit} partitions")
 
 
-def _check_topic(name: str) -> None:
-    if not _is_topic_name(name):
-        raise InvalidRequest(TOPIC_NAME_RULE)
-
-
 def _is_topic_name(name: str) -> bool:
     return 0 < len(name) <= TOPIC_MAX_CHARS and NUL not in name
 
@@ -261,10 +257,13 @@ async def _fetched(request: KafkaRequest, group_id: str, wanted: Partitions | No
         return [
             (topic, [_committed(row, end) for row in same]) for topic, same in groupby(shown, lambda row: row.topic)
         ]
-    for topic, _ in wanted:
-        _check_topic(topic)
     denied = request.denied_topics((topic for topic, _ in wanted), Operation.READ)
-    allowed = [(topic, number) for topic, numbers in wanted if topic not in denied for number in numbers]
+    allowed = [
+        (topic, number)
+        for topic, numbers in wanted
+        if topic not in denied and _is_topic_name(topic)
+        for number in numbers
+    ]
     await request.with_deadline(request.begin_response(len(allowed)))
     rows = await request.with_deadline(request.coordinator.fetch_partitions(group_id, allowed)) if allowed else []
     refusal = request.failed(TopicAuthorizationFailed("the token does not allow READ on the topic")) if denied else 0
@@ -316,12 +315,10 @@ async def offset_delete(request: KafkaRequest) -> bytes:
     message = request.message
     try:
         request.authorize("OffsetDelete", message.group_id)
-        for each in message.topics:
-            _check_topic(each.name)
         _check_count(request, sum(len(each.partitions) for each in message.topics))
         denied = request.denied_topics((each.name for each in message.topics), Operation.DELETE_OFFSETS)
         wanted = [(each.name, one.partition_index) for each in message.topics for one in each.partitions]
-        codes = await _deleted(request, [it for it in wanted if it[0] not in denied])
+        codes = await _deleted(request, [it for it in wanted if it[0] not in denied and _is_topic_name(it[0])])
     except CoordinatorError as error:
         return encode(ApiKey.OFFSET_DELETE, 0, {"error_code": request.failed(error), "topics": ()})
     denial = request.failed(TopicAuthorizationFailed("the token does not allow this on the topic")) if denied else 0
@@ -331,7 +328,9 @@ async def offset_delete(request: KafkaRequest) -> bytes:
             "partitions": [
                 {
                     "partition_index": one.partition_index,
-                    "error_code": denial if each.name in denied else codes[each.name, one.partition_index],
+                    "error_code": denial
+                    if each.name in denied
+                    else codes.get((each.name, one.partition_index), UNKNOWN_TOPIC_OR_PARTITION),
                 }
                 for one in each.partitions
             ],

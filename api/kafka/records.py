@@ -33,6 +33,10 @@ LATEST: Final = -1
 EARLIEST: Final = -2
 EARLIEST_LOCAL: Final = -4
 """Where a log begins on a broker's own disk."""
+LATEST_TIERED: Final = -5
+"""Up to where a log is in tiered storage, which there is none of: no offset."""
+LATEST_TIERED_FROM: Final = 9
+"""The first version of ListOffsets that asks for it."""
 FETCH_WAIT_MAX_MS: Final = 30_000
 """The longest wait of a Fetch, whatever the client asks for; Kafka's consumers ask for 500 ms."""
 TOPIC_IDS_FROM: Final = 13
@@ -80,6 +84,8 @@ async def list_offsets(request: KafkaRequest) -> bytes:
         start = starts.get(topic, 0)
         if timestamp in {EARLIEST, EARLIEST_LOCAL}:
             return {"offset": start}
+        if timestamp == LATEST_TIERED and request.version >= LATEST_TIERED_FROM:
+            return {}
         if timestamp == LATEST:
             return {"offset": max(start, ends.get((topic, partition), 0))}
         if timestamp < 0:
@@ -107,11 +113,9 @@ async def _offsets(request: KafkaRequest, find: Any) -> bytes:  # noqa: ANN401  
 
 
 async def fetch(request: KafkaRequest) -> bytes:
-    """Wait, and return no records: the log ends where the client reads."""
+    """Wait, and return no records: the log ends where the client reads. An error is answered at once, as in Kafka."""
     message, coordinator = request.message, request.coordinator
     brokers = coordinator.addresses(LISTENER).items()
-    await asyncio.sleep(min(milliseconds(message.max_wait), FETCH_WAIT_MAX_MS) / 1000)
-    leader_code = NOT_LEADER_OR_FOLLOWER if coordinator.addresses(LISTENER).items() - brokers else 0
     counts = coordinator.metadata_cache.topic_metadata
     if request.version < TOPIC_IDS_FROM:
         key, unknown = "topic", UNKNOWN_TOPIC_OR_PARTITION
@@ -121,15 +125,27 @@ async def fetch(request: KafkaRequest) -> bytes:
         names = {topic_id_of(each): each for each in counts}
     denied = request.denied_topics(names.values(), Operation.READ)
 
-    def part(topic: str, asked: Any) -> Mapping[str, object]:  # noqa: ANN401  # a partition of kio's
+    def error_code(topic: str, asked: Any) -> int:  # noqa: ANN401  # a partition of kio's
+        if topic in denied:
+            return TOPIC_AUTHORIZATION_FAILED
         known = counts.get(topic)
-        is_known = known is not None and 0 <= asked.partition < known.partitions
-        code = leader_code if is_known else unknown if known is None else UNKNOWN_TOPIC_OR_PARTITION
-        if is_known and asked.fetch_offset < 0:
-            code = OFFSET_OUT_OF_RANGE
+        if known is None:
+            return unknown
+        if not 0 <= asked.partition < known.partitions:
+            return UNKNOWN_TOPIC_OR_PARTITION
+        return OFFSET_OUT_OF_RANGE if asked.fetch_offset < 0 else 0
+
+    leader_code = 0
+    wanted = [(names.get(getattr(each, key), ""), each.partitions) for each in message.topics]
+    if not any(error_code(topic, one) for topic, partitions in wanted for one in partitions):
+        await asyncio.sleep(min(milliseconds(message.max_wait), FETCH_WAIT_MAX_MS) / 1000)
+        if coordinator.addresses(LISTENER).items() - brokers:
+            leader_code = NOT_LEADER_OR_FOLLOWER
+
+    def part(topic: str, asked: Any) -> Mapping[str, object]:  # noqa: ANN401  # a partition of kio's
         return {
             "partition_index": asked.partition,
-            "error_code": TOPIC_AUTHORIZATION_FAILED if topic in denied else code,
+            "error_code": error_code(topic, asked) or leader_code,
             "high_watermark": asked.fetch_offset,
             "last_stable_offset": asked.fetch_offset,
             "aborted_transactions": None,

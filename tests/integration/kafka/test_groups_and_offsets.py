@@ -13,6 +13,7 @@ from muster.settings import psql_url
 from tests.support.http_client import Client, fresh_id
 from tests.support.kafka_listener import (
     ASSIGNMENT,
+    PATIENT,
     SUBSCRIPTION,
     TOPIC,
     commit,
@@ -23,6 +24,7 @@ from tests.support.kafka_listener import (
 from tests.support.kafka_wire import KafkaWire
 from tests.support.nodes import Node
 from tests.support.stored_history import DAY, insert
+from tests.support.waiting import poll_until
 
 UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST = 3, 42
 UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP = 25, 22, 69, 68
@@ -172,6 +174,32 @@ def test_group_is_described_in_every_version(wire: KafkaWire, group_id: str, ver
     (member,) = group.members
     assert (member.member_id, member.client_id, member.client_host) == (member_id, "wire", "/127.0.0.1")
     assert (member.member_metadata, member.member_assignment) == (SUBSCRIPTION, ASSIGNMENT)
+
+
+def test_group_that_rebalances_is_described_with_its_last_assignment(
+    wire: KafkaWire, kafka_node: Node, group_id: str
+) -> None:
+    member_id = join_alone(wire, group_id)
+    with KafkaWire(kafka_node.settings.kafka_address) as another:
+        another.ask(
+            ApiKey.JOIN_GROUP,
+            3,
+            group_id=group_id,
+            session_timeout=PATIENT,
+            rebalance_timeout=PATIENT,
+            member_id="",
+            protocol_type="consumer",
+            protocols=[{"name": "range", "metadata": SUBSCRIPTION}],
+        )
+
+        def described() -> Any:  # noqa: ANN401  # of a class for each version
+            (group,) = wire.call(ApiKey.DESCRIBE_GROUPS, 5, groups=(group_id,)).groups
+            return group if group.group_state == "PreparingRebalance" else None
+
+        group = poll_until(described)
+    members = {each.member_id: (each.member_metadata, each.member_assignment) for each in group.members}
+    assert members.pop(member_id) == (b"", ASSIGNMENT)
+    assert list(members.values()) == [(b"", b"")]
 
 
 @pytest.mark.parametrize(("version", "expected"), [(5, (0, "Dead")), (6, (GROUP_ID_NOT_FOUND, "Dead"))])

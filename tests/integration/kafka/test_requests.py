@@ -8,6 +8,7 @@ import pytest
 
 from api.kafka.apis import APIS, ApiKey
 from api.kafka.brokers import broker_id_of, topic_id_of
+from api.shared.limits import CLIENT_ID_MAX_CHARS
 from api.shared.turns import CONVERTED_AT_ONCE
 from tests.support.http_client import fresh_id
 from tests.support.kafka_listener import (
@@ -26,7 +27,7 @@ from tests.support.nodes import Node
 from tests.support.waiting import poll_until
 
 UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, INVALID_GROUP_ID, TOPIC_AUTHORIZATION_FAILED = 25, 22, 24, 29
-UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_REQUEST, OFFSET_OUT_OF_RANGE = 3, 100, 42, 1
+UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_REQUEST, OFFSET_OUT_OF_RANGE, INVALID_TOPIC = 3, 100, 42, 1, 17
 INCONSISTENT_GROUP_PROTOCOL, MEMBER_ID_REQUIRED = 23, 79
 
 
@@ -56,6 +57,43 @@ def test_metadata_has_the_node_and_its_topics(wire: KafkaWire, kafka_node: Node,
 def test_metadata_of_unknown_topics_is_an_error(wire: KafkaWire) -> None:
     answer = wire.call(ApiKey.METADATA, 12, topics=[{"name": "nowhere", "topic_id": None}])
     assert [(each.name, each.error_code) for each in answer.topics] == [("nowhere", UNKNOWN_TOPIC_OR_PARTITION)]
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a b", "é", "t" * 250])
+def test_metadata_of_a_topic_that_cannot_be_is_an_error_that_is_not_retried(wire: KafkaWire, name: str) -> None:
+    answer = wire.call(ApiKey.METADATA, 9, topics=[{"name": name}])
+    assert [(each.name, each.error_code) for each in answer.topics] == [(name, INVALID_TOPIC)]
+
+
+@pytest.mark.parametrize(("kind", "code"), [(1, 0), (2, 114), (0, 115), (3, 115)])
+def test_cluster_has_no_controllers(wire: KafkaWire, kind: int, code: int) -> None:
+    answer = wire.call(ApiKey.DESCRIBE_CLUSTER, 1, include_cluster_authorized_operations=False, endpoint_type=kind)
+    assert (answer.error_code, len(answer.brokers)) == (code, 0 if code else 1)
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.DESCRIBE_CONFIGS))
+def test_there_are_no_settings_and_an_error_for_what_does_not_exist(wire: KafkaWire, version: int) -> None:
+    (broker,) = wire.call(ApiKey.METADATA, 9, topics=()).brokers
+    node_id = str(broker.node_id)
+    wanted = {
+        (2, TOPIC): 0,
+        (2, "nowhere"): UNKNOWN_TOPIC_OR_PARTITION,
+        (2, ""): INVALID_TOPIC,
+        (4, node_id): 0,
+        (4, ""): 0,
+        (4, "7"): INVALID_REQUEST,
+        (8, node_id): 0,
+        (32, "billing"): 0,
+        (32, ""): INVALID_REQUEST,
+        (99, "billing"): INVALID_REQUEST,
+    }
+    resources = [
+        {"resource_type": kind, "resource_name": name, "configuration_keys": ("retention.ms", "cleanup.policy")}
+        for kind, name in wanted
+    ]
+    answer = wire.call(ApiKey.DESCRIBE_CONFIGS, version, resources=resources)
+    assert {(each.resource_type, each.resource_name): each.error_code for each in answer.results} == wanted
+    assert {each.configs for each in answer.results} == {()}
 
 
 @pytest.mark.parametrize("version", [10, 12])
@@ -214,6 +252,22 @@ def test_any_reason_for_leaving_is_stored(wire: KafkaWire, group_id: str) -> Non
     assert (answer.error_code, [each.error_code for each in answer.members]) == (0, [0])
 
 
+def test_empty_instance_id_is_that_of_no_member(wire: KafkaWire, group_id: str) -> None:
+    member_id = join_alone(wire, group_id)
+    members = [{"member_id": member_id, "group_instance_id": ""}, {"member_id": member_id, "group_instance_id": None}]
+    answer = wire.call(ApiKey.LEAVE_GROUP, 3, group_id=group_id, members=members)
+    assert (answer.error_code, [each.error_code for each in answer.members]) == (0, [UNKNOWN_MEMBER_ID, 0])
+
+
+@pytest.mark.parametrize("client_id", ["c" * 300, "c\0c", ""])
+def test_any_client_id_may_join(kafka_node: Node, group_id: str, client_id: str) -> None:
+    with KafkaWire(kafka_node.settings.kafka_address, client_id) as wire:
+        member_id = join_alone(wire, group_id)
+        (group,) = wire.call(ApiKey.DESCRIBE_GROUPS, 5, groups=(group_id,)).groups
+    kept = client_id.replace("\0", "")[:CLIENT_ID_MAX_CHARS]
+    assert [(each.member_id, each.client_id) for each in group.members] == [(member_id, kept)]
+
+
 def test_static_member_keeps_its_id_to_the_second_join(wire: KafkaWire, group_id: str) -> None:
     member_id = join_alone(wire, group_id, group_instance_id="billing-1")
     assert member_id.startswith("billing-1-")
@@ -281,6 +335,11 @@ def test_log_starts_in_every_version(wire: KafkaWire, version: int) -> None:
     assert log_end(wire, -4, version=version) == (0, 0), "where it begins on the broker's own disk"
 
 
+def test_no_log_has_a_part_in_tiered_storage(wire: KafkaWire) -> None:
+    assert log_end(wire, -5) == (0, -1)
+    assert log_end(wire, -5, version=8) == (INVALID_REQUEST, -1)
+
+
 def fetch(wire: KafkaWire, version: int, topic: str, partition: int = 0, offset: int = 7) -> Any:  # noqa: ANN401
     """Fetch from a partition, by the name of its topic or, in newer versions, by its id; return the topic's part."""
     topics = [
@@ -339,16 +398,20 @@ def test_records_are_refused(wire: KafkaWire, version: int) -> None:
 
 
 def test_topic_with_a_nul_is_refused(wire: KafkaWire, group_id: str) -> None:
-    """Postgres does not store it, and would not compare it."""
-    join_alone(wire, group_id)
-    topics = [{"name": "t\x00", "partition_indexes": (0,)}]
+    """Postgres does not store it, and would not compare it; what else a request has is answered."""
+    commit(wire, group_id, 0, 7)
+    topics = [{"name": name, "partition_indexes": (0,)} for name in ("t\x00", "", TOPIC)]
     fetched = wire.call(ApiKey.OFFSET_FETCH, 7, group_id=group_id, topics=topics)
-    assert fetched.error_code == INVALID_REQUEST
-    partitions = [{"partition_index": 0}]
+    offsets = [(each.name, each.partitions[0].committed_offset) for each in fetched.topics]
+    assert (fetched.error_code, offsets) == (0, [("t\x00", -1), ("", -1), (TOPIC, 7)])
     deleted = wire.call(
-        ApiKey.OFFSET_DELETE, 0, group_id=group_id, topics=[{"name": "t\x00", "partitions": partitions}]
+        ApiKey.OFFSET_DELETE,
+        0,
+        group_id=group_id,
+        topics=[{"name": name, "partitions": [{"partition_index": 0}]} for name in ("t\x00", "", TOPIC)],
     )
-    assert deleted.error_code == INVALID_REQUEST
+    codes = [each.partitions[0].error_code for each in deleted.topics]
+    assert (deleted.error_code, codes) == (0, [UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_OR_PARTITION, 0])
     listed = [{"name": "t\x00", "partitions": [{"partition_index": 0, "timestamp": -1, "current_leader_epoch": -1}]}]
     ends = wire.call(ApiKey.LIST_OFFSETS, 6, replica_id=-1, isolation_level=0, topics=listed)
     assert ends.topics[0].partitions[0].error_code == UNKNOWN_TOPIC_OR_PARTITION

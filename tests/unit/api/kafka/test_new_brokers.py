@@ -1,11 +1,15 @@
-"""A consumer that waits for records learns that a broker is new, or it would know none when the others are gone."""
+"""A consumer that waits for records learns that a broker is new, or it would know none when the others are gone.
+
+One that asks for what cannot be fetched does not wait.
+"""
 
 from datetime import timedelta
 
+import anyio
 import pytest
 
 from api.kafka.apis import ApiKey
-from api.kafka.errors import NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION
+from api.kafka.errors import NOT_LEADER_OR_FOLLOWER
 from api.kafka.messages import load_all
 from api.shared.limits import ListenerLimits
 from api.shared.node_context import NodeContext
@@ -24,12 +28,27 @@ FETCH: Fields = {
     "max_wait": timedelta(milliseconds=1),
     "min_bytes": 1,
     "isolation_level": 0,
-    "topics": [
-        {"topic": "t", "partitions": [{"partition": number, "fetch_offset": 0, "partition_max_bytes": 1}]}
-        for number in range(2)
-    ],
+    "topics": [{"topic": "t", "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1}]}],
     "forgotten_topics_data": (),
 }
+
+
+async def test_fetch_waits_unless_a_part_of_it_has_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    load_all()
+    store = MemoryStore()
+    store.observe_topics({"t": 1})
+    unknown = [{"topic": "unknown", "partitions": FETCH["topics"][0]["partitions"]}]
+    answered = []
+    async with running(store) as node:
+        await until(lambda: "t" in node.metadata_cache.topic_metadata, "the topic")
+        monkeypatch.setattr(node, "addresses", lambda _: ONE)
+        for topics in (FETCH["topics"], [*FETCH["topics"], *unknown]):
+            wire = Wire(NodeContext(node, NO_QUERIES, ListenerLimits()))
+            wire.send(ApiKey.FETCH, 11, {**FETCH, "max_wait": timedelta(seconds=30), "topics": topics})
+            await anyio.wait_all_tasks_blocked()
+            answered.append(wire.is_answered)
+            wire.close()
+    assert answered == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -52,4 +71,4 @@ async def test_fetch_is_refused_once_when_a_broker_is_new(
             for _ in range(2)
         ]
         wire.close()
-    assert codes == [[code, UNKNOWN_TOPIC_OR_PARTITION], [0, UNKNOWN_TOPIC_OR_PARTITION]]
+    assert codes == [[code], [0]]
