@@ -4,18 +4,22 @@
 * Bytes that are no UTF-8 become U+FFFD, as in Java: clients in C and Go send whatever bytes they are given.
 * A boolean is true unless it is 0, and a time is at most as long as kio can have it.
 
-Writing takes some times as long as decoding, and few requests need it.
+Writing takes many times as long as decoding, and few requests need it, so large ones are not written again.
 """
 
 import struct
-import typing
 from dataclasses import fields
+from functools import cache
 from typing import Any, Final
 
 from api.kafka.list_lengths import FIXED_SIZES, MalformedFrame, items_of, read_varint, skip_tagged_fields
 
+REWRITTEN_MAX_BYTES: Final = 65_536
+"""The largest frame whose request is written again, which takes some 20 ms; it has about 4,000 partitions."""
 LONGEST_MS: Final = (2**63 - 1) // 1_000
 """The longest time that kio can have, whose microseconds have 64 bits."""
+NO_TYPE: Final = ""
+"""In place of a Kafka type: items of several fields."""
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
@@ -30,14 +34,26 @@ def rewritten(schema: type[Any], frame: bytes, offset: int) -> bytes:
         offset: where its body begins.
 
     Raises:
-        MalformedFrame: the body is cut off.
+        MalformedFrame: the body is cut off, or the frame too large.
     """
+    if len(frame) > REWRITTEN_MAX_BYTES:
+        raise MalformedFrame(f"a value cannot be read, in a frame of over {REWRITTEN_MAX_BYTES} bytes")
     writer = _Writer(frame, offset, is_flexible=schema.__flexible__)
     try:
         writer.write_message(schema)
     except (struct.error, IndexError):
         raise MalformedFrame("the body is cut off") from None
     return bytes(writer.body)
+
+
+@cache
+def _fields_of(schema: type[Any]) -> list[tuple[Any, str]]:
+    """Return of each field without a tag the type of its items, None if it is no list, and its or their Kafka type."""
+    return [
+        (items_of(field.type), field.metadata.get("kafka_type", NO_TYPE))
+        for field in fields(schema)
+        if "tag" not in field.metadata
+    ]
 
 
 class _Writer:
@@ -51,22 +67,20 @@ class _Writer:
 
     def write_message(self, schema: type[Any]) -> None:
         """Write the fields of a request, or of an item of a list."""
-        for field in fields(schema):
-            if "tag" not in field.metadata:
-                self._write_field(field.type, field.metadata.get("kafka_type"))
+        for items, kafka_type in _fields_of(schema):  # type: ignore[arg-type]  # a class is hashable
+            if items is not None:
+                self._write_list(items, kafka_type)
+            else:
+                self._write_value(kafka_type)
         if self._is_flexible:
             self._offset = skip_tagged_fields(self._frame, self._offset)
             self.body.append(0)
 
-    def _write_field(self, kind: Any, kafka_type: str | None) -> None:  # noqa: ANN401  # a type of a field
-        items = items_of(kind)
-        if items is None:
-            self._write_value(typing.cast("str", kafka_type))
-            return
+    def _write_list(self, items: Any, kafka_type: str) -> None:  # noqa: ANN401  # the type of its items
         length = self._read_length(_INT32)
         self._write_length(length, _INT32)
         for _ in range(length):
-            if kafka_type is None:
+            if kafka_type == NO_TYPE:
                 self.write_message(items)
             else:
                 self._write_value(kafka_type)

@@ -9,7 +9,7 @@ import pytest
 from kio.index import load_request_schema
 
 from api.kafka.apis import APIS, ApiKey
-from api.kafka.lenient_decoding import LONGEST_MS, rewritten
+from api.kafka.lenient_decoding import LONGEST_MS, REWRITTEN_MAX_BYTES, rewritten
 from api.kafka.list_lengths import MalformedFrame
 from api.kafka.messages import decode, read_header
 from tests.unit.api.kafka import damaged_frames
@@ -80,6 +80,13 @@ def test_time_is_at_most_the_longest(sent_ms: int, kept_ms: int) -> None:
     body = b"\x00\x01g" + struct.pack(">i", 1) + b"\x00\x00" + struct.pack(">q", sent_ms) + struct.pack(">i", 0)
     message = decode(ApiKey.OFFSET_COMMIT, 4, body, 0, MAX_ITEMS)
     assert message.retention_time == timedelta(milliseconds=kept_ms)
+
+
+def test_large_request_is_not_written_again() -> None:
+    body = struct.pack(">h", 1) + b"\xff" + struct.pack(">i", 1) + struct.pack(">h", 1) + b"m"
+    assert decode(ApiKey.HEARTBEAT, 0, body + bytes(REWRITTEN_MAX_BYTES - len(body)), 0, MAX_ITEMS).member_id == "m"
+    with pytest.raises(MalformedFrame, match="over 65536 bytes"):
+        decode(ApiKey.HEARTBEAT, 0, body + bytes(REWRITTEN_MAX_BYTES), 0, MAX_ITEMS)
 
 
 @pytest.mark.parametrize("body", [b"\x02", b"\x02g\x00\x00", b"\x02g\x00\x00\x00\x01\x02m\x00\x01\x63\x09abc"])
