@@ -1,9 +1,10 @@
 """ListOffsets, Fetch and Produce: Muster has the offsets of groups, and no records.
 
 ListOffsets answers from the known log ends. Fetch waits as long as the client lets it, and returns nothing, so that a
-consumer which is a member for the sake of its partitions does not ask in a loop. If a broker is new since the request
-came, it answers NOT_LEADER_OR_FOLLOWER instead, for clients ask for Metadata then: many others do so every five minutes
-only, and would not find the new broker when those that they know are gone. Produce is refused.
+consumer which is a member for the sake of its partitions does not ask in a loop; what cannot be fetched is answered at
+once. If a broker is new since the request came, it answers NOT_LEADER_OR_FOLLOWER instead, for clients ask for Metadata
+then: many others do so every five minutes only, and would not find the new broker when those that they know are gone.
+Produce is refused.
 """
 
 import asyncio

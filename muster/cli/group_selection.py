@@ -14,7 +14,6 @@ from muster.errors import FAILURE_EXIT_CODE, USAGE_EXIT_CODE, UserError
 from muster.node_client import ApiError, Json, NodeClient
 from muster.output import Table, print_json
 
-DEAD: Final = "Dead"
 DRY_RUN_NOTE: Final = "Dry run; use --execute to apply."
 
 

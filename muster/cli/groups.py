@@ -11,10 +11,11 @@ from typing import Annotated, Final, NamedTuple
 
 import typer
 
+from coordinator_core.protocol.states import GroupState
 from muster import display
 from muster.cli.advice import findings, print_findings, tuning
 from muster.cli.command_tree import command_group
-from muster.cli.group_selection import DEAD, GroupSelection, Outcome, for_each, known_states, one_group, report
+from muster.cli.group_selection import GroupSelection, Outcome, for_each, known_states, one_group, report
 from muster.cli.members import remove_member, sessions
 from muster.cli.offset_resets import reset_offsets
 from muster.cli.options import (
@@ -397,7 +398,7 @@ def _deletion_refusal(node: NodeClient, group_id: str) -> str | None:
     if described["members"] or described["pending_members"]:
         members = counted(len(described["members"]) + described["pending_members"], "member")
         return f"the group has {members}; stop them first (NON_EMPTY_GROUP)"
-    return "the group is already deleted (GROUP_ID_NOT_FOUND)" if described["state"] == DEAD else None
+    return "the group is already deleted (GROUP_ID_NOT_FOUND)" if described["state"] == GroupState.DEAD else None
 
 
 app = command_group("List, describe, watch, reset and delete consumer groups.")

@@ -297,6 +297,9 @@ def test_only_topics_that_the_token_may_read_are_shown(guarded: Node) -> None:
         assert listed() == [("bills", 0)]
         assert listed(*({"name": topic, "topic_id": None} for topic in TOPICS_OF_CARL)) == list(TOPICS_OF_CARL.items())
         assert listed({"name": None, "topic_id": topic_id_of("secrets")}) == [(None, UNKNOWN_TOPIC_ID)]
+        resources = [{"resource_type": 2, "resource_name": each, "configuration_keys": None} for each in TOPICS_OF_CARL]
+        configs = wire.call(ApiKey.DESCRIBE_CONFIGS, 4, resources=resources).results
+        assert {each.resource_name: each.error_code for each in configs} == TOPICS_OF_CARL
     assert [each.partitions[0].error_code for each in offsets.topics] == [0, TOPIC_AUTHORIZATION_FAILED]
 
 

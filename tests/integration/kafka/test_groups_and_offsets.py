@@ -242,7 +242,7 @@ def test_empty_group_is_deleted_and_others_are_not(wire: KafkaWire, group_id: st
     assert [each.error_code for each in answer.results] == [0, NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND]
 
 
-def test_many_groups_are_deleted_side_by_side(wire: KafkaWire) -> None:
+def test_many_groups_are_deleted_each_with_its_own_result(wire: KafkaWire) -> None:
     known, unknown = ([fresh_id() for _ in range(DELETED_AT_ONCE)] for _ in range(2))
     for each in known:
         commit(wire, each, 0, 7)

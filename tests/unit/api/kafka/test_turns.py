@@ -129,6 +129,23 @@ async def test_all_offsets_are_read_when_large_requests_of_others_have_ended() -
     assert store.reads == 2
 
 
+async def test_other_requests_come_in_between_the_partitions_of_a_large_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    store.observe_topics({"t": 10 * CONVERTED_AT_ONCE})
+    async with running(store) as coordinator:
+        await until(lambda: "t" in coordinator.metadata_cache.topic_metadata, "the topic")
+        monkeypatch.setattr(coordinator, "addresses", lambda _: {"a": "127.0.0.1:9092"})
+        wire = Wire(NodeContext(coordinator, NO_QUERIES, ListenerLimits()))
+        wire.send(ApiKey.METADATA, 8, {"topics": None, "allow_auto_topic_creation": False})
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not wire.is_answered
+        await until(lambda: wire.is_answered, "the topic's partitions")
+        (frame,) = wire.frames()
+        wire.close()
+    assert len(read_response(ApiKey.METADATA, 8, frame).topics[0].partitions) == 10 * CONVERTED_AT_ONCE
+
+
 async def test_groups_are_described_when_large_requests_of_others_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the descriptions for all clients that wait would be in memory at once."""
     described: list[str] = []
