@@ -134,7 +134,17 @@ class KafkaPythonMember:
         self._consumer.subscribe(topics, listener=Listener())
         # Reads the metadata. A leader of kafka-python 3.0.12 that learns of partitions between two generations rejoins,
         # and if its poll ends between the two responses, it forgets the assignment and its heartbeats.
-        self._consumer.topics()
+        self._read_topics()
+
+    def _read_topics(self) -> None:
+        while True:
+            try:
+                self._consumer.topics()
+            except self.error as failure:  # It may have asked a node that has just stopped, and does not ask another.
+                if not failure.retriable:  # type: ignore[attr-defined]  # of KafkaError
+                    raise
+            else:
+                return
 
     def poll(self) -> None:
         self._consumer.poll(timeout_ms=int(POLL_S * 1000))

@@ -13,8 +13,16 @@ from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.state_store.interface import StoreUnavailable
 from coordinator_core.state_store.rows import Renewal, StoredGroup, UnreadableGroup
 from tests.support.memory_store import MemoryStore
-from tests.support.waiting import PATIENCE_S, limited
-from tests.unit.coordinator_core.runtime.nodes import LEASE_TTL_MS, HeldStore, Member, config, running, until
+from tests.support.waiting import PATIENCE_S
+from tests.unit.coordinator_core.runtime.nodes import (
+    LEASE_TTL_MS,
+    HeldStore,
+    Member,
+    config,
+    running,
+    until,
+    until_readiness,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -118,16 +126,13 @@ async def test_hanging_renewal_counts_as_unreachable_database() -> None:
 async def test_a_node_whose_write_hangs_is_not_ready() -> None:
     store = HeldStore()
     async with running(store) as node:
-        assert (await node.readiness()).is_ready
+        await until_readiness(node, expected=True)
         store.go.clear()
         member = asyncio.create_task(Member(node, "g").settle())
-        async with limited("the node is no longer ready"):
-            while (ready := await node.readiness()).is_ready:  # noqa: ASYNC110 - only time makes it so
-                await asyncio.sleep(0.05)
+        await until_readiness(node, expected=False, reason="hanging")
         store.go.set()
         await member
-        assert (await node.readiness()).is_ready
-    assert "hanging" in ready.reasons[0]
+        await until_readiness(node, expected=True)
 
 
 async def test_shards_are_acquired_in_steps_with_renewals_in_between() -> None:
@@ -167,7 +172,7 @@ async def test_older_process_resigns_from_a_duplicate_node_id() -> None:
                 renewed = older.counts().sums.renewals
                 await until(lambda: older.counts().sums.renewals > renewed + 3, "the older keeps renewing")
                 assert [lease.epoch for lease in store.leases()] == epochs
-                assert (await younger.readiness()).is_ready
+                await until_readiness(younger, expected=True)
             await until(lambda: len(older._ownership.owned) == 50, "the older serves when the younger has stopped")
     assert (ready.is_ready, "MUSTER_ADVERTISED_URL" in ready.reasons[0]) == (False, True)
     assert [event["event"] for event in events].count("node_id_conflict_detected") == 1

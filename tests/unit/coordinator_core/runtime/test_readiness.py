@@ -15,9 +15,9 @@ from coordinator_core.state_store.interface import StoreUnavailable
 from coordinator_core.state_store.rows import Batch, CheckpointResult, ShardCheckpoint, WriteResult
 from coordinator_core.state_store.schema_revision import SchemaRevision
 from tests.support.memory_store import MemoryStore
-from tests.support.waiting import PATIENCE_S, limited
+from tests.support.waiting import PATIENCE_S
 from tests.unit.coordinator_core.runtime.doubtful_lease import FarStore
-from tests.unit.coordinator_core.runtime.nodes import JumpingClock, Member, config, running, until
+from tests.unit.coordinator_core.runtime.nodes import JumpingClock, Member, config, running, until, until_readiness
 
 pytestmark = pytest.mark.anyio
 
@@ -147,12 +147,6 @@ class Commits:
                 await self.commit()
 
 
-async def is_ready_in_time(node: Coordinator, *, expected: bool) -> None:
-    async with limited(f"is_ready={expected}"):
-        while (await node.readiness()).is_ready is not expected:  # noqa: ASYNC110 - each check asks the store
-            await asyncio.sleep(0.005)
-
-
 async def test_node_whose_writes_fail_is_not_ready_until_one_succeeds() -> None:
     store = FullStore()
     async with running(store, config(lease_ttl_ms=60_000)) as node:
@@ -192,10 +186,10 @@ async def test_node_whose_checkpoints_fail_is_not_ready_until_one_succeeds(monke
     async with running(store, config(lease_ttl_ms=60_000, offsets_checkpoint_interval_ms=1)) as node:
         store.are_checkpoints_failing = True
         await Commits(node).commit()
-        await is_ready_in_time(node, expected=False)
+        await until_readiness(node, expected=False)
         reasons = (await node.readiness()).reasons
         store.are_checkpoints_failing = False
-        await is_ready_in_time(node, expected=True)
+        await until_readiness(node, expected=True)
 
     assert reasons == (
         "committed offsets cannot be stored in the table: the database cannot be reached, or did not answer in time",
