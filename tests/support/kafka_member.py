@@ -141,7 +141,7 @@ class KafkaPythonMember:
             try:
                 self._consumer.topics()
             except self.error as failure:  # It may have asked a node that has just stopped, and does not ask another.
-                if not failure.retriable:  # type: ignore[attr-defined]  # of KafkaError
+                if not failure.retriable:
                     raise
             else:
                 return
