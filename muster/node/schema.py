@@ -24,6 +24,7 @@ from muster.settings import DEFAULT_SHARDS
 CONNECT_TIMEOUT_S = 10
 STATEMENT_TIMEOUT_MS = 10_000
 NEW_DATABASE: Final = "use a new database, or another --data-dir"
+EMPTY_DATABASE: Final = "create an empty one for Muster, and name it in MUSTER_DATABASE_URL"
 OWNER_ADVICE: Final = "MUSTER_DATABASE_URL names the role that owns the tables"
 NEEDS_SESSIONS: Final = (
     "A pooler between this program and Postgres shares sessions between connections, as PgBouncer does with pool_mode ="
@@ -144,7 +145,7 @@ def _own_revision(connection: Connection) -> str | None:
     if not is_ours:
         name = printable(connection.exec_driver_sql("SELECT current_database()").scalar_one())
         found = f"The database {name} has tables of another program ({printable(table or 'alembic_version')})"
-        raise UserError(f"{found}: create an empty one for Muster, and name it in MUSTER_DATABASE_URL.")
+        raise UserError(f"{found}: {EMPTY_DATABASE}.")
     return revision
 
 

@@ -36,6 +36,7 @@ from muster.cli.doctor.database import (
     check_postgres,
     check_roles,
     check_schema,
+    has_own_tables,
 )
 from muster.cli.doctor.results import CheckResult, error, ok, warning
 from muster.cli.doctor.stored_rows import check_constraints, check_groups
@@ -148,9 +149,7 @@ def _ports(settings: Settings) -> Iterator[CheckResult]:
 # -- the database -----------------------------------------------------------------------------------------
 
 
-DATABASE_CHECKS = (
-    check_postgres,
-    check_schema,
+TABLE_CHECKS = (
     check_roles,
     check_jobs_role,
     check_incarnation,
@@ -178,7 +177,11 @@ def _database(settings: Settings) -> Iterator[CheckResult]:
         return
     with closing(connection):
         connection.set_session(readonly=True, autocommit=True)
-        for check in DATABASE_CHECKS:
+        yield _run_check(check_postgres, connection)
+        yield _run_check(check_schema, connection)
+        if not has_own_tables(connection):
+            return
+        for check in TABLE_CHECKS:
             yield _run_check(check, connection)
         yield check_groups(url.replace("postgresql://", "postgresql+psycopg2://", 1))
 

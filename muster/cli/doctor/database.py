@@ -13,8 +13,8 @@ from coordinator_core.state_store.postgres.revision import READ_SCHEMA
 from coordinator_core.state_store.schema_revision import SchemaRevision, schema_advice
 from muster import display
 from muster.cli.doctor.results import CheckResult, error, ok, warning
-from muster.display import counted
-from muster.node.schema import NEW_DATABASE, is_unreleased, newest
+from muster.display import counted, printable
+from muster.node.schema import A_TABLE, EMPTY_DATABASE, IS_OURS, NEW_DATABASE, is_unreleased, newest
 
 OLDEST_POSTGRES: Final = 140_000
 """As Postgres numbers its versions."""
@@ -89,11 +89,19 @@ def check_schema(connection: PsycopgConnection) -> CheckResult:
         return ok("schema", f"it is {current}, as this program's")
     if is_unreleased(current):
         return error("schema", f"it is {current}, from before release 0.1.0, which cannot be upgraded", NEW_DATABASE)
+    (table,) = _row(connection, f"SELECT ({A_TABLE})")
+    if table is not None and not has_own_tables(connection):
+        return error("schema", f"the database has tables of another program ({printable(table)})", EMPTY_DATABASE)
     found = SchemaRevision(*_row(connection, READ_SCHEMA)) if current else None
     advice = schema_advice(found, wanted or "")
     if advice is None:
         return ok("schema", f"it is {current}, newer than this program's {wanted}, which can use it")
     return error("schema", f"it is {current or 'empty'}, and this program needs {wanted}", advice)
+
+
+def has_own_tables(connection: PsycopgConnection) -> bool:
+    """Return whether the database has the tables that all other checks read."""
+    return bool(_row(connection, IS_OURS)[0])
 
 
 def check_leases(connection: PsycopgConnection) -> CheckResult:

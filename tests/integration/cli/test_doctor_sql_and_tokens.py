@@ -114,17 +114,38 @@ def test_doctor_names_a_read_only_database(
     assert message.endswith("; it is read-only")
 
 
-def test_an_empty_database_has_no_schema_and_no_leases(
-    bare_muster: Muster, empty_database_url: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("statement", "message", "advice"),
+    [
+        ("SELECT", "it is empty, and this program needs ", "run muster migrate"),
+        (
+            "CREATE TABLE invoices (id int)",
+            "the database has tables of another program (invoices)",
+            "create an empty one for Muster, and name it in MUSTER_DATABASE_URL",
+        ),
+    ],
+)
+def test_doctor_fails_once_for_a_database_without_the_tables_of_muster(
+    bare_muster: Muster,
+    empty_database_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    statement: str,
+    message: str,
+    advice: str,
 ) -> None:
     monkeypatch.setenv("MUSTER_DATABASE_URL", empty_database_url)
+    with closing(psycopg2.connect(psql_url(empty_database_url))) as connection, connection.cursor() as cursor:
+        cursor.execute(statement)
+        connection.commit()
 
-    exit_code, found = findings(bare_muster)
+    ran = bare_muster("doctor", "--json")
 
-    assert exit_code == 1
-    assert found["schema"][1].startswith("it is empty, and this program needs ")
-    assert found["leases"][0] == "error"
-    assert found["Postgres"][0] != "error"
+    assert ran.exit_code == 1
+    found = {each["check"]: each for each in ran.json["checks"]}
+    assert "leases" not in found
+    assert found["Postgres"]["status"] != "error"
+    assert found["schema"]["message"].startswith(message)
+    assert found["schema"]["advice"] == advice
 
 
 def test_doctor_names_a_superuser_and_accepts_the_jobs_role(
