@@ -128,11 +128,11 @@ def for_each(groups: list[str], act: Callable[[str], Outcome]) -> list[Outcome]:
 
 @contextmanager
 def reporting_stops(done: Sized, groups: Sized) -> Iterator[None]:
-    """Print how many groups were done if Ctrl-C or a node that does not answer ends the block."""
+    """Print how many groups were done if Ctrl-C, or a node that does not answer after the first, ends the block."""
     try:
         yield
-    except (KeyboardInterrupt, UserError):
-        if done:
+    except (KeyboardInterrupt, UserError) as stop:
+        if done or isinstance(stop, KeyboardInterrupt):  # The node may have changed the first group, too.
             stopped = f"Stopped after {len(done):,} of {counted(len(groups), 'group')}"
             print(f"muster: {stopped}; muster changes list shows what was changed.", file=sys.stderr)
         raise

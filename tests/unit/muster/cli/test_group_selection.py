@@ -20,10 +20,20 @@ def test_command_that_ends_in_the_middle_says_how_far_it_came(
     assert capsys.readouterr().err.startswith("muster: Stopped after 2 of 4 groups; muster changes list ")
 
 
-def test_command_that_ends_before_the_first_group_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("stop", "said"),
+    [
+        (UserError("No node answers."), ""),
+        (KeyboardInterrupt(), "muster: Stopped after 0 of 2 groups; muster changes list shows what was changed.\n"),
+    ],
+    ids=["no node", "Ctrl-C"],
+)
+def test_only_an_interrupted_first_group_may_have_been_changed(
+    stop: BaseException, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     def act(group_id: str) -> Outcome:
-        raise UserError(group_id)
+        raise stop
 
-    with pytest.raises(UserError):
+    with pytest.raises(type(stop)):
         for_each(["one", "two"], act)
-    assert capsys.readouterr().err == ""
+    assert capsys.readouterr().err == said
