@@ -31,8 +31,10 @@ from coordinator_core.state_store.rows import Batch, WriteResult
 from tests.support.memory_store import MemoryStore
 from tests.support.waiting import PATIENCE_S, limited
 
-LEASE_TTL_MS = 2_000
-"""Short enough to wait for its end, and long enough to be kept on a machine that has much else to do."""
+LEASE_TTL_MS = 18_000
+"""Kept on a machine that stands still for seconds; a test of a lease's end sets another, or puts the clock forward."""
+RENEWAL_S = 0.1
+"""How often a node with this lease renews in tests, which often wait for it."""
 QUICK = GroupSettings(group_initial_rebalance_delay_ms=0, group_min_session_timeout_ms=1)
 _serial = count(1)
 
@@ -66,13 +68,23 @@ def config(name: str = "a", settings: GroupSettings = QUICK, **overrides: int | 
 async def running(
     store: Store, node: NodeConfig | None = None, clock: Clock | None = None
 ) -> AsyncIterator[Coordinator]:
-    """Run a coordinator for the time of a block."""
-    coordinator = Coordinator(store, node or config(), clock)
+    """Run a coordinator for the time of a block; it renews often, unless the test has set the time of its leases."""
+    node = node or config()
+    coordinator = Coordinator(store, node, clock)
     await coordinator.start()
+    renewing = asyncio.create_task(_renew_often(coordinator)) if node.lease_ttl_ms == LEASE_TTL_MS else None
     try:
         yield coordinator
     finally:
+        if renewing is not None:
+            renewing.cancel()
         await coordinator.stop()
+
+
+async def _renew_often(node: Coordinator) -> None:
+    while True:
+        await asyncio.sleep(RENEWAL_S)
+        node._ownership.wake()
 
 
 async def until(condition: Callable[[], bool], what: str) -> None:

@@ -15,7 +15,6 @@ from coordinator_core.state_store.rows import Renewal, StoredGroup, UnreadableGr
 from tests.support.memory_store import MemoryStore
 from tests.support.waiting import PATIENCE_S
 from tests.unit.coordinator_core.runtime.nodes import (
-    LEASE_TTL_MS,
     HeldStore,
     Member,
     config,
@@ -25,6 +24,11 @@ from tests.unit.coordinator_core.runtime.nodes import (
 )
 
 pytestmark = pytest.mark.anyio
+
+SHORT_LEASE_MS = 1_000
+"""Ends soon, in a test in which it does not matter whether it ends sooner than meant."""
+LONG_LOAD_LEASE_MS = 8_000
+"""Kept on a machine that stands still for seconds during a load."""
 
 
 @dataclass
@@ -114,8 +118,8 @@ async def test_node_recovers_from_a_failed_renewal() -> None:
 
 async def test_hanging_renewal_counts_as_unreachable_database() -> None:
     store = TroubledStore()
-    async with running(store) as node:
-        assert node.counts().is_store_reachable
+    async with running(store, config(lease_ttl_ms=SHORT_LEASE_MS)) as node:
+        await until(lambda: node.counts().is_store_reachable, "the node renews")
         store.renewing.is_hanging = True
         await until(lambda: not node.counts().is_store_reachable, "the node knows")
         store.renewing.is_hanging = False
@@ -125,7 +129,7 @@ async def test_hanging_renewal_counts_as_unreachable_database() -> None:
 
 async def test_a_node_whose_write_hangs_is_not_ready() -> None:
     store = HeldStore()
-    async with running(store) as node:
+    async with running(store, config(lease_ttl_ms=5_000)) as node:
         await until_readiness(node, expected=True)
         store.go.clear()
         member = asyncio.create_task(Member(node, "g").settle())
@@ -142,7 +146,7 @@ async def test_shards_are_acquired_in_steps_with_renewals_in_between() -> None:
     async with running(store, config("b")) as other:
         await until(lambda: len(other._ownership.owned) == 50, "the other owns all")
     store.taken_at_once.clear()
-    node = Coordinator(store, config())
+    node = Coordinator(store, config(lease_ttl_ms=LONG_LOAD_LEASE_MS))
     store.before_load = lambda: renewed_before_load.append(_take_long(node))
     await node.start()
     try:
@@ -155,8 +159,8 @@ async def test_shards_are_acquired_in_steps_with_renewals_in_between() -> None:
 
 
 def _take_long(node: Coordinator) -> int:
-    """Load for half a lease, as with very many groups; return how often the node has renewed by then."""
-    threading.Event().wait(LEASE_TTL_MS / 2_000)
+    """Load for an eighth of a lease, in all for longer than one; return how often the node has renewed by then."""
+    threading.Event().wait(LONG_LOAD_LEASE_MS / 8_000)
     return node._counters.renewals
 
 

@@ -18,11 +18,12 @@ from coordinator_core.state_store.rows import ChangeRow, StoredSettings
 from tests.support.memory_store import MemoryStore
 from tests.support.waiting import PATIENCE_S
 from tests.unit.coordinator_core.runtime.doubtful_lease import FarStore, be_sure_again, put_in_doubt
-from tests.unit.coordinator_core.runtime.nodes import LEASE_TTL_MS, JumpingClock, a_change, config, running, until
+from tests.unit.coordinator_core.runtime.nodes import JumpingClock, a_change, config, running, until
 
 pytestmark = pytest.mark.anyio
 
-RENEWAL_MS = LEASE_TTL_MS // RENEWALS_PER_TTL
+SHORT_LEASE_MS = 2_000
+RENEWAL_MS = SHORT_LEASE_MS // RENEWALS_PER_TTL
 PLENTY_MS = 60_000.0
 SIZE = "group_max_size"
 OVERTAKING_S = 0.2
@@ -60,7 +61,7 @@ async def test_only_node_of_a_cluster_waits_for_none() -> None:
 async def test_node_that_does_not_renew_is_waited_for_no_longer_than_one_renewal() -> None:
     store = MemoryStore()
     clock = JumpingClock()
-    async with running(store, clock=clock) as node:
+    async with running(store, config(lease_ttl_ms=SHORT_LEASE_MS), clock) as node:
         hanging = add_hanging_node(store)
         await put_settings(node, None, {SIZE: 3}, a_change())
         began_ms = clock.now().node_ms

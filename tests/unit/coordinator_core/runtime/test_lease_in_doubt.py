@@ -26,9 +26,9 @@ async def test_timer_during_a_doubtful_lease_evicts_no_member() -> None:
     store, clock = FarStore(), JumpingClock()
     async with running(store, config(pause_ms=NO_PAUSE_MS), clock) as node:
         member = Member(node, "g")
-        member.session_timeout_ms = 5_000
+        member.session_timeout_ms = 30_000
         await member.settle()
-        await put_in_doubt(store, clock)
+        await put_in_doubt(store, clock, by_ms=40_000)
         await be_sure_again(store)
         assert state_of(node, "g") == STABLE
         await member.heartbeat()

@@ -142,14 +142,14 @@ async def test_refused_heartbeat_is_no_activity() -> None:
 
 
 async def test_session_ends_with_the_write_that_evicts_its_member() -> None:
-    store = MemoryStore()
-    async with running(store) as node:
+    store, clock = MemoryStore(), JumpingClock()
+    async with running(store, NO_PAUSE, clock) as node:
         member = Member(node, "g")
-        member.session_timeout_ms = 30
         await member.settle()
+        clock.jumped_ms += member.session_timeout_ms
         await until(lambda: bool(store.history.sessions), "its session is written")
         row = only(store)
-        assert (row.end_reason, row.session_timeout_ms) == ("session_expired", 30)
+        assert (row.end_reason, row.session_timeout_ms) == ("session_expired", 60_000)
         assert row.ended_at_ms in {each.at_ms for each in store.history.transitions}
 
 
@@ -180,7 +180,7 @@ async def test_doubtful_lease_pauses_progress() -> None:
         await member.heartbeat()
         await member.leave()
     row = only(store)
-    assert max(gaps(row), default=0) < 32_768, "time in doubt is no gap"
+    assert max(gaps(row), default=0) <= 32_768, "time in doubt is no gap"
     assert row.heartbeat_count == 2
 
 

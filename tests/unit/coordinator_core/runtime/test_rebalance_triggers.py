@@ -13,17 +13,20 @@ from coordinator_core.admin.groups import force_rebalance
 from coordinator_core.admin.topics import put_topic
 from coordinator_core.protocol.errors import GroupMaxSizeReached
 from coordinator_core.protocol.records import Trigger
+from coordinator_core.protocol.states import PREPARING
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.state_store.rows import RebalanceRow
 from tests.support.memory_store import MemoryStore
-from tests.unit.coordinator_core.runtime.callers import Caller, waited_for
-from tests.unit.coordinator_core.runtime.nodes import QUICK, a_change, config, running, until
+from tests.unit.coordinator_core.runtime.callers import LONG_MS, Caller, waited_for
+from tests.unit.coordinator_core.runtime.nodes import QUICK, JumpingClock, a_change, config, running, state_of, until
 
 pytestmark = pytest.mark.anyio
 
 NEVER = {Trigger.REBALANCE_TIMEOUT}
 """A member that is evicted at the join limit leaves a rebalance in progress."""
-SHORT_MS = 40
+STANDING = config(pause_ms=10**9, lease_ttl_ms=10**9)
+"""A node whose clock may be put forward."""
+LIMIT_MS = 20_000
 
 
 # -- one play a trigger: each returns the member that the ledger is to name --------------------------------------
@@ -42,16 +45,14 @@ async def member_left(node: Coordinator) -> str | None:
 
 
 async def session_expired(node: Coordinator) -> str | None:
-    first = Caller(node)
-    first.session_ms = SHORT_MS
-    await first.settle()
+    first = await Caller(node).settle()
     return first.member_id
 
 
 async def sync_timeout(node: Coordinator) -> str | None:
     """Let a follower not fetch what the leader assigned."""
     first, second = await Caller(node).settle(), Caller(node)
-    first.limit_ms = second.limit_ms = SHORT_MS * 10
+    first.limit_ms = second.limit_ms = LIMIT_MS
     await asyncio.gather(second.join(), first.settle_again())
     return second.member_id
 
@@ -106,6 +107,10 @@ PLAYS: dict[Trigger, tuple[Play, str | None]] = {
 }
 
 
+PASSING_MS = {Trigger.SESSION_EXPIRED: LONG_MS, Trigger.SYNC_TIMEOUT: LIMIT_MS}
+"""The time that passes after a play."""
+
+
 def rebalances_by(store: MemoryStore, trigger: Trigger) -> list[RebalanceRow]:
     """Return the rebalances that this began, but for the one that made the group."""
     return [row for row in store.history.rebalances[1:] if row.trigger == trigger]
@@ -114,9 +119,13 @@ def rebalances_by(store: MemoryStore, trigger: Trigger) -> list[RebalanceRow]:
 @pytest.mark.parametrize("trigger", PLAYS)
 async def test_ledger_records_the_trigger_of_a_rebalance(trigger: Trigger) -> None:
     play, reason = PLAYS[trigger]
-    store = MemoryStore()
-    async with running(store) as node:
+    store, clock = MemoryStore(), JumpingClock()
+    async with running(store, STANDING, clock) as node:
         member_id = await play(node)
+        clock.jumped_ms += PASSING_MS.get(trigger, 0)
+        if trigger is Trigger.SYNC_TIMEOUT:
+            await until(lambda: state_of(node, "g") == PREPARING, "the follower is evicted")
+            clock.jumped_ms += LIMIT_MS  # The leader does not join again.
         await until(lambda: bool(rebalances_by(store, trigger)), "it is recorded")
     (row,) = rebalances_by(store, trigger)
     assert (row.trigger_member_id, row.client_reason) == (member_id, reason)
@@ -147,13 +156,17 @@ def test_every_other_trigger_begins_no_rebalance() -> None:
 
 
 async def test_eviction_at_the_join_timeout_is_recorded_in_the_open_rebalance() -> None:
-    store = MemoryStore()
-    async with running(store) as node:
-        first, second, third = await Caller(node).settle(), Caller(node), Caller(node)
-        first.limit_ms = second.limit_ms = third.limit_ms = SHORT_MS * 10
+    store, clock = MemoryStore(), JumpingClock()
+    async with running(store, STANDING, clock) as node:
+        first, second, third = (Caller(node) for _ in range(3))
+        first.limit_ms = second.limit_ms = third.limit_ms = LIMIT_MS
+        await first.settle()
         await asyncio.gather(second.join(), first.settle_again())
         await second.sync()
-        await asyncio.gather(third.join(), first.join())
+        joining = asyncio.gather(third.join(), first.join())
+        await until(lambda: waited_for(node) == (second.member_id,), "the second is waited for")
+        clock.jumped_ms += LIMIT_MS
+        await joining
         await first.sync()
     row = store.history.rebalances[-1]
     assert (row.trigger, row.outcome, row.member_count_before, row.member_count_after) == (

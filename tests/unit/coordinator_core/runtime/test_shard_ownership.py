@@ -158,6 +158,7 @@ async def test_stopping_node_releases_shards_that_it_is_acquiring() -> None:
     node = Coordinator(store, config())
     await node.start()
     store.release("b", elsewhere)
+    node._ownership.wake()
     await until(store.is_stored.is_set, "a take-over is stored")
     stopping = asyncio.create_task(node.stop())
     await asyncio.sleep(0)  # The loops are cancelled in this turn.

@@ -17,10 +17,11 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_silent_group_becomes_empty_without_requests() -> None:
-    async with running(MemoryStore()) as node:
+    clock = JumpingClock()
+    async with running(MemoryStore(), config(pause_ms=10**9, lease_ttl_ms=10**9), clock) as node:
         member = Member(node, "g")
-        member.session_timeout_ms = 30
         await member.settle()
+        clock.jumped_ms += member.session_timeout_ms
         await until(lambda: state_of(node, "g") == EMPTY, "the silent member is evicted")
         with pytest.raises(UnknownMemberId):
             await member.heartbeat()
