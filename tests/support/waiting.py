@@ -13,6 +13,7 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 PATIENCE_S = 300
 """Limit of every wait, far beyond what a busy machine needs; no result depends on its length."""
 POLL_S = 0.01
+LOOP_TURNS = 100
 
 T = TypeVar("T")
 
@@ -64,6 +65,15 @@ def poll_until(look: Callable[[], T]) -> T:
             return found
         never.wait(POLL_S)
     raise AssertionError(f"not true within {PATIENCE_S} s: {inspect.getsource(look).strip()}")
+
+
+async def turns() -> None:
+    """Let the event loop turn so often that each task has come to wait for something outside of it.
+
+    `anyio.wait_all_tasks_blocked` looks every 0.1 s, and may always find a loop that wakes as often.
+    """
+    for _ in range(LOOP_TURNS):
+        await asyncio.sleep(0)
 
 
 @asynccontextmanager

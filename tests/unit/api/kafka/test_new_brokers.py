@@ -5,7 +5,6 @@ One that asks for what cannot be fetched does not wait.
 
 from datetime import timedelta
 
-import anyio
 import pytest
 
 from api.kafka.apis import ApiKey
@@ -15,6 +14,7 @@ from api.shared.limits import ListenerLimits
 from api.shared.node_context import NodeContext
 from tests.support.memory_store import MemoryStore
 from tests.support.no_queries import NO_QUERIES
+from tests.support.waiting import turns
 from tests.unit.api.kafka.wire import Fields, Wire
 from tests.unit.coordinator_core.runtime.nodes import running, until
 
@@ -45,7 +45,7 @@ async def test_fetch_waits_unless_a_part_of_it_has_an_error(monkeypatch: pytest.
         for topics in (FETCH["topics"], [*FETCH["topics"], *unknown]):
             wire = Wire(NodeContext(node, NO_QUERIES, ListenerLimits()))
             wire.send(ApiKey.FETCH, 11, {**FETCH, "max_wait": timedelta(seconds=30), "topics": topics})
-            await anyio.wait_all_tasks_blocked()
+            await turns()
             answered.append(wire.is_answered)
             wire.close()
     assert answered == [False, True]

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from api.kafka.apis import ApiKey
@@ -20,8 +19,9 @@ from coordinator_core.runtime.coordinator import Coordinator
 from tests.support.memory_store import MemoryStore
 from tests.support.no_queries import NO_QUERIES
 from tests.support.tokens_file import ADA, TokensFile
+from tests.support.waiting import turns
 from tests.unit.api.kafka.wire import Fields, Wire
-from tests.unit.coordinator_core.runtime.nodes import Member, running
+from tests.unit.coordinator_core.runtime.nodes import Member, running, until
 
 pytestmark = pytest.mark.anyio
 
@@ -97,11 +97,10 @@ async def test_requests_of_one_connection_take_from_the_quota_of_the_group_that_
     try:
         for group_id in ("g", "h") * 4:  # as many of each as a group may have at once, with its debt
             wire.send(ApiKey.HEARTBEAT, 4, {"group_id": group_id, "generation_id": 1, "member_id": "m"})
-            await anyio.wait_all_tasks_blocked()
-            assert wire.is_answered
+            await until(lambda: wire.is_answered, "the response")
         for _ in range(2):  # a little time has passed
             wire.send(ApiKey.HEARTBEAT, 4, {"group_id": "g", "generation_id": 1, "member_id": "m"})
-            await anyio.wait_all_tasks_blocked()
+            await turns()
         assert not wire.is_answered
     finally:
         wire.close()
@@ -126,7 +125,7 @@ async def test_a_quota_that_has_changed_counts_for_a_client_with_a_stored_token(
         answered = 0
         while wire.is_answered and answered < 30:
             wire.send(ApiKey.HEARTBEAT, 4, {"group_id": "g", "generation_id": 1, "member_id": "m"})
-            await anyio.wait_all_tasks_blocked()
+            await turns()
             answered += wire.is_answered
         assert (answered < 30) == is_added
     finally:

@@ -6,7 +6,6 @@ from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any
 
-import anyio
 import pytest
 
 from api.kafka import connection, groups
@@ -21,6 +20,7 @@ from coordinator_core.state_store.rows import FetchedOffset
 from tests.support.kafka_wire import read_response
 from tests.support.memory_store import MemoryStore
 from tests.support.no_queries import NO_QUERIES
+from tests.support.waiting import turns
 from tests.unit.api.kafka.wire import Fields, Wire
 from tests.unit.coordinator_core.runtime.nodes import commit_simple, running, until
 
@@ -162,7 +162,7 @@ async def test_groups_are_described_when_large_requests_of_others_have_ended(mon
         await node.large_request_turns.begin("another", LARGE_BYTES)
         wire = Wire(node)
         wire.send(ApiKey.DESCRIBE_GROUPS, 5, {"groups": few_bytes})
-        await anyio.wait_all_tasks_blocked()
+        await turns()
         assert not described
         node.large_request_turns.end(LARGE_BYTES, 0)
         await until(lambda: wire.is_answered, "the groups")

@@ -33,7 +33,7 @@ from tests.support.waiting import PATIENCE_S, limited
 
 LEASE_TTL_MS = 18_000
 """Kept on a machine that stands still for seconds; a test of a lease's end sets another, or puts the clock forward."""
-RENEWAL_S = 0.1
+RENEWAL_S = 0.07
 """How often a node with this lease renews in tests, which often wait for it."""
 QUICK = GroupSettings(group_initial_rebalance_delay_ms=0, group_min_session_timeout_ms=1)
 _serial = count(1)
