@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass
+from typing import Final
 
 import psycopg2
 import uvloop
@@ -18,6 +19,8 @@ from muster.node.serve import bound_listener, open_queries, open_store, serve_no
 from muster.settings import Settings, psql_url
 from tests.support.waiting import PATIENCE_S
 
+PATIENT: Final[dict[str, int | str]] = {"lease_ttl_ms": 10_000, "request_timeout_ms": 60_000}
+"""Settings with which a node keeps its leases, and answers, on a machine that stands still for seconds."""
 CLUSTER_SECRET = "the secret that all nodes of a test share"
 
 
@@ -52,7 +55,7 @@ def running_node(database_url: str, **options: int | str) -> Iterator[Node]:
 
     Args:
         database_url: a migrated database.
-        options: the node's settings, by their names in `muster.settings`.
+        options: the node's settings, by their names in `muster.settings`, instead of their defaults and `PATIENT`.
     """
     with _running(database_url, None, options) as node:
         yield node
@@ -72,7 +75,7 @@ def _running(
     kafka_port = None if kafka_listener is None else kafka_listener.getsockname()[1]
     with bound_listener("127.0.0.1", 0) as listener:
         port = listener.getsockname()[1]
-        settings = Settings(database_url=database_url, http_port=port, kafka_port=kafka_port, **options)  # type: ignore[arg-type]  # validated there
+        settings = Settings(database_url=database_url, http_port=port, kafka_port=kafka_port, **{**PATIENT, **options})  # type: ignore[arg-type]  # validated there
         loop = uvloop.new_event_loop()
         with _serving(settings, listener, kafka_listener, loop):
             yield Node(settings.node_url, settings, loop)

@@ -230,6 +230,6 @@ def test_proxy_ends_though_a_client_holds_a_connection_without_a_request(node_ur
         running.enter_context(proxy.running())
         connection.connect((address.hostname, address.port))
         with closing(Client(proxy.url)) as later:  # Connections are accepted in their order.
-            assert later.call("GET", "/readyz").status == 200
+            assert later.call("GET", "/healthz").status == 200
         with in_background(running.close, connection.close) as ended:
             ended.result(PATIENCE_S)

@@ -29,7 +29,7 @@ def test_every_node_knows_issued_expired_and_revoked_tokens(url: str, bare_muste
     with ExitStack() as stack:
         stack.enter_context(capture_logs())
         options = {"require_tokens": "true", "cluster_secret": CLUSTER_SECRET}
-        nodes = [stack.enter_context(running_node(url, lease_ttl_ms=3_000, **options)) for _ in range(2)]
+        nodes = [stack.enter_context(running_node(url, lease_ttl_ms=9_000, **options)) for _ in range(2)]
         clients = [stack.enter_context(closing(Client(node.url))) for node in nodes]
 
         def statuses(token: str) -> set[int]:

@@ -86,7 +86,7 @@ def test_platform_sees_that_its_node_is_ready(secure: Node) -> None:
     (node,) = local_nodes(secure.settings, 1)
 
     assert node.url.startswith("https://")
-    assert node.is_ready()
+    poll_until(node.is_ready)
 
 
 def test_doctor_checks_certificates_and_encryption(

@@ -6,7 +6,7 @@ from tests.support.waiting import poll_until
 
 OPTIONS: dict[str, int | str] = {
     "group_initial_rebalance_delay_ms": 0,
-    "lease_ttl_ms": 3_000,
+    "lease_ttl_ms": 9_000,
     "cluster_secret": CLUSTER_SECRET,
 }
 

@@ -146,7 +146,7 @@ def clients(databases: Databases, tokens_file: Path) -> Iterator[list[Client]]:
         "group_initial_rebalance_delay_ms": 0,
     }
     with ExitStack() as stack:
-        nodes = [stack.enter_context(running_node(url, lease_ttl_ms=3_000, **options)) for _ in range(2)]
+        nodes = [stack.enter_context(running_node(url, lease_ttl_ms=9_000, **options)) for _ in range(2)]
         clients = [stack.enter_context(closing(Client(node.url))) for node in nodes]
         poll_until(lambda: all(sees_both(client) for client in clients))
         yield clients

@@ -18,7 +18,7 @@ from tests.integration.http.in_process import answer_of, http_server
 from tests.support.databases import Databases
 from tests.support.http_client import Client, Group, Json, fresh_id, position
 from tests.support.nodes import running_node
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, poll_until
 
 COMMIT = {"generation": -1, "member_id": "", "offsets": [position(1), position(2, partition=1)]}
 
@@ -294,7 +294,7 @@ def test_disconnecting_client_does_not_affect_others(client: Client, group: Grou
     with _connected(client) as connection:
         connection.sendall(head.encode())
 
-    assert client.call("GET", "/readyz").status == 200
+    poll_until(lambda: client.call("GET", "/readyz").status == 200)
     assert [each for each in events if each["log_level"] == "error"] == []
 
 

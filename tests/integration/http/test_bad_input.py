@@ -17,7 +17,7 @@ from coordinator_core.protocol.consumer_protocol import (
     write_subscription,
 )
 from tests.support.http_client import AS_JSON, OPERATOR, Answer, Client, Group, Json, join_body, position
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, poll_until
 
 DEEP = b"[" * 200_000
 COMMIT = {"generation": -1, "member_id": "", "offsets": [position(1)]}
@@ -31,7 +31,7 @@ def _no_traceback_in_the_log(client: Client) -> Iterator[None]:
     with structlog.testing.capture_logs() as events:
         yield
     assert [each for each in events if each["log_level"] in {"error", "critical"} or "exc_info" in each] == []
-    assert client.call("GET", "/readyz").status == 200
+    poll_until(lambda: client.call("GET", "/readyz").status == 200)
 
 
 def refuse(answer: Answer, *named: str, status: int = 400) -> None:

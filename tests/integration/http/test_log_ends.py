@@ -277,7 +277,7 @@ def guarded(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> I
     path: Path = tmp_path_factory.mktemp("tokens") / "tokens.json"
     path.write_text(json.dumps({"tokens": ENTRIES}))
     url = databases.create()
-    options: dict[str, str | int] = {"tokens_file": str(path), "cluster_secret": "shared" * 8, "lease_ttl_ms": 3_000}
+    options: dict[str, str | int] = {"tokens_file": str(path), "cluster_secret": "shared" * 8, "lease_ttl_ms": 9_000}
     with ExitStack() as stack:
         yield [stack.enter_context(running_node(url, **options)) for _ in range(2)]
     databases.drop(url)
