@@ -4,6 +4,8 @@ import asyncio
 import gc
 import logging
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, cast
 
 import pytest
@@ -21,6 +23,7 @@ from tests.support.http_client import Client
 from tests.support.waiting import limited
 
 HEADERS = [(b"x-request-id", b"7"), (b"content-type", b"application/json"), (b"content-length", b"2")]
+ATTEMPTS = 5
 
 
 class FakeTransport(asyncio.Transport):
@@ -190,12 +193,21 @@ async def _idle_time_s(keep_alive_s: int, app: WholeAnswers) -> float:
             await server.stop()
 
 
+def _is_idle_for_the_keep_alive_time(app: Callable[[], WholeAnswers]) -> bool:
+    """Return whether one of some attempts finds it: a client that is late itself finds a time that is too short."""
+    for _ in range(ATTEMPTS):
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            if asyncio.run(_idle_time_s(1, app())) > 0.9:
+                return True
+    return False
+
+
 def test_connection_is_closed_when_it_was_idle_for_the_keep_alive_time() -> None:
-    assert asyncio.run(_idle_time_s(1, WholeAnswers())) > 0.9
+    assert _is_idle_for_the_keep_alive_time(WholeAnswers)
 
 
 def test_request_that_takes_longer_than_the_keep_alive_time_is_answered() -> None:
-    assert asyncio.run(_idle_time_s(1, LateAnswers(1.2))) > 0.9
+    assert _is_idle_for_the_keep_alive_time(lambda: LateAnswers(1.2))
 
 
 def test_answered_request_leaves_no_reference_cycle() -> None:
