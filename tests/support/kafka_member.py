@@ -29,8 +29,11 @@ from typing import Any, Final, Protocol
 
 from tests.support.kafka_broker import SMALL, VERSION, fetch_jars, java_or_unavailable
 from tests.support.python_packages import fetch_package
+from tests.support.waiting import PATIENCE_S
 
 POLL_S: Final = 0.1
+STARTING_TIMEOUTS: Final = {"api_version_auto_timeout_ms", "bootstrap_timeout_ms"}
+"""Options of kafka-python's releases: how soon the first look at a cluster is given up."""
 OLD_PACKAGES: Final = ("kafka-python==2.0.2", "kafka-python==2.3.0", "aiokafka==0.12.0", "confluent-kafka==2.0.2")
 OLD_JAVA_VERSION: Final = "1.1.1"
 Options = dict[str, Any]
@@ -128,8 +131,9 @@ class KafkaPythonMember:
         self.is_assigned = False
         self.error = import_module("kafka.errors").KafkaError
         self._types = kafka
+        patience = dict.fromkeys(STARTING_TIMEOUTS & kafka.KafkaConsumer.DEFAULT_CONFIG.keys(), PATIENCE_S * 1_000)
         self._consumer = kafka.KafkaConsumer(
-            bootstrap_servers=bootstrap, group_id=group_id, enable_auto_commit=False, **options
+            bootstrap_servers=bootstrap, group_id=group_id, enable_auto_commit=False, **patience, **options
         )
         self._consumer.subscribe(topics, listener=Listener())
         # Reads the metadata. A leader of kafka-python 3.0.12 that learns of partitions between two generations rejoins,

@@ -159,6 +159,7 @@ def test_agent_recovers_from_lost_requests_and_responses(group: AgentGroup, what
             agent.commit(dict.fromkeys(positions, 6), asynchronous=True)
             agent.commit({TopicPartition(group.topic, 0): 7})
             committed = {found.offset for found in agent.committed().values() if found}
+            agent.close(timeout_s=PATIENCE_S)
         described = group.call("GET", f"/v1/groups/{group.group_id}")
 
     assert number < len(proxy.paths)
