@@ -81,6 +81,7 @@ def test_unreachable_database_is_reported_until_it_returns(client: Client, datab
     admin = psycopg2.connect(psql_url(database_url.rpartition("/")[0] + "/postgres"))
     admin.autocommit = True
     name = database_url.rpartition("/")[2]
+    poll_until(lambda: readiness(client) == (200, []))
     with closing(admin), admin.cursor() as cursor:
         cursor.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
         cursor.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))

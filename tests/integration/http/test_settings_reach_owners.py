@@ -18,7 +18,7 @@ RENEWAL_S = int(OPTIONS["lease_ttl_ms"]) / RENEWALS_PER_TTL / 1000
 ALLOWANCE_S = 20
 """How much longer than one renewal a response may take on a busy machine; the time of a request is longer."""
 ATTEMPTS = 5
-"""Of a request whose answer a busy machine may send too late."""
+"""Of what a busy machine may do too late."""
 
 
 @pytest.fixture(scope="module")
@@ -101,10 +101,15 @@ def test_repeated_change_is_recorded_once(pair: Pair, group: Group) -> None:
 def test_cluster_setting_is_effective_on_confirmed_nodes_when_answered(pair: Pair) -> None:
     first, second = pair.clients
     group_id = pair.owned_by(1)
-    changed = put(first, "/v1/config", 20_000)
-    refused = join_at(second, group_id, 20_001)
-    undone = undo(first, changed)
-    joined = join_at(second, group_id, 20_001)
+    attempt = 0
+    while True:
+        attempt += 1
+        changed = put(first, "/v1/config", 20_000)
+        refused = join_at(second, group_id, 20_001)
+        undone = undo(first, changed)
+        joined = join_at(second, group_id, 20_001)
+        if changed.json["unconfirmed_nodes"] == undone["unconfirmed_nodes"] == [] or attempt == ATTEMPTS:
+            break
 
     assert changed.json["unconfirmed_nodes"] == []
     assert changed.json["values"]["group_max_session_timeout_ms"] == {"value": 20_000, "source": "cluster"}
