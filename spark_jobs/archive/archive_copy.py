@@ -12,10 +12,10 @@ If rows arrive between steps 1 and 4, or the day is dropped or restored meanwhil
 reports the day, and the next run copies it again.
 """
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
+from time import time_ns
 
 import psycopg2.extensions as pg
 from psycopg2.sql import Identifier
@@ -37,7 +37,8 @@ from spark_jobs.archive.files import file_count, path_of, read_day, read_files, 
 from spark_jobs.arguments import JobArguments
 from spark_jobs.database import Database, transaction
 from spark_jobs.errors import JobError
-from spark_jobs.jdbc import shard_predicates
+from spark_jobs.history import DAY, instant
+from spark_jobs.jdbc import range_predicates, shard_predicates
 from spark_jobs.publish import PROPOSED, begin_run, count_shards, describe_run, new_attempt_id
 
 KIND = "history_archive"
@@ -131,12 +132,20 @@ def _is_intact(archive: Archive, day: Day, path: str, expected: Sum) -> bool:
 
 
 def _new_copy(archive: Archive, day: Day, expected: Sum) -> str | None:
-    path = path_of(archive.arguments.archive, day, new_attempt_id(time.time_ns() // 1_000_000))
+    path = path_of(archive.arguments.archive, day, new_attempt_id(time_ns() // 1_000_000))
     files = file_count(expected.row_count, archive.arguments.read_partitions)
-    predicates = shard_predicates(archive.shard_count, files)
+    predicates = _parallel_reads(archive, day, files)
     where = day.where.as_string(archive.connection)
     write_day(read_day(archive.spark, archive.database, where, day, predicates), day, path)
     return path if _read_back(archive, day, path) == expected else None
+
+
+def _parallel_reads(archive: Archive, day: Day, count: int) -> Sequence[str]:
+    """Return one SQL condition per read: ranges of shards, or of the day where rows belong to no group."""
+    if any(column.name == "shard_id" for column in day.table.columns):
+        return shard_predicates(archive.shard_count, count)
+    start = datetime.combine(day.day, time.min, UTC)
+    return range_predicates(day.table.at, [instant(start + DAY * read / count) for read in range(1, count)])
 
 
 def _read_back(archive: Archive, day: Day, path: str) -> Sum:

@@ -18,7 +18,8 @@ from spark_jobs.errors import JobError
 from spark_jobs.jdbc import read_by_shard
 
 ROWS_A_FILE: Final = 1_000_000
-GROUP: Final = "group_id"
+SORTED_BY: Final = ("group_id", "topic")
+"""A file is sorted by the first of these columns that its table has: readers of one group skip most of the file."""
 PARTS: Final = 3
 """Parts of a copy's path within the archive: table, day, attempt."""
 
@@ -59,9 +60,10 @@ def read_day(spark: SparkSession, database: Database, where: str, day: Day, pred
 
 
 def write_day(rows: DataFrame, day: Day, path: str) -> None:
-    """Write a day's rows to a new directory, sorted by group so that readers of one group skip most of a file."""
+    """Write a day's rows to a new directory, sorted as SORTED_BY says."""
     rows.sparkSession.conf.set(*INSTANTS_AS)
-    rows.sortWithinPartitions(GROUP, day.table.at).write.mode("error").parquet(path)
+    first = next(name for name in SORTED_BY if name in rows.columns)
+    rows.sortWithinPartitions(first, day.table.at).write.mode("error").parquet(path)
 
 
 def read_files(spark: SparkSession, columns: Sequence[TypedColumn], paths: Sequence[str]) -> DataFrame:
