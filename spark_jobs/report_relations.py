@@ -72,12 +72,15 @@ If a group's previous generation is not found, there was none or it is archived,
 
 
 def losses_since(start: datetime) -> Relation:
-    """Return the partition ownership that ended with the previous generation of each group, since an instant."""
+    """Return the partition ownership that ended with the previous generation of each group or later, since an instant.
+
+    What ended with the previous generation itself had no owner in it, or else an owner whose ownership is newer.
+    """
     text = f"""
 SELECT owner.group_id, owner.shard_id, lost.member_id, lost.topic, lost.partitions, lost.valid_to
 FROM {{groups}} AS owner {_GENERATIONS.format(join="INNER")}
 JOIN {{partition_ownership}} AS lost ON lost.group_id = owner.group_id AND lost.group_created_at = owner.created_at
-    AND lost.valid_to > former.completed_at AND lost.valid_to <= present.completed_at
+    AND lost.valid_to >= former.completed_at AND lost.valid_to <= present.completed_at
 WHERE {_IS_AUDITED}
 """  # noqa: S608 - likewise
     return Relation(

@@ -12,8 +12,9 @@ Rules:
 * A topic is judged with all other topics fixed: its best is what its subscribers get if only this topic is assigned
   anew. So an assignment may be improvable although none of its topics is by itself.
 * A partition has *moved* with the current generation if its owner received it then, and another member owned it in
-  the generation before. A move was *needed* if the former owner left or no longer subscribes, or if the best loads
-  cannot be reached otherwise (see `fewest_moves`); a topic by itself counts only the former.
+  the generation before, or gave it up with that one, as cooperative assignors have it. A move was *needed* if the
+  former owner left or no longer subscribes, or if the best loads cannot be reached otherwise (see `fewest_moves`); a
+  topic by itself counts only the former.
 """
 
 from collections import Counter
@@ -52,7 +53,7 @@ class AuditedGroup:
     lags: Mapping[Partition, int]
     """The lag in records, of partitions whose end is known."""
     lost: Mapping[Partition, str]
-    """The last owner that lost each partition between the previous generation and this one."""
+    """The last owner that lost each partition with the previous generation or after it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,7 +161,11 @@ class Ledger:
         self.in_progress: OpenRebalance | None = None
         self.ownership: dict[str, tuple[OpenOwnership, ...]] = {}
         self.last_owners: dict[tuple[str, int], str] = {}
-        """(topic, partition) → its last owner, if that member has left and the partition has no new owner yet."""
+        """(topic, partition) → its last owner, if the partition has no new owner yet.
+
+        The owner left since the last assignment, or that assignment took the partition from it: cooperative assignors
+        do so a generation before they give it to another member.
+        """
         self.sessions: dict[str, MemberSession] = {}
         """Member id → session, of all members, including new ones."""
         self.awaited: AwaitedMembers | None = None
@@ -354,9 +358,13 @@ class Ledger:
             member_id: partitions for member_id, partitions in given.items() if not self._has(member_id, partitions)
         }
         moved = self._count_moved(changed) if changed else 0
+        self.last_owners = {}
         for member_id, partitions in changed.items():
-            self._hand_over(member_id, partitions, record.at_ms)
-        self.last_owners.clear()
+            self.last_owners |= dict.fromkeys(self._hand_over(member_id, partitions, record.at_ms), member_id)
+        if self.last_owners:
+            for partitions in changed.values():
+                for partition in _each(partitions):
+                    self.last_owners.pop(partition, None)
         self.member_count = len(given)
         if self.leader_id is not None:
             self._rebalance_members.member_synced(self.leader_id, record.at_ms)
@@ -390,15 +398,21 @@ class Ledger:
             for partition in _each(partitions)
         )
 
-    def _hand_over(self, member_id: str, partitions: Partitions, at_ms: int) -> None:
-        """Close ownership of revoked partitions, continue that of retained ones, open that of new ones."""
+    def _hand_over(self, member_id: str, partitions: Partitions, at_ms: int) -> list[tuple[str, int]]:
+        """Close ownership of revoked partitions, continue that of retained ones, open that of new ones.
+
+        Returns:
+            The revoked partitions.
+        """
         held = self.ownership.get(member_id, ())
         new = set(_each(partitions))
         kept: list[OpenOwnership] = []
+        given_up: list[tuple[str, int]] = []
         for owned in held:
             retained = tuple(p for p in owned.partitions if (owned.topic, p) in new)
             revoked = tuple(p for p in owned.partitions if (owned.topic, p) not in new)
             self._close(member_id, (owned._replace(partitions=revoked),), at_ms)
+            given_up += [(owned.topic, p) for p in revoked]
             kept += [owned._replace(partitions=retained)] if retained else []
         old = set(_each_of(kept))
         rebalance_id = self.in_progress.rebalance_id if self.in_progress else self._rebalance_id(at_ms)
@@ -406,6 +420,7 @@ class Ledger:
             opened = tuple(sorted(p for p in numbers if (topic, p) not in old))
             kept += [OpenOwnership(topic, opened, at_ms, self.generation, rebalance_id)] if opened else []
         self.ownership[member_id] = tuple(kept)
+        return given_up
 
     def _member_removed(self, record: MemberRemoved) -> None:
         ownerships = self.ownership.pop(record.member_id, ())
@@ -421,6 +436,9 @@ class Ledger:
         ownerships = self.ownership.pop(record.old_member_id, ())
         self._close(record.old_member_id, ownerships, record.at_ms)
         self.ownership[record.member.member_id] = tuple(owned._replace(since_ms=record.at_ms) for owned in ownerships)
+        for partition, member_id in self.last_owners.items():
+            if member_id == record.old_member_id:
+                self.last_owners[partition] = record.member.member_id
         if self.leader_id == record.old_member_id:
             self.leader_id = record.member.member_id
         session = session_of(record.member, record.at_ms)
@@ -488,7 +506,7 @@ class Ledger:
     # -- snapshots ------------------------------------------------------------------------------------------
 
     def snapshot(self) -> Json:
-        """Return the JSON for `load_rebalance`; None without a rebalance in progress."""
+        """Return the JSON for `load_rebalance`; None without a rebalance in progress and last owners."""
         known = self.in_progress
         if known is None and not self.last_owners:
             return None

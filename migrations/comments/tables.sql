@@ -17,7 +17,7 @@ COMMENT ON COLUMN groups.topics_version IS 'version of the topic metadata when t
 COMMENT ON COLUMN groups.must_rebalance IS 'the stored assignment is out of date; the next node that loads the group rebalances it';
 COMMENT ON COLUMN groups.rebalance_started_at IS 'when the rebalance in progress started; null: none is in progress';
 COMMENT ON COLUMN groups.rebalance_trigger IS 'what triggered it';
-COMMENT ON COLUMN groups.rebalance IS 'its other data, until it becomes a row of `rebalances`';
+COMMENT ON COLUMN groups.rebalance IS 'its other data, until it becomes a row of `rebalances`; and `last_owners`, of partitions that have no owner now';
 COMMENT ON COLUMN groups.created_at IS 'when the group was created; a group that is deleted and created again has a new time';
 COMMENT ON COLUMN groups.awaited_members IS 'the members that the current phase waits for, once the rebalance has lasted for `MUSTER_AWAITED_MEMBERS_AFTER_MS` (5 seconds): `{"phase", "since_ms", "count", "members": [{"member_id", "group_instance_id", "client_id", "client_host"}]}`, with at most 100 members; `count` counts all. `phase` is `join` (they have not joined) or `sync` (they have not synced; the leader comes first). Updated within a second of a change; null as soon as the phase ends';
 

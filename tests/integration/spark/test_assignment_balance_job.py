@@ -155,6 +155,20 @@ def test_last_of_several_former_owners_is_the_previous_owner(
     assert audited(connection, "moved") == {GROUP: (moved,)}
 
 
+def test_what_a_member_gave_up_with_the_previous_generation_moves_to_its_next_owner(
+    spark: SparkSession, database: Database, connection: pg.connection
+) -> None:
+    """As with cooperative assignors: partition 0 has no owner in generation 4, and partition 1 is handed over in it."""
+    insert(connection, "topics", topic("clicks", 4))
+    insert(connection, "groups", group())
+    insert(connection, "members", member("a", ["clicks"], {"clicks": {2: 3, 3: 3}}))
+    insert(connection, "members", member("b", ["clicks"], {"clicks": {0: 5, 1: 4}}))
+    insert(connection, "rebalances", rebalance(at(), generation=4, took_s=5), rebalance(at(0, 10), generation=5))
+    insert(connection, "partition_ownership", lost("a", [0, 1], 5))
+    report(JOB, spark, database, connection, ARGUMENTS)
+    assert audited(connection, "moved", "moves_needed") == {GROUP: (1, 1)}
+
+
 def test_groups_that_are_not_stable_or_cannot_be_read_are_not_audited(
     spark: SparkSession, database: Database, connection: pg.connection
 ) -> None:

@@ -61,7 +61,7 @@ class Life:
     holders: dict[Partition, tuple[str, int]] = field(default_factory=dict)
     """Partition → who holds it by the ledger, and since when."""
     last_held_by: dict[Partition, str] = field(default_factory=dict)
-    """Partition → its last owner, even if that has left; partitions outside of the last assignment have none."""
+    """Partition → its last owner, even if that has left, or gave it up with the last assignment; others have none."""
     interval_start_ms: dict[str, int] = field(default_factory=dict)
     """Member → until when its session has been written."""
     counted: int = 0
@@ -254,8 +254,10 @@ class Stored(Witness):
         for member_id, member in one.members.items():
             if member is None:
                 # A new member that took the place of another was never stored, and is no removed one.
-                if life.members.pop(member_id, None) is not None:
+                gone = life.members.pop(member_id, None)
+                if gone is not None:
                     life.removed.add(member_id)
+                    self._rename_owner(life, one, gone)
             else:
                 life.members[member_id] = member
                 reported = life.assigned[row.generation][member_id]
@@ -264,6 +266,13 @@ class Stored(Witness):
                 elif member.assignment:
                     detail = f"{member_id} has an assignment that is older than the generation"
                     self._fail("RowsFollowTransitions", one, detail)
+
+    def _rename_owner(self, life: Life, one: GroupWrite, gone: MemberRow) -> None:
+        """Let the successor of a static member be the last owner of what the former gave up."""
+        for member in one.members.values():
+            if member is not None and gone.group_instance_id == member.group_instance_id is not None:
+                for key in [key for key, who in life.last_held_by.items() if who == gone.member_id]:
+                    life.last_held_by[key] = member.member_id
 
     # -- history -------------------------------------------------------------------------------------------
 
@@ -325,7 +334,8 @@ class Stored(Witness):
             reported |= {"generation": row.generation, "after": row.member_count_after, "moved": row.partitions_moved}
             true |= {"generation": life.generation, "after": len(life.members), "moved": len(moved)}
             reported["parts"], true["parts"] = here, life.members.keys()
-            life.last_held_by = {key: who for key, (who, _) in life.holders.items()}
+            given_up = {(span.topic, number): span.member_id for span in one.ownerships for number in span.partitions}
+            life.last_held_by = given_up | {key: who for key, (who, _) in life.holders.items()}
         elif row.outcome == "emptied":
             life.last_held_by = {}
         life.counted, life.phases = len(life.members), begun_since

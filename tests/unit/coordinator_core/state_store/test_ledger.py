@@ -198,6 +198,40 @@ def test_what_a_static_member_keeps_under_its_new_id_has_not_moved() -> None:
     assert driver.accepted(a2=assigned(0)).rows.rebalances[-1].partitions_moved == 0
 
 
+def given_up() -> LedgerDriver:
+    """Return a group in whose second generation a gave up partition 1 (cooperatively), and no member owns it."""
+    driver = first_generation(a=assigned(0, 1), b=b"").started().generation(2)
+    return driver.accepted(a=assigned(0), b=b"")
+
+
+@pytest.mark.parametrize(
+    ("given", "moved"), [({"a": assigned(0), "b": assigned(1)}, 1), ({"a": assigned(0, 1), "b": b""}, 0)]
+)
+def test_what_a_member_gave_up_has_moved_with_its_owner_in_the_next_generation(
+    given: dict[str, bytes], moved: int
+) -> None:
+    driver = given_up()
+    assert driver.rows.rebalances[-1].partitions_moved == 0
+    assert driver.started().generation(3).accepted(**given).rows.rebalances[-1].partitions_moved == moved
+
+
+def test_what_was_given_up_is_known_after_a_failover() -> None:
+    other = taken_over(given_up())
+    other.ledger.resume(STABLE, 90)
+    other.started().generation(3).accepted(a=assigned(0), b=assigned(1))
+    assert other.rows.rebalances[-1].partitions_moved == 1
+
+
+def test_what_a_static_member_gave_up_and_gets_back_under_its_new_id_has_not_moved() -> None:
+    driver = given_up().replaced("a", member("a2", "A")).started().generation(3)
+    assert driver.accepted(a2=assigned(0, 1), b=b"").rows.rebalances[-1].partitions_moved == 0
+
+
+def test_former_owners_are_forgotten_after_a_generation_without_a_new_one() -> None:
+    driver = given_up().started().generation(3).accepted(a=assigned(0), b=b"")
+    assert driver.ledger.snapshot() is None
+
+
 # -- spans of ownership -----------------------------------------------------------------------------------
 
 
