@@ -22,7 +22,7 @@ from coordinator_core.analytics.advice.evidence import (
     REBALANCE_TIMEOUT,
     SESSION_EXPIRED,
 )
-from coordinator_core.analytics.advice.policy import LATE_GRACE_MS, SIGNS_PER_SESSION, Policy
+from coordinator_core.analytics.advice.policy import GRACE_MS, LATE_GRACE_MS, SIGNS_PER_SESSION, Policy
 from coordinator_core.analytics.advice.startup import STARTUP_MS
 from coordinator_core.analytics.advice.steps import BEYOND
 from spark_jobs.rules.advice import day_of, identity_of, place_of, summed_gaps
@@ -187,12 +187,12 @@ def _first_reconnects(gone: DataFrame, reconnects: DataFrame, grace_ms: int) -> 
 
     `late_ms` is NULL if it did not rejoin, or had joined between the member's last heartbeat and its eviction.
 
-    Time is divided into slots as long as the shorter grace. Rejoins lie in the slots of the grace, successors in those
-    since the last heartbeat, so each end is joined with few members and not with all.
+    Time is divided into slots as long as the shorter grace, and at least GRACE_MS. Rejoins lie in the slots of the
+    grace, successors in those since the last heartbeat, so each end is joined with few members and not with all.
     """
     at_ms, joined_ms = sf.unix_millis("ended_at"), sf.unix_millis("joined_at")
     silent_ms = sf.least(sf.unix_millis("silent_since"), at_ms - 1)
-    slot_ms = grace_ms + 1
+    slot_ms = max(grace_ms, GRACE_MS) + 1
     slots = sf.sequence(sf.floor(silent_ms / slot_ms), sf.floor((at_ms + sf.col("grace_ms")) / slot_ms))
     expected = gone.withColumn("slot", sf.explode(slots))
     back = reconnects.select(

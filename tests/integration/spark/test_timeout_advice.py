@@ -156,6 +156,19 @@ def test_effective_settings_fall_back_to_the_members_requests(
     }
 
 
+def test_a_short_grace_and_a_long_silence_are_no_more_work(
+    spark: SparkSession, database: Database, connection: pg.connection, past: Past
+) -> None:
+    gone = NOW - timedelta(hours=1)
+    past.session("silent", "c", gone - 30 * DAY, gone, "session_expired")
+    past.session("silent", "c", gone, NOW, "left")
+    past.store(connection)
+    at_once = replace(ARGUMENTS, options={**OPTIONS, "grace_ms": 0})
+    (found,) = find_evidence(History(spark, database, connection), at_once).collect()
+    ends = [(each.end_reason, each.place, each["count"]) for each in found.evictions]
+    assert ends == [("session_expired", place_of(10_000), 1)]
+
+
 @pytest.mark.parametrize("text", ["soon", "0", "99999999999"])
 def test_setting_that_nodes_reject_is_reported_in_one_sentence(text: str) -> None:
     with pytest.raises(JobError, match="MUSTER_SESSION_TIMEOUT_MS"):
