@@ -116,18 +116,19 @@ class OffsetModel:
 
     def _ends(self, partition: int, offset: int, since_ms: int) -> list[LogEnd]:
         at_ms, (_, end) = self._present(partition)
+        trusted: list[LogEnd] = []
+        if partition == 0:
+            trusted = [each for each in self._trusted[:-1] if each.at_ms >= since_ms] + self._trusted[-1:]
+        known = latest_log_end(reported_log_end(offset, end, at_ms), *trusted[-1:])
         own: list[LogEnd] = []
-        if end is not None:
-            known = [
+        if end is not None and known is not None:
+            reported = [
                 reported_log_end(*commit, reported_ms)
                 for reported_ms, commit in self._commits[partition].items()
                 if reported_ms >= since_ms or reported_ms == at_ms
             ]
-            own = [each for each in known if each is not None]
-        trusted = [each for each in self._trusted[:-1] if each.at_ms >= since_ms] + self._trusted[-1:]
-        return monotonic_log_ends(
-            [*relevant_log_ends(own, offset), *(relevant_log_ends(trusted, offset) if partition == 0 else [])]
-        )
+            own = [each for each in reported if each is not None and each.offset <= known.offset]
+        return monotonic_log_ends([*relevant_log_ends(own, offset), *relevant_log_ends(trusted, offset)])
 
 
 def _last_of_each_step(in_order: list[Past], time_range: TimeRange) -> list[Past]:

@@ -103,6 +103,15 @@ def test_own_report_is_sufficient_for_a_caught_up_offset(owner: Owner, query: Qu
     assert only(query).ends == (LogEnd(minute(1), 30),)
 
 
+def test_no_end_counts_beyond_the_known_one(owner: Owner, store: Store, query: Query) -> None:
+    """A topic that was created again, or a reporter that was wrong: lists and views compute lag from the known end."""
+    commits(owner, (5, 10), (90, 100), (20, 30))
+    assert only(query).ends == (LogEnd(minute(0), 10), LogEnd(minute(2), 30))
+    assert query(read_lagging, [SHARD], 0)[0].ends == only(query).ends
+    store.report_log_ends([LogEndReport("clicks", 0, 40, minute(1))], 0)
+    assert only(query).ends == (LogEnd(minute(0), 10), LogEnd(minute(1), 40))
+
+
 def test_after_a_commit_without_an_end_only_trusted_reports_count(owner: Owner, store: Store, query: Query) -> None:
     commits(owner, (10, 12), (12, 20), (14, None))
     assert only(query).ends == ()
