@@ -64,8 +64,8 @@ COMMENT ON COLUMN dashboards.rebalancing_groups.rebalance_trigger IS 'what trigg
 COMMENT ON COLUMN dashboards.rebalancing_groups.trigger_member_id IS 'the member that triggered it; null: none';
 COMMENT ON COLUMN dashboards.rebalancing_groups.client_reason IS 'the reason that its client sent';
 COMMENT ON COLUMN dashboards.rebalancing_groups.restarts IS 'how often it returned to the join phase';
-COMMENT ON COLUMN dashboards.rebalancing_groups.rebalance_timeout_ms IS 'the group''s or the cluster''s setting, else the longest that a member requests';
-COMMENT ON COLUMN dashboards.rebalancing_groups.phase_deadline_at IS 'when the phase ends at the latest by that timeout; null: not known';
+COMMENT ON COLUMN dashboards.rebalancing_groups.rebalance_timeout_ms IS 'the group''s or the cluster''s setting, else the longest that a member of the stored generation requests; a member that joins in this phase may request longer. Null: neither is known';
+COMMENT ON COLUMN dashboards.rebalancing_groups.phase_deadline_at IS 'when the phase ends by that timeout; later if a member that joined in it requests longer, or if it was extended for static members; null: not known';
 COMMENT ON COLUMN dashboards.rebalancing_groups.last_waited_for_client_id IS 'the member that the previous rebalance waited for longest; null: it waited for none';
 COMMENT ON COLUMN dashboards.rebalancing_groups.last_waited_for_instance_id IS 'its instance id, if it is a static member';
 COMMENT ON COLUMN dashboards.rebalancing_groups.last_waited_for_ms IS 'how long it waited';
@@ -109,7 +109,7 @@ COMMENT ON COLUMN dashboards.partition_lag.is_lag_lower_bound IS 'the lag may be
 COMMENT ON COLUMN dashboards.partition_lag.log_end_at IS 'when that log end was last reported';
 COMMENT ON COLUMN dashboards.partition_lag.is_log_end_stale IS 'the log end was last reported longer ago than `dashboards.log_end_max_age()`';
 
-COMMENT ON VIEW dashboards.lag_history IS 'How far did each partition of a group lag, minute by minute? One row for each minute with a commit of the partition, its current committed offset, and one for each minute in which a trusted reporter reported its log end: a group that commits nothing has rows too. Deleted log ends are left out. Name a range of `at`. Commits show up with the next checkpoint (`MUSTER_OFFSETS_CHECKPOINT_INTERVAL_MS`).';
+COMMENT ON VIEW dashboards.lag_history IS 'How far did each partition of a group lag, minute by minute? One row for each minute with a commit of the partition, its current committed offset, and one for each minute in which a trusted reporter reported its log end: a group that commits nothing has rows too. Of what has been replaced since, a row counts commits and log ends of the day before it only: when a group commits again after more than a day, the reports from the second day on have no rows any more. Deleted log ends are left out. Name a range of `at`. Commits show up with the next checkpoint (`MUSTER_OFFSETS_CHECKPOINT_INTERVAL_MS`).';
 COMMENT ON COLUMN dashboards.lag_history.at IS 'when the offset was committed, or the log end reported';
 COMMENT ON COLUMN dashboards.lag_history.log_end_offset IS 'as known at that time';
 COMMENT ON COLUMN dashboards.lag_history.lag_records IS 'null: no log end was known, or all that is known is that it is at least 0';
