@@ -167,7 +167,8 @@ LEFT JOIN LATERAL (
 ) AS lag ON true
 LEFT JOIN LATERAL (
     SELECT trigger, completed_at FROM rebalances
-    WHERE rebalances.group_id = page.group_id ORDER BY completed_at DESC LIMIT 1
+    WHERE rebalances.group_id = page.group_id AND rebalances.group_created_at = page.created_at
+    ORDER BY completed_at DESC LIMIT 1
 ) AS last ON true
 ORDER BY page.key, page.group_id
 """

@@ -1,6 +1,6 @@
-"""Lag is computed from no log end of a group that is beyond the one that it reports now.
+"""Lag is computed from no log end beyond the one that a group reports now; a group has no rebalance of a former one.
 
-Revision 0035. Nodes of the release before keep using the schema: the function returns fewer log ends.
+Revision 0035. Nodes of the release before keep using the schema: a function and a view return less.
 """
 
 from migrations.statements import run_file

@@ -93,6 +93,11 @@ def test_a_group_that_never_rebalanced_is_in_the_overview(owner: Owner, query: Q
     assert query(LAST_REBALANCE) == [(None, None, None, None, None)]
 
 
+def test_a_rebalance_of_a_former_group_of_that_name_is_not_the_last_one(owner: Owner, query: Query) -> None:
+    owner.write(write(group=group_row(), rebalances=(rebalance_row(group_created_at_ms=NOW_MS - 1),)))
+    assert query(LAST_REBALANCE) == [(None, None, None, None, None)]
+
+
 def test_ownership_shows_past_and_present_together(owner: Owner, query: Query) -> None:
     span = {
         "topic": "clicks",
