@@ -1,22 +1,32 @@
 """Reader of a Kafka cluster's topics: how many partitions they have, and where their logs end."""
 
-from collections.abc import Iterable, Mapping
-from typing import Self
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any, Final, Self
 
-from aiokafka import AIOKafkaConsumer, TopicPartition  # type: ignore[import-untyped]  # comes without types
-from aiokafka.admin import AIOKafkaAdminClient  # type: ignore[import-untyped]  # comes without types
+from aiokafka.client import AIOKafkaClient  # type: ignore[import-untyped]  # comes without types
 from aiokafka.errors import KafkaError  # type: ignore[import-untyped]  # comes without types
+from aiokafka.protocol.metadata import MetadataRequest  # type: ignore[import-untyped]  # comes without types
+from aiokafka.protocol.offset import OffsetRequest  # type: ignore[import-untyped]  # comes without types
 
-from mirror.kafka_log import KafkaConnection, KafkaUnavailable, reason_of, stop_consumer
+from mirror.kafka_log import KafkaConnection, KafkaUnavailable, reason_of
 from mirror.topic_ids import NO_ERROR
+
+LATEST: Final = -1
+"""The time that stands for the end of a log."""
+CONSUMER: Final = -1
+"""The replica id of a request that is not of a broker."""
+READ_UNCOMMITTED: Final = 0
 
 
 class KafkaTopics:
     """A connection to a cluster."""
 
     def __init__(self, connection: KafkaConnection) -> None:
-        self._admin = AIOKafkaAdminClient(**connection.options())
-        self._consumer = AIOKafkaConsumer(**connection.options(), enable_auto_commit=False)
+        self._client = AIOKafkaClient(**connection.options())
+        self._leaders: dict[tuple[str, int], int] = {}
+        """The broker that has the log of a partition, of those that have one."""
 
     async def __aenter__(self) -> Self:
         """Connect.
@@ -25,40 +35,67 @@ class KafkaTopics:
             KafkaUnavailable: the cluster cannot be reached, or refuses.
         """
         try:
-            await self._admin.start()
-            await self._consumer.start()
+            await self._client.bootstrap()
         except (KafkaError, OSError) as failure:
-            await self.__aexit__()
+            await self._client.close()
             raise KafkaUnavailable(reason_of(failure)) from failure
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Disconnect."""
-        await stop_consumer(self._consumer)
-        await self._admin.close()
+        await self._client.close()
 
     async def partitions(self, topics: Iterable[str]) -> dict[str, int]:
-        """Return the number of partitions of each of these topics that exists.
+        """Return the number of partitions of each of these topics that exists; no topic is created by the request.
 
         Raises:
             KafkaUnavailable: the cluster cannot be reached, or refuses.
         """
         wanted = sorted(topics)
-        try:
-            described = await self._admin.describe_topics(wanted) if wanted else []
-        except (KafkaError, OSError) as failure:
-            raise KafkaUnavailable(reason_of(failure)) from failure
-        return {each["topic"]: len(each["partitions"]) for each in described if each["error_code"] == NO_ERROR}
+        if not wanted:
+            return {}
+        request = MetadataRequest(wanted, allow_auto_topic_creation=False)
+        described = (await self._send(self._client.get_random_node(), request))["topics"]
+        found = {each["topic"]: each["partitions"] for each in described if each["error_code"] == NO_ERROR}
+        self._leaders = {(topic, one["partition"]): one["leader"] for topic, of in found.items() for one in of}
+        return {topic: len(of) for topic, of in found.items()}
 
-    async def log_ends(self, partitions: Mapping[str, int]) -> dict[tuple[str, int], int]:
-        """Return the end of the log of each partition, records of open transactions included.
+    async def log_ends(self, partitions: Mapping[str, int]) -> AsyncIterator[dict[tuple[str, int], int]]:
+        """Yield the ends of the logs of partitions that were found, broker after broker as they answer.
+
+        Records of open transactions are included. Partitions that no broker leads now are left out.
 
         Raises:
-            KafkaUnavailable: the cluster cannot be reached, or refuses.
+            KafkaUnavailable: a broker cannot be reached, or refuses; the others have been yielded before.
         """
-        wanted = [TopicPartition(topic, number) for topic, count in partitions.items() for number in range(count)]
+        of_brokers: dict[int, dict[str, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
+        for (topic, number), leader in self._leaders.items():
+            if topic in partitions and leader >= 0:
+                of_brokers[leader][topic].append((number, LATEST))
+        failure = None
+        for answer in asyncio.as_completed([self._log_ends_of(each, of) for each, of in of_brokers.items()]):
+            try:
+                yield await answer
+            except KafkaUnavailable as unavailable:
+                failure = unavailable
+        if failure is not None:
+            raise failure
+
+    async def _log_ends_of(
+        self, broker: int, topics: Mapping[str, list[tuple[int, int]]]
+    ) -> dict[tuple[str, int], int]:
+        answer = await self._send(broker, OffsetRequest(CONSUMER, READ_UNCOMMITTED, list(topics.items())))
+        return {
+            (each["topic"], one["partition"]): one["offset"]
+            for each in answer["topics"]
+            for one in each["partitions"]
+            if one["error_code"] == NO_ERROR
+        }
+
+    async def _send(self, broker: int, request: Any) -> dict[str, Any]:  # noqa: ANN401 - aiokafka has no types
         try:
-            ends = await self._consumer.end_offsets(wanted) if wanted else {}
+            response = await self._client.send(broker, request)
         except (KafkaError, OSError) as failure:
             raise KafkaUnavailable(reason_of(failure)) from failure
-        return {(partition.topic, partition.partition): end for partition, end in ends.items()}
+        answer: dict[str, Any] = response.to_object()
+        return answer

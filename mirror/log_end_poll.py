@@ -2,9 +2,12 @@
 
 The numbers of partitions go to the topic metadata, so that a rebalance after new partitions has its trigger. The log
 ends give lag in records and in seconds, as those of trusted reporters do elsewhere.
+
+A log end that is stored never decreases. One that two polls in a row find lower is deleted first: the topic was deleted
+and created again, or an unclean election has truncated its log. In one poll a broker may answer that no longer leads.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Protocol
@@ -21,8 +24,8 @@ class Topics(Protocol):
         """Return the number of partitions of each of these topics that exists."""
         ...
 
-    async def log_ends(self, partitions: Mapping[str, int]) -> dict[tuple[str, int], int]:
-        """Return the end of the log of each partition."""
+    def log_ends(self, partitions: Mapping[str, int]) -> AsyncIterator[dict[tuple[str, int], int]]:
+        """Yield the ends of the logs of partitions, in parts."""
         ...
 
 
@@ -48,6 +51,10 @@ class LogEndPoll:
         self._open_topics = open_topics
         self._used_topics = used_topics
         self._interval_s = interval_s
+        self._ends: dict[tuple[str, int], int] = {}
+        """The ends that this poll has found or read, by topic and partition; a lower one does not replace them."""
+        self._lower: set[tuple[str, int]] = set()
+        """The partitions whose ends were lower in the last poll."""
 
     async def run(self, counts: MirrorCounts) -> None:
         """Poll, without end."""
@@ -61,5 +68,17 @@ class LogEndPoll:
             CoordinatorError: the database cannot be reached.
         """
         found = await topics.partitions(self._used_topics())
-        await self._coordinator.read(partial(self._coordinator.store.observe_topics, found))
-        self._coordinator.observe_log_ends(await topics.log_ends(found))
+        store = self._coordinator.store
+        await self._coordinator.read(partial(store.observe_topics, found))
+        new = sorted(found.keys() - {topic for topic, _ in self._ends})
+        stored = await self._coordinator.read(partial(store.log_ends, new)) if new else {}
+        self._ends.update({partition: end.offset for partition, end in stored.items()})
+        lower_before, self._lower = self._lower, set()
+        async for ends in topics.log_ends(found):
+            lower = {each for each, end in ends.items() if end < self._ends.get(each, 0)}
+            if wrong := lower & lower_before:
+                await self._coordinator.read(partial(store.forget_log_ends, sorted(wrong)))
+            self._lower |= lower - wrong
+            current = {each: end for each, end in ends.items() if each not in self._lower}
+            self._ends.update(current)
+            self._coordinator.observe_log_ends(current)

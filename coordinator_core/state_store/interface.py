@@ -444,6 +444,14 @@ class MirrorStore(Protocol):
         """
         ...
 
+    def forget_log_ends(self, partitions: Sequence[tuple[str, int]]) -> None:
+        """Delete log ends of a mirrored cluster that are too high, and raise `Versions.log_end_deletions`.
+
+        Args:
+            partitions: topics and partitions.
+        """
+        ...
+
     def committed_topics(self, shard_id: int) -> list[str]:
         """Return the topics in which the groups of a shard have committed offsets, sorted."""
         ...

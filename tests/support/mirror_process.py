@@ -16,7 +16,11 @@ from muster.settings import ENVIRONMENT_PREFIX, psql_url
 from tests.support.ports import free_port
 from tests.support.waiting import poll_until
 
-QUICK: Final = {"MUSTER_LEASE_TTL_MS": "1000", "MUSTER_OFFSETS_CHECKPOINT_INTERVAL_MS": "200"}
+QUICK: Final = {
+    "MUSTER_LEASE_TTL_MS": "1000",
+    "MUSTER_MIRROR_POLL_INTERVAL_MS": "200",
+    "MUSTER_OFFSETS_CHECKPOINT_INTERVAL_MS": "200",
+}
 PARTITIONS: Final = 4
 """Partitions of `__consumer_offsets` in the clusters of tests."""
 STOP_S: Final = 10.0

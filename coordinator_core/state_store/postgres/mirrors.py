@@ -9,6 +9,7 @@ from typing import Final
 from coordinator_core.state_store.mirror_tables import other_groups
 from coordinator_core.state_store.postgres.arrays import Arrays
 from coordinator_core.state_store.postgres.connections import Transaction
+from coordinator_core.state_store.postgres.log_ends import delete_log_ends
 from coordinator_core.state_store.postgres.upserts import insert, run
 from coordinator_core.state_store.rows import MirrorPosition, OtherGroup
 from coordinator_core.state_store.tables import topics
@@ -72,6 +73,13 @@ def read_source(transaction: Transaction) -> str | None:
 def observe_topics(transaction: Transaction, partitions: Mapping[str, int]) -> None:
     """Store the numbers of partitions that are new."""
     run(transaction, _OBSERVE_TOPICS, _TOPICS, sorted(partitions.items()))
+
+
+def forget_log_ends(transaction: Transaction, partitions: Sequence[tuple[str, int]]) -> None:
+    """Delete log ends that are too high; a node discards the reports that it has gathered before."""
+    transaction.execute("UPDATE versions SET log_end_deletions = log_end_deletions + 1")
+    for topic, partition in partitions:
+        delete_log_ends(transaction, topic, partition)
 
 
 def read_committed_topics(transaction: Transaction, shard_id: int) -> list[str]:

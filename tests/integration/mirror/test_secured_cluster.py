@@ -151,7 +151,8 @@ def test_log_and_topics_are_read(plain: KafkaConnection, directory: Path, mechan
             while any([await log.position(number) < each.end for number, each in bounds.items()]):
                 records += sum(map(len, (await log.poll(500)).values()))
         async with KafkaTopics(connection) as topics:
-            return records, await topics.log_ends(await topics.partitions([ORDERS]))
+            found = await topics.partitions([ORDERS])
+            return records, {each: end async for ends in topics.log_ends(found) for each, end in ends.items()}
 
     records, log_ends = asyncio.run(read())
 

@@ -1,6 +1,6 @@
 """Settings and topic metadata in memory: every change raises a version, is recorded once, and can be undone."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from coordinator_core.protocol.restore import KEPT_NEWER, RESTORED
@@ -109,6 +109,12 @@ class SettingsAndTopics:
         return self._record_change(
             change, topic_json(row), {"topic": topic, "run_id": change.change_id, "candidates": count}
         )
+
+    def forget_log_ends(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Delete log ends without a change."""
+        for topic, partition in partitions:
+            self._log_ends.delete(topic, partition)
+        self.versions = self.versions._replace(log_end_deletions=self.versions.log_end_deletions + 1)
 
     def delete_log_ends(self, topic: str, partition: int | None, change: ChangeRow) -> ChangeRow:
         """Delete the log ends of a topic, or of one partition, and record the change with their values."""

@@ -192,6 +192,11 @@ class MemoryStore:
         with self._lock:
             self._settings_and_topics.observe_topics(partitions)
 
+    def forget_log_ends(self, partitions: Sequence[tuple[str, int]]) -> None:
+        """Delete log ends of a mirrored cluster."""
+        with self._lock:
+            self._settings_and_topics.forget_log_ends(partitions)
+
     def committed_topics(self, shard_id: int) -> list[str]:
         """Return the topics of a shard's committed offsets."""
         with self._lock:

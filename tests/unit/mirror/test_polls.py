@@ -45,9 +45,9 @@ class FakeCluster:
             raise KafkaUnavailable(self.failure)
         return dict.fromkeys(topics, 1)
 
-    async def log_ends(self, partitions: Mapping[str, int]) -> dict[tuple[str, int], int]:
-        """Return the log ends."""
-        return {key: end for key, end in self.ends.items() if key[0] in partitions}
+    async def log_ends(self, partitions: Mapping[str, int]) -> AsyncIterator[dict[tuple[str, int], int]]:
+        """Yield the log ends."""
+        yield {key: end for key, end in self.ends.items() if key[0] in partitions}
 
 
 @pytest.fixture
@@ -165,6 +165,34 @@ async def test_failing_poll_keeps_log_ends_and_goes_on(world: World, cluster: Fa
             running.cancel()
 
     assert counts.polls_failed["groups"] == 0
+
+
+async def test_end_of_a_topic_that_was_created_again_replaces_the_old_one(world: World, cluster: FakeCluster) -> None:
+    cluster.ends = {("orders", 0): 100}
+    async with world.following() as node:
+        await LogEndPoll(node, cluster.opened, lambda: {"orders"}, INTERVAL_S).poll(cluster)
+        await until(lambda: known_ends(world) == {0: 100}, "the first log end")
+
+    cluster.ends = {("orders", 0): 4}
+    async with world.following() as node:
+        running = asyncio.create_task(
+            LogEndPoll(node, cluster.opened, lambda: {"orders"}, INTERVAL_S).run(MirrorCounts())
+        )
+        try:
+            await until(lambda: known_ends(world) == {0: 4}, "the log end of the new topic")
+        finally:
+            running.cancel()
+
+
+async def test_end_that_is_lower_in_one_poll_only_has_no_effect(world: World, cluster: FakeCluster) -> None:
+    async with world.following() as node:
+        polling = LogEndPoll(node, cluster.opened, lambda: {"orders"}, INTERVAL_S)
+        for end in (100, 4, 100, 4, 101):
+            cluster.ends = {("orders", 0): end}
+            await polling.poll(cluster)
+        await until(lambda: known_ends(world) == {0: 101}, "the log end")
+
+    assert world.store.versions().log_end_deletions == 0
 
 
 def known_ends(world: World) -> dict[int, int]:

@@ -1,6 +1,8 @@
 """Contract tests: a database mirrors one cluster, and stores how far its log was read with what was read."""
 
+from coordinator_core.protocol.log_ends import LogEnd
 from coordinator_core.state_store.interface import Store
+from coordinator_core.state_store.log_ends import LogEndReport
 from coordinator_core.state_store.rows import MirrorPosition, TopicRow
 from tests.support.store_rows import NOW_MS, SHARD, group_row, loaded, member_row, write
 from tests.support.store_worlds import NODE, TTL_MS, Owner, World
@@ -71,3 +73,16 @@ def test_observed_topics_raise_the_version_only_if_a_number_is_new(store: Store)
     store.observe_topics({"orders": 4, "bills": 1})
 
     assert store.topics() == [TopicRow("bills", 1, 0, before + 1), TopicRow("orders", 4, 0, before + 2)]
+
+
+def test_forgotten_log_ends_are_deleted_and_later_reports_count(store: Store) -> None:
+    known = store.versions().log_end_deletions
+    ends = [LogEndReport("orders", number, 90, NOW_MS) for number in (0, 1)]
+    store.report_log_ends(ends, known)
+
+    store.forget_log_ends([("orders", 0), ("bills", 7)])
+
+    assert store.log_ends(["orders"]) == {("orders", 1): LogEnd(NOW_MS, 90)}
+    assert not store.report_log_ends(ends, known), "a report that was gathered before restores nothing"
+    store.report_log_ends([LogEndReport("orders", 0, 4, NOW_MS)], store.versions().log_end_deletions)
+    assert store.log_ends(["orders"])["orders", 0] == LogEnd(NOW_MS, 4)
