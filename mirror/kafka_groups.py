@@ -23,6 +23,7 @@ from mirror.polled_groups import (
     consumer_members,
     storable,
 )
+from mirror.record_reader import is_key
 
 GROUPS_MAX: Final = 100
 """How many groups one request describes, or fetches the offsets of."""
@@ -88,6 +89,8 @@ class KafkaGroups:
     async def described(self, groups: Sequence[ListedGroup]) -> dict[str, PolledGroup]:
         """Return classic groups that are Stable, and consumer groups whose target assignments are computed.
 
+        Groups with a member whose id cannot be stored are left out.
+
         Raises:
             KafkaUnavailable: a broker cannot be reached, or refuses.
         """
@@ -104,7 +107,11 @@ class KafkaGroups:
             if each["epoch"] == each["assignment_epoch"] or not each["members"]:
                 members = consumer_members(each["members"])
                 found[each["group_id"]] = PolledGroup(CONSUMER, each["assignor"], members, each["epoch"])
-        return found
+        return {
+            group_id: each
+            for group_id, each in found.items()
+            if all(is_key(member.member_id) for member in each.members)
+        }
 
     async def offsets(self, groups: Iterable[ListedGroup]) -> dict[str, Offsets]:
         """Return the committed offsets of groups; those that are gone are left out.

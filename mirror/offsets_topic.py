@@ -141,7 +141,7 @@ def _offset_commit(key: bytes, value: bytes | None) -> ObservedCommit | OffsetDe
 def _group_and_topic(key: bytes) -> tuple[str, str]:
     """Return the group and the topic of the key of an offset commit without its partition."""
     reader = RecordReader(key, _INT16.size)
-    names = reader.text(), reader.text()
+    names = reader.name(), reader.name()
     reader.end()
     return names
 
@@ -164,7 +164,7 @@ def _compact_length(value: bytes, start: int) -> tuple[int, int]:
 
 
 def _group_metadata(key: RecordReader, value: bytes | None) -> ObservedGroup | GroupDeleted:
-    group_id = key.text()
+    group_id = key.name()
     if value is None:
         return GroupDeleted(group_id)
     version, reader = _value_reader(value, newest=4, flexible_since=4)
@@ -182,7 +182,7 @@ def _group_metadata(key: RecordReader, value: bytes | None) -> ObservedGroup | G
 
 
 def _classic_member(reader: RecordReader, version: int) -> ObservedMember:
-    member_id = reader.text()
+    member_id = reader.name()
     group_instance_id = reader.nullable_text() if version >= 3 else None
     client_id, client_host = reader.text(), reader.text()
     rebalance_timeout_ms = reader.int32() if version >= 1 else -1
@@ -210,7 +210,7 @@ _Decoder = Callable[[RecordReader, bytes | None], Decoded]
 
 def _group_epoch(group_type: GroupType) -> _Decoder:
     def decode_value(key: RecordReader, value: bytes | None) -> GroupEpoch:
-        group_id = key.text()
+        group_id = key.name()
         if value is None:
             return GroupEpoch(group_type, group_id, None)
         _, reader = _value_reader(value)
@@ -221,7 +221,7 @@ def _group_epoch(group_type: GroupType) -> _Decoder:
 
 def _target_assignment_epoch(group_type: GroupType) -> _Decoder:
     def decode_value(key: RecordReader, value: bytes | None) -> TargetAssignmentEpoch:
-        group_id = key.text()
+        group_id = key.name()
         if value is None:
             return TargetAssignmentEpoch(group_type, group_id, None, None)
         _, reader = _value_reader(value)
@@ -235,7 +235,7 @@ def _target_assignment_epoch(group_type: GroupType) -> _Decoder:
 
 def _member_subscription(group_type: GroupType, read: Callable[[RecordReader], Subscription]) -> _Decoder:
     def decode_value(key: RecordReader, value: bytes | None) -> MemberSubscription:
-        group_id, member_id = key.text(), key.text()
+        group_id, member_id = key.name(), key.name()
         if value is None:
             return MemberSubscription(group_type, group_id, member_id, None)
         _, reader = _value_reader(value)
@@ -287,7 +287,7 @@ def _streams_subscription(reader: RecordReader) -> Subscription:
 
 
 def _target_assignment(key: RecordReader, value: bytes | None) -> TargetAssignment:
-    group_id, member_id = key.text(), key.text()
+    group_id, member_id = key.name(), key.name()
     if value is None:
         return TargetAssignment(group_id, member_id, None)
     _, reader = _value_reader(value)
@@ -296,7 +296,7 @@ def _target_assignment(key: RecordReader, value: bytes | None) -> TargetAssignme
 
 def _current_assignment(group_type: GroupType) -> _Decoder:
     def decode_value(key: RecordReader, value: bytes | None) -> CurrentAssignment:
-        group_id, member_id = key.text(), key.text()
+        group_id, member_id = key.name(), key.name()
         if value is None:
             return CurrentAssignment(group_type, group_id, member_id, None)
         _, reader = _value_reader(value)
@@ -319,7 +319,7 @@ def _partitions(reader: RecordReader) -> tuple[TopicIdPartitions, ...]:
 
 
 def _resolved_regex(key: RecordReader, value: bytes | None) -> ResolvedRegex:
-    group_id, regex = key.text(), key.text()
+    group_id, regex = key.name(), key.text()
     if value is None:
         return ResolvedRegex(group_id, regex, None)
     _, reader = _value_reader(value)

@@ -25,7 +25,7 @@ from coordinator_core.protocol.consumer_protocol import (
 from coordinator_core.protocol.group import Group
 from mirror.inference import REBALANCING, is_known
 from mirror.observed import ObservedCommit, ObservedGroup, ObservedMember, OffsetDeleted
-from mirror.record_reader import REPLACEMENT, TERMINATOR
+from mirror.record_reader import REPLACEMENT, TERMINATOR, is_key
 
 SESSION_TIMEOUT_MS: Final = 45_000
 REBALANCE_TIMEOUT_MS: Final = 300_000
@@ -119,6 +119,11 @@ def _member(described: Mapping[str, Any], subscription: bytes, assignment: bytes
 def storable(text: str) -> str:
     """Return a text as Postgres can store it."""
     return text.replace("\0", REPLACEMENT)
+
+
+def is_storable_id(text: str) -> bool:
+    """Return whether Postgres can store the id of a group or member as it is."""
+    return storable(text) == text and is_key(text)
 
 
 def observed_group(group: Group, group_id: str, polled: PolledGroup, at_ms: int) -> ObservedGroup | None:

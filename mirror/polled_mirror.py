@@ -34,6 +34,7 @@ from mirror.polled_groups import (
     Offsets,
     PolledGroup,
     PolledOffset,
+    is_storable_id,
     observed_group,
     observed_offsets,
     storable,
@@ -143,7 +144,7 @@ class PolledMirror:
         unstorable = set()
         for each in await groups.listed():
             shard = by_id.get(self._coordinator.shard_id_of(each.group_id))
-            if shard is not None and storable(each.group_id) != each.group_id:
+            if shard is not None and not is_storable_id(each.group_id):
                 unstorable.add(storable(each.group_id))
             elif shard is not None:
                 own[shard][each.group_id] = each
@@ -167,9 +168,8 @@ class PolledMirror:
     def _report_unstorable(self, group_ids: set[str]) -> None:
         """Log the groups that are skipped, when there are others than in the last poll."""
         if group_ids and group_ids != self._unstorable:
-            log.warning(
-                "mirrored_groups_skipped", groups=len(group_ids), first=min(group_ids), reason="NUL in their ids"
-            )
+            reason = "NUL in their ids, or too long"
+            log.warning("mirrored_groups_skipped", groups=len(group_ids), first=min(group_ids), reason=reason)
         self._unstorable = group_ids
 
     async def _update_shards(self) -> None:

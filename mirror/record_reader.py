@@ -16,6 +16,8 @@ _Item = TypeVar("_Item")
 REPLACEMENT: Final = "\ufffd"
 TERMINATOR: Final = b"\0"
 """Ends the metadata of a commit of confluent-kafka, which commits the terminator of a C string too."""
+NAME_MAX_BYTES: Final = 1_000
+"""Longest name that is a key in Postgres, whose index rows have at most 2,704 bytes; some keys have two names."""
 VARINT_BYTES: Final = 5
 """Kafka's longest unsigned varint."""
 _INT8: Final = struct.Struct(">b")
@@ -32,6 +34,11 @@ def to_text(encoded: bytes) -> str:
     """Return the text of UTF-8 bytes; what is not UTF-8, and NUL, becomes U+FFFD."""
     text = encoded.decode("utf-8", "replace")
     return text.replace("\0", REPLACEMENT) if "\0" in text else text
+
+
+def is_key(name: str) -> bool:
+    """Return whether a name fits into a key of Postgres."""
+    return len(name.encode()) <= NAME_MAX_BYTES
 
 
 class RecordReader:
@@ -89,6 +96,13 @@ class RecordReader:
         if text is None:
             raise UndecodableRecord(f"text before byte {self._at} is null")
         return text
+
+    def name(self) -> str:
+        """Read the id of a group or member, or the name of a topic, which must fit into a key of Postgres."""
+        name = self.text()
+        if not is_key(name):
+            raise UndecodableRecord(f"the name before byte {self._at} is too long to be stored")
+        return name
 
     def nullable_text(self) -> str | None:
         """Read text."""

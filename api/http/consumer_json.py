@@ -8,7 +8,8 @@ Source: http-api.md "Metadata and assignments".
 
 import binascii
 from base64 import b64decode, b64encode
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from msgspec import UNSET, Struct, UnsetType
@@ -19,6 +20,7 @@ from api.shared.limits import TOPIC_MAX_CHARS
 from coordinator_core.protocol.consumer_protocol import (
     CONSUMER,
     Assignment,
+    HoldsNul,
     Subscription,
     TopicPartitions,
     Unreadable,
@@ -31,6 +33,7 @@ from coordinator_core.protocol.consumer_protocol import (
 from coordinator_core.protocol.errors import InvalidRequest
 
 RACK_MAX_CHARS: Final = 255
+UNSTORABLE_TOPIC: Final = f"names a topic that holds NUL or is longer than {TOPIC_MAX_CHARS} characters"
 
 
 class PartitionsOfTopic(Struct, forbid_unknown_fields=True):
@@ -134,16 +137,15 @@ def _partitions(given: list[PartitionsOfTopic]) -> tuple[TopicPartitions, ...]:
 def _check_subscription_text(place: str, data: bytes) -> None:
     """Refuse a subscription with a topic that the database cannot hold."""
     topics = list(topics_of(data) or ())
-    with suppress(Unreadable):
+    with _readable(place):
         topics += [topic for topic, _ in read_subscription(data).owned_partitions]
     _check_topics(place, topics)
 
 
 def _check_assignment_text(place: str, data: bytes) -> None:
-    try:
+    assignment = Assignment(())
+    with _readable(place):
         assignment = read_assignment(data)
-    except Unreadable:
-        return
     _check_topics(place, [topic for topic, _ in assignment.partitions])
     for topic, numbers in assignment.partitions:
         if not topic:
@@ -152,12 +154,20 @@ def _check_assignment_text(place: str, data: bytes) -> None:
             raise InvalidRequest(f"{place}: names a partition below 0")
 
 
+@contextmanager
+def _readable(place: str) -> Iterator[None]:
+    """Suppress `Unreadable`; refuse a text that holds NUL."""
+    try:
+        yield
+    except HoldsNul:
+        raise InvalidRequest(f"{place}: {UNSTORABLE_TOPIC}") from None
+    except Unreadable:
+        pass
+
+
 def _check_topics(place: str, topics: list[str]) -> None:
-    for topic in topics:
-        if "\0" in topic or len(topic) > TOPIC_MAX_CHARS:
-            raise InvalidRequest(
-                f"{place}: names a topic that holds NUL or is longer than {TOPIC_MAX_CHARS} characters"
-            )
+    if any(len(topic) > TOPIC_MAX_CHARS for topic in topics):
+        raise InvalidRequest(f"{place}: {UNSTORABLE_TOPIC}")
 
 
 # -- out ----------------------------------------------------------------------------------------------

@@ -30,6 +30,10 @@ class Unreadable(ValueError):
     """The bytes are not a valid subscription or assignment."""
 
 
+class HoldsNul(Unreadable):
+    """A string in the bytes holds NUL, which Postgres does not store."""
+
+
 class TopicPartitions(NamedTuple):
     """Partitions of one topic, in the order given."""
 
@@ -184,9 +188,12 @@ class _Reader:
         if length < 0:
             return None
         try:
-            return self._take(length).decode()
+            text = self._take(length).decode()
         except UnicodeDecodeError as error:
             raise Unreadable("a string that is not UTF-8") from error
+        if "\0" in text:
+            raise HoldsNul("a string that holds NUL")
+        return text
 
     def string(self) -> str:
         value = self.nullable_string()

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Final, TypeVar
 
 from msgspec import Meta, ValidationError, convert
 
-from coordinator_core.protocol.consumer_protocol import CONSUMER, partitions_of, topics_of
 from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.protocol.records import Trigger
 from coordinator_core.protocol.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, GroupState
@@ -64,8 +63,6 @@ def check_rows(stored: StoredGroup, *, is_mirrored: bool = False) -> None:
             member.shard_id == group.shard_id,
             f"members.shard_id is {member.shard_id}, and groups.shard_id is {group.shard_id}",
         )
-        if group.protocol_type == CONSUMER:
-            _check_topics(member)
     instances = [each.group_instance_id for each in stored.members if each.group_instance_id is not None]
     _check(len(instances) == len(set(instances)), "two rows of members have the same group_instance_id")
     _check_state(stored, is_mirrored=is_mirrored)
@@ -149,13 +146,6 @@ def _check_state(stored: StoredGroup, *, is_mirrored: bool) -> None:
         _check(
             is_supported, f"groups.protocol_name is {row.protocol_name!r}, which some row of members does not support"
         )
-
-
-def _check_topics(member: MemberRow) -> None:
-    """Check that the topics in a member's metadata and assignment can be stored as text."""
-    for _, metadata in member.protocols:
-        _check_texts("members.protocol_metadata", topics_of(metadata) or ())
-    _check_texts("members.assignment_bytes", [topic for topic, _ in partitions_of(member.assignment) or ()])
 
 
 # -- one value ----------------------------------------------------------------------------------------------

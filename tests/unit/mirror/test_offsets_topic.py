@@ -22,7 +22,7 @@ from mirror.group_records import (
 )
 from mirror.observed import GroupDeleted, ObservedCommit, ObservedGroup, ObservedMember, OffsetDeleted
 from mirror.offsets_topic import LATEST_TIME_MS, Decoded, UnknownRecord, decode
-from mirror.record_reader import UndecodableRecord
+from mirror.record_reader import NAME_MAX_BYTES, UndecodableRecord
 from tests.support.offsets_topic_bytes import (
     array,
     compact,
@@ -251,6 +251,20 @@ def test_an_unknown_version_of_a_value_is_undecodable(key: bytes, value: bytes) 
 def test_a_commit_that_no_table_can_hold_is_undecodable(commit: ObservedCommit) -> None:
     with pytest.raises(UndecodableRecord):
         _decode_commit(commit, version=3)
+
+
+def test_names_that_no_key_of_postgres_can_hold_are_undecodable() -> None:
+    long = "\u00e9" * (NAME_MAX_BYTES // 2 + 1)
+    member = ObservedMember(long, None, "client", "/10.0.0.1", 10_000, 60_000, b"s", b"a")
+    group = ObservedGroup("g", "consumer", 4, "range", long, 1_763_900_000_000, (member,))
+    for key, value in (
+        (offset_commit_key(long, "orders", 3), None),
+        (group_key(2, long), None),
+        (group_key(5, "g", long), None),
+        (group_key(2, "g"), group_metadata_value(group)),
+    ):
+        with pytest.raises(UndecodableRecord):
+            decode(key, value)
 
 
 def test_text_that_postgres_cannot_store_is_replaced() -> None:

@@ -26,7 +26,7 @@ from coordinator_core.protocol.consumer_protocol import (
 
 unhurried = settings(derandomize=True, database=None, max_examples=150)
 
-topics = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+topics = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
 int32s = st.integers(-(2**31), 2**31 - 1)
 of_topics = st.lists(st.builds(TopicPartitions, topics, st.lists(int32s, max_size=4).map(tuple)), max_size=4).map(tuple)
 user_data = st.none() | st.binary(max_size=8)
@@ -195,3 +195,8 @@ def test_an_excessive_array_length_allocates_no_memory(data: bytes) -> None:
     finally:
         tracemalloc.stop()
     assert peak_bytes < 100_000
+
+
+def test_topics_with_nul_are_unreadable_as_postgres_does_not_store_them() -> None:
+    assert topics_of(write_subscription(Subscription(("a\0b",)))) is None
+    assert partitions_of(write_assignment(Assignment((TopicPartitions("a\0b", (1,)),)))) is None
