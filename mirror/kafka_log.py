@@ -65,6 +65,14 @@ class Bounds(NamedTuple):
     """The offset after its last committed record."""
 
 
+class Lag(NamedTuple):
+    """How many offsets of a partition were not read yet."""
+
+    offsets: int
+    readable: int
+    """Those before the first transaction that is open: what follows it may not be read yet."""
+
+
 class KafkaUnavailable(Exception):
     """The Kafka cluster cannot be reached, or refuses; the text is the reason."""
 
@@ -260,13 +268,14 @@ class KafkaLog:
         except (KafkaError, OSError) as failure:
             raise KafkaUnavailable(reason_of(failure)) from failure
 
-    async def lag(self) -> dict[int, int]:
-        """Return how many offsets each partition is behind the end of its log, as far as that is known."""
-        behind: dict[int, int] = {}
+    async def lag(self) -> dict[int, Lag]:
+        """Return how far each partition is behind the end of its log, as far as that is known."""
+        behind: dict[int, Lag] = {}
         for partition in self._assigned:
-            end = self._consumer.last_stable_offset(partition)
-            if end is not None:
-                behind[partition.partition] = max(0, end - await self._consumer.position(partition))
+            end, readable_end = self._consumer.highwater(partition), self._consumer.last_stable_offset(partition)
+            if end is not None and readable_end is not None:
+                position = await self._consumer.position(partition)
+                behind[partition.partition] = Lag(max(0, end - position), max(0, readable_end - position))
         return behind
 
 

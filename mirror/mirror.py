@@ -20,7 +20,7 @@ from mirror.decide import StatePolled
 from mirror.follower import Follower, LogEntry, used_topics
 from mirror.group_records import GroupRecord, TargetAssignment
 from mirror.inference import REBALANCING
-from mirror.kafka_log import Bounds, KafkaUnavailable, LogChanged, Record
+from mirror.kafka_log import Bounds, KafkaUnavailable, Lag, LogChanged, Record
 from mirror.observed import Observed
 from mirror.offsets_topic import UnknownRecord, decode, is_offset_commit
 from mirror.record_reader import UndecodableRecord
@@ -60,8 +60,8 @@ class Log(Protocol):
         """Return the offset that is read next, which is beyond records that are not returned."""
         ...
 
-    async def lag(self) -> dict[int, int]:
-        """Return how many offsets each partition is behind the end of its log, as far as that is known."""
+    async def lag(self) -> dict[int, Lag]:
+        """Return how far each partition is behind the end of its log, as far as that is known."""
         ...
 
 
@@ -220,8 +220,8 @@ class Mirror:
                 reached[shard] = follower.reach_end(follower.end)
         await self._together(reached)
 
-    async def _wait_for_records(self, lag: dict[int, int]) -> None:
-        self.counts.lag = lag
+    async def _wait_for_records(self, lag: Mapping[int, Lag]) -> None:
+        self.counts.lag = {partition: behind.offsets for partition, behind in lag.items()}
         self.counts.other_groups = Counter(
             (group.protocol_type, group.state)
             for follower in self._followers.values()
@@ -231,7 +231,7 @@ class Mirror:
             {
                 shard: follower.wait_for_records()
                 for shard, follower in self._followers.items()
-                if follower.end is None and lag.get(shard.shard_id) == 0
+                if follower.end is None and shard.shard_id in lag and lag[shard.shard_id].readable == 0
             }
         )
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from uuid import UUID
 
 from mirror.group_records import GroupRecord
-from mirror.kafka_log import Bounds, KafkaUnavailable, LogChanged
+from mirror.kafka_log import Bounds, KafkaUnavailable, Lag, LogChanged
 from mirror.observed import Observed
 from tests.unit.mirror.encoded import LogRecord, record
 
@@ -102,9 +102,10 @@ class FakeLog:
         """Return the offset that is read next."""
         return self._positions[partition]
 
-    async def lag(self) -> dict[int, int]:
+    async def lag(self) -> dict[int, Lag]:
         """Return how many offsets are left to read."""
-        return {number: self._ends[number] - position for number, position in self._positions.items()}
+        left = {number: self._ends[number] - position for number, position in self._positions.items()}
+        return {number: Lag(offsets, offsets) for number, offsets in left.items()}
 
     def _check(self) -> None:
         if self.failure is not None:
