@@ -32,7 +32,7 @@ function row(each) {
 }
 
 function expiry(each) {
-  if (!each.expires_at) return h("td", { class: "number muted" }, each.committed_at ? "no expiry" : NONE);
+  if (!each.expires_at) return h("td", { class: "number muted" }, each.committed_at && !document.getElementById("mirror") ? "no expiry" : NONE);
   const ms = left(each.expires_at);
   const isSoon = ms < DAY_MS;
   return h("td", { class: `number ${isSoon ? "critical" : ""}`, title: clock(each.expires_at) }, ms <= 0 ? "expired, not yet removed !" : `${span(ms)}${isSoon ? " !" : ""}`);

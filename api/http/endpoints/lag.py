@@ -19,6 +19,7 @@ from api.http.request_context import CurrentRequest
 from api.http.times import MIN_INSTANT, epoch_ms, instant, instant_or_none, parse_instant_ms
 from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.protocol.log_ends import Lag
+from coordinator_core.protocol.retention import NO_EXPIRY
 from coordinator_core.protocol.setting_rules import INT32_MAX
 from coordinator_core.queries.lag import PartitionLag, SampleTimes, TotalLag, read_lag, read_lag_history
 
@@ -101,7 +102,8 @@ async def describe_lag(
         now_ms=coordinator.wall_ms(),
         lookback_ms=context.node.queries.limits.lag_lookback_ms,
         max_age_ms=coordinator.metadata_cache.log_end_max_age_ms(),
-        retention_ms=coordinator.settings_of(group_id).retention_ms,
+        # How long the mirrored cluster keeps offsets is not known.
+        retention_ms=NO_EXPIRY if coordinator.is_mirror else coordinator.settings_of(group_id).retention_ms,
         max_partitions=context.node.queries.limits.max_lag_partitions,
     )
     total, log_end_at_ms = found.total

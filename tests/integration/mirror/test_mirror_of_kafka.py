@@ -152,6 +152,8 @@ def test_rebalances_and_offsets_are_those_of_the_clients(kafka: KafkaBroker, top
     poll_until(lambda: lags(client, group_id) == [0, 0, 0, 0])
     asyncio.run(produce(kafka, topic))
     poll_until(lambda: lags(client, group_id) == [1, 1, 1, 1])
+    partitions = client.ok("GET", f"/v1/groups/{group_id}/lag")["partitions"]
+    assert [each["expires_at"] for each in partitions] == [None] * 4, "the cluster's retention is not known"
 
 
 def test_rebalance_is_shown_while_it_waits_for_a_member(
