@@ -29,6 +29,8 @@ GROUPS_MAX: Final = 100
 """How many groups one request describes, or fetches the offsets of."""
 GONE: Final = frozenset({16, 69})
 """NOT_COORDINATOR and GROUP_ID_NOT_FOUND: the group has moved or is deleted, and the next poll shows it."""
+DENIED: Final = 30
+"""GROUP_AUTHORIZATION_FAILED: a user that may describe the cluster lists groups that it may not describe."""
 CLASSIC_TYPE: Final = "classic"
 
 
@@ -114,7 +116,7 @@ class KafkaGroups:
         }
 
     async def offsets(self, groups: Iterable[ListedGroup]) -> dict[str, Offsets]:
-        """Return the committed offsets of groups; those that are gone are left out.
+        """Return the committed offsets of groups; those that are gone, or may not be described, are left out.
 
         Raises:
             KafkaUnavailable: a broker cannot be reached, or refuses.
@@ -127,13 +129,13 @@ class KafkaGroups:
     async def _each(
         self, groups: Iterable[ListedGroup], request: Callable[[Sequence[str]], Any]
     ) -> AsyncIterator[dict[str, Any]]:
-        """Yield what brokers answer of their groups, at most `GROUPS_MAX` of them in a request."""
+        """Yield the answers about groups that are not `GONE` or `DENIED`, at most `GROUPS_MAX` groups in a request."""
         for broker, some in groupby(sorted(groups, key=lambda each: each.broker), key=lambda each: each.broker):
             group_ids = [each.group_id for each in some]
             for place in range(0, len(group_ids), GROUPS_MAX):
                 answer = await self._send(broker, request(group_ids[place : place + GROUPS_MAX]))
                 for each in answer["groups"]:
-                    if each["error_code"] not in GONE:
+                    if each["error_code"] not in GONE | {DENIED}:
                         _check(each["error_code"])
                         yield each
 

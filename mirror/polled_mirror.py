@@ -245,16 +245,17 @@ class PolledShard:
         return Group(group_id) if context is None else context.group
 
     async def _seen(self, group_id: str, polled: PolledShardGroups) -> list[Observed]:
-        """Return what is new of a group and its offsets."""
+        """Return what is new of a group and its offsets; nothing of one whose offsets may not be fetched."""
+        if group_id not in polled.offsets:
+            return []
         group, listed, described = self._group(group_id), polled.listed[group_id], polled.described.get(group_id)
         if listed.group_type not in OTHER_TYPES | {CONSUMER_TYPE} and listed.protocol_type and listed.state == EMPTY:
             described = PolledGroup(listed.protocol_type, "", ())
         found = None if described is None else observed_group(group, group_id, described, polled.at_ms)
         seen: list[Observed] = [] if found is None else [found]
-        if group_id in polled.offsets:
-            known = await self._known_offsets(group_id)
-            seen += observed_offsets(group_id, known, polled.offsets[group_id], polled.at_ms)
-            self._offsets[group_id] = polled.offsets[group_id]
+        known = await self._known_offsets(group_id)
+        seen += observed_offsets(group_id, known, polled.offsets[group_id], polled.at_ms)
+        self._offsets[group_id] = polled.offsets[group_id]
         return seen
 
     async def _known_offsets(self, group_id: str) -> Offsets:

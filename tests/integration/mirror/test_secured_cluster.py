@@ -43,11 +43,12 @@ RIGHTS = (
     ("watcher", ResourceType.TOPIC, ORDERS, AclOperation.DESCRIBE),
     ("watcher", ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE),
     ("describer", ResourceType.TOPIC, TOPIC, AclOperation.DESCRIBE),
-    ("poller", ResourceType.GROUP, "*", AclOperation.DESCRIBE),
+    ("poller", ResourceType.GROUP, "secured", AclOperation.DESCRIBE),
     ("poller", ResourceType.TOPIC, ORDERS, AclOperation.DESCRIBE),
     ("poller", ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE),
 )
-"""The rights of docs/mirror.md, with the log and without it, and too few; Read on a topic includes Describe."""
+"""The rights of docs/mirror.md, with the log and without it (of one group), and too few; Read on a topic includes
+Describe, and Describe on the cluster lists all groups."""
 
 
 @pytest.fixture(autouse=True)
@@ -100,8 +101,9 @@ def kafka(directory: Path) -> Iterator[KafkaBroker]:
 
 async def _use(broker: KafkaBroker) -> None:
     await create_topics(broker.bootstrap, {ORDERS: 3})
-    async with AIOKafkaConsumer(ORDERS, bootstrap_servers=broker.bootstrap, group_id="secured"):
-        pass
+    for group_id in ("secured", "denied"):
+        async with AIOKafkaConsumer(ORDERS, bootstrap_servers=broker.bootstrap, group_id=group_id):
+            pass
 
 
 def _allow(broker: KafkaBroker) -> None:
@@ -204,6 +206,7 @@ def test_mirror_that_may_not_read_the_log_polls(
             lambda: [each["lag"] for each in client.ok("GET", "/v1/groups/secured/lag")["partitions"]] == [0, 0, 0]
         )
         rows = client.ok("GET", "/v1/groups/secured/rebalances")["rebalances"]
+        assert client.call("GET", "/v1/groups/denied").status == 404
 
     assert [(row["trigger"], row["outcome"]) for row in rows] == [
         ("member_left_or_expired", "emptied"),
