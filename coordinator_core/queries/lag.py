@@ -247,12 +247,25 @@ def lag_history(
     ]
 
 
+def _growing(ends: Iterable[LogEnd]) -> list[list[LogEnd]]:
+    """Return log ends by time in parts, each of which begins where they decrease."""
+    parts: list[list[LogEnd]] = []
+    for end in ends:
+        if not parts or end.offset < parts[-1][-1].offset:
+            parts.append([])
+        parts[-1].append(end)
+    return parts
+
+
 def _partition_of(one: PastOffset | PastLogEnd) -> tuple[str, int]:
     return one.topic, one.partition
 
 
 class _PastPartition:
-    """One partition's committed offsets by time, and its known log end offsets."""
+    """One partition's committed offsets by time, and its known log end offsets.
+
+    A log end that the group reported counts until it reports a lower one, as of a topic that was created again.
+    """
 
     def __init__(
         self, offsets: list[PastOffset], trusted: list[PastLogEnd], interpolation_max_ms: int, max_age_ms: int
@@ -261,12 +274,26 @@ class _PastPartition:
         self._interpolation_max_ms = interpolation_max_ms
         self._max_age_ms = max_age_ms
         self._instants_ms = [each.at_ms for each in offsets]
-        own = [LogEnd(each.at_ms, each.log_end_offset) for each in offsets if each.log_end_offset is not None]
-        self._ends = monotonic_log_ends([*own, *(LogEnd(each.at_ms, each.log_end_offset) for each in trusted)])
+        self._trusted = [LogEnd(each.at_ms, each.log_end_offset) for each in trusted]
+        self._own = _growing(
+            LogEnd(each.at_ms, each.log_end_offset) for each in offsets if each.log_end_offset is not None
+        )
+        self._part = 0
+        self._ends = self._merged(0)
+        """The log ends that are known while this part of `_own` counts."""
 
     def lag_at(self, at_ms: int) -> Lag | None:
         offset = self._offset_at(at_ms)
-        return None if offset is None else lag_at(self._ends, offset, at_ms, self._max_age_ms)
+        return None if offset is None else lag_at(self._ends_at(at_ms), offset, at_ms, self._max_age_ms)
+
+    def _ends_at(self, at_ms: int) -> list[LogEnd]:
+        part = max(0, bisect_right(self._own, at_ms, key=lambda ends: ends[0].at_ms) - 1)
+        if part != self._part:
+            self._part, self._ends = part, self._merged(part)
+        return self._ends
+
+    def _merged(self, part: int) -> list[LogEnd]:
+        return monotonic_log_ends([*(self._own[part] if self._own else ()), *self._trusted])
 
     def _offset_at(self, at_ms: int) -> int | None:
         place = bisect_right(self._instants_ms, at_ms)

@@ -51,6 +51,11 @@ def test_deleted_offset_has_no_lag() -> None:
     assert lags(positions, 1, 4) == [(4, 1), (None, None), (None, None), (3, 4)]
 
 
+def test_a_log_end_counts_until_the_group_reports_a_lower_one() -> None:
+    positions = [past(0, 0, 90, 100), past(0, 2, 90, 120), past(0, 5, 4, 6), past(0, 9, 4, 10)]
+    assert [records for records, _ in lags(positions, 2, 9)] == [30, 30, 30, 2, 3, 4, 5, 6]
+
+
 def test_lag_points_are_counted_as_returned() -> None:
     for points in (SampleTimes(0, 10, 3), SampleTimes(5, 5, 3), SampleTimes(0, 9, 3)):
         assert len(points) == len(list(points))
