@@ -15,8 +15,10 @@ from tests.support.offset_log import wait_for_checkpoint
 TRANSITIONS: Final = (
     "SELECT to_state FROM group_transitions WHERE group_id = %(group)s AND from_state IS NOT NULL"
     " AND group_created_at = (SELECT max(group_created_at) FROM group_transitions WHERE group_id = %(group)s)"
-    " ORDER BY at, ctid"
+    " ORDER BY at, generation, array_position("
+    "ARRAY['Empty', 'CompletingRebalance', 'Stable', 'PreparingRebalance', 'Dead'], to_state)"
 )
+"""One decision can enter several states within a millisecond: the order is that of a generation's states."""
 COMPLETED: Final = "SELECT count(*) FROM rebalances WHERE group_id = ANY(%s) AND outcome = 'completed'"
 ARCHIVED: Final = "SELECT count(*) FROM archived_offsets WHERE group_id = ANY(%s) AND cause = %s"
 RUN: Final = (
