@@ -68,8 +68,10 @@ class Size:
     large_body_bytes: int = 8_000_000
     rounds: int = 5
     round_s: float = 3.0
-    turns: int = 60
-    """How often heartbeats with all checks, without quotas and without a token are measured in turn."""
+    starts: int = 6
+    """How often the nodes with all checks, without quotas and without a token are started anew."""
+    turns: int = 12
+    """How often each of them is measured in turn."""
     turn_s: float = 0.6
 
 
@@ -82,12 +84,15 @@ def _costs(size: Size) -> list[Figure]:
     """Compare the node's processor time a heartbeat: quotas with none, and quotas and a token with neither.
 
     Three nodes, each beside a Postgres of its own, take short turns in every order: a machine is not as fast in each
-    minute, nor each node after the same other one.
+    minute, nor each node after the same other one. They are started several times: a process may be some percent
+    slower than another of the same program for as long as it runs.
     """
-    with ExitStack() as started:
-        loads = [started.enter_context(_heartbeats(size, token, quotas)) for token, quotas in CHECKS]
-        orders = islice(cycle(permutations(range(len(loads)))), size.turns)
-        turns = [{each: loads[each]() for each in order} for order in orders]
+    turns: list[dict[int, float]] = []
+    for _ in range(size.starts):
+        with ExitStack() as started:
+            loads = [started.enter_context(_heartbeats(size, token, quotas)) for token, quotas in CHECKS]
+            orders = islice(cycle(permutations(range(len(loads)))), size.turns)
+            turns += [{each: loads[each]() for each in order} for order in orders]
     return [
         _cost("quotas", [(turn[0], turn[1]) for turn in turns]),
         _cost("quotas and a token", [(turn[0], turn[2]) for turn in turns]),

@@ -32,7 +32,7 @@ MEASURES: dict[str, Callable[[Place], Sequence[Figure]]] = {
     "tenants": partial(
         tenants.measure,
         size=tenants.Size(
-            members=2, connections=2, partitions=300, large_body_bytes=100_000, rounds=1, round_s=0.5, turns=1
+            members=2, connections=2, partitions=300, large_body_bytes=100_000, rounds=1, round_s=0.5, starts=1, turns=1
         ),
     ),
     "scale": partial(scale.measure, size=scale.Size(connections=4, rounds=1, round_s=0.2)),
