@@ -1,6 +1,7 @@
 """Joins and syncs of many members begin a few at a time, so that other requests come in between."""
 
 import asyncio
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
@@ -8,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from api.kafka import connection, groups
+from api.kafka import brokers, connection, groups
 from api.kafka.apis import ApiKey
-from api.kafka.messages import decode, load_all
+from api.kafka.messages import decode, encode, load_all
 from api.kafka.request import KafkaRequest
 from api.shared.limits import ListenerLimits
 from api.shared.node_context import NodeContext
@@ -129,7 +130,14 @@ async def test_all_offsets_are_read_when_large_requests_of_others_have_ended() -
     assert store.reads == 2
 
 
-async def test_other_requests_come_in_between_the_partitions_of_a_large_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_other_requests_are_answered_while_a_large_topic_is_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoding: list[threading.Thread] = []
+
+    def noting(api: ApiKey, version: int, values: Fields) -> bytes:
+        encoding.append(threading.current_thread())
+        return encode(api, version, values)
+
+    monkeypatch.setattr(brokers, "encode", noting)
     store = MemoryStore()
     store.observe_topics({"t": 10 * CONVERTED_AT_ONCE})
     async with running(store) as coordinator:
@@ -137,12 +145,11 @@ async def test_other_requests_come_in_between_the_partitions_of_a_large_topic(mo
         monkeypatch.setattr(coordinator, "addresses", lambda _: {"a": "127.0.0.1:9092"})
         wire = Wire(NodeContext(coordinator, NO_QUERIES, ListenerLimits()))
         wire.send(ApiKey.METADATA, 8, {"topics": None, "allow_auto_topic_creation": False})
-        for _ in range(5):
-            await asyncio.sleep(0)
-        assert not wire.is_answered
         await until(lambda: wire.is_answered, "the topic's partitions")
         (frame,) = wire.frames()
         wire.close()
+    (thread,) = encoding
+    assert thread is not threading.current_thread()
     assert len(read_response(ApiKey.METADATA, 8, frame).topics[0].partitions) == 10 * CONVERTED_AT_ONCE
 
 

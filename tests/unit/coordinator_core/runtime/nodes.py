@@ -25,7 +25,6 @@ from coordinator_core.protocol.settings import GroupSettings, Now
 from coordinator_core.runtime.clock import Clock, SystemClock
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.coordinator import Coordinator
-from coordinator_core.runtime.views import Readiness
 from coordinator_core.state_store.interface import Store, StoreError
 from coordinator_core.state_store.rows import Batch, WriteResult
 from tests.support.memory_store import MemoryStore
@@ -97,12 +96,11 @@ async def until(condition: Callable[[], bool], what: str) -> None:
 async def until_readiness(node: Coordinator, *, expected: bool, reason: str = "") -> None:
     """Wait until a node is ready, or is not for a reason that contains a text."""
     async with limited(f"is_ready={expected} {reason}"):
-        while not _is(await node.readiness(), expected, reason):  # noqa: ASYNC110 - each check asks the store
+        while True:
+            found = await node.readiness()
+            if found.is_ready is expected and reason in "; ".join(found.reasons):
+                return
             await asyncio.sleep(0.005)
-
-
-def _is(found: Readiness, expected: bool, reason: str) -> bool:
-    return found.is_ready is expected and reason in "; ".join(found.reasons)
 
 
 class Member:
