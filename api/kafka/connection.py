@@ -408,7 +408,10 @@ class KafkaConnection(asyncio.Protocol):
     # -- authentication ----------------------------------------------------------------------------------------
 
     def _authenticate(self, header: RequestHeader, message: object) -> bytes:
-        """Answer SaslHandshake and SaslAuthenticate; a wrong token closes the connection after the answer."""
+        """Answer SaslHandshake and SaslAuthenticate; a wrong token closes the connection after the answer.
+
+        A client may send a new token, but only of the same actor (KIP-368).
+        """
         tokens = self._node.tokens
         if header.api_key == ApiKey.SASL_HANDSHAKE:
             self._mechanism = message.mechanism  # type: ignore[attr-defined]  # the decoded request
@@ -418,8 +421,11 @@ class KafkaConnection(asyncio.Protocol):
         auth_bytes: bytes = message.auth_bytes  # type: ignore[attr-defined]
         if tokens is None:  # an open node: there is nothing to check
             return sasl.authenticated(header.version, is_known=True)
+        before = None if self._credentials is None else self._identity
         self._credentials = self._mechanism, auth_bytes
         self._identify()
+        if before is not None and self._identity is not None and self._identity.actor != before.actor:
+            self._identity = None
         if self._identity is None:
             log.warning("kafka_authentication_failed", client=self._client_host)
             self._loop.call_soon(self._transport.close)

@@ -1,7 +1,7 @@
 """A request over the Kafka listener."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import Any, Final
 from uuid import uuid4
 
@@ -68,11 +68,9 @@ class KafkaRequest(ClientRequest):
         """The name of the last error that was answered; a request may have several groups."""
 
     def take(self, message: Any) -> None:  # noqa: ANN401  # a class for each version
-        """Take the decoded body of the request, which counts for the quotas of the one group that it names."""
+        """Take the decoded body of the request."""
         self.message = message
-        groups: Sequence[Any] = getattr(message, "groups", ())
-        of_group = groups[0] if len(groups) == 1 else message
-        self.group_id = getattr(of_group, "group_id", None)
+        self.group_id = getattr(message, "group_id", None)
 
     def begin_again(self) -> None:
         """Begin the next request with the same header, after this one was answered."""
@@ -110,8 +108,15 @@ class KafkaRequest(ClientRequest):
         message = (self.header.api_key, self.version, values)
         return await asyncio.to_thread(encode, *message) if self.turn_bytes else encode(*message)
 
+    def named_groups(self) -> Collection[str]:
+        """Return the groups that the request names: one, or those of OffsetFetch, DescribeGroups or DeleteGroups."""
+        if self.group_id is not None:
+            return (self.group_id,)
+        listed: Collection[Any] = getattr(self.message, "groups", ()) or getattr(self.message, "groups_names", ())
+        return [getattr(each, "group_id", each) for each in listed]
+
     def is_within_quotas(self, size: int) -> bool:
-        """Count the request against the quotas of its client and its group; return whether they allow it.
+        """Count the request against the quotas of its client and its groups; return whether they allow it.
 
         Args:
             size: the bytes of the request.

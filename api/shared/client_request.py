@@ -1,7 +1,7 @@
 """A request of a client: who sent it, what it may do, and how the node answers it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from functools import partial
 from typing import Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
@@ -142,7 +142,7 @@ class ClientRequest:
         return self.node.quotas.has_defaults or self.node.tokens is not None
 
     def check_quotas(self, requests: int, size: int, *, is_heartbeat: bool = False) -> None:
-        """Count requests with bodies of `size` bytes against the quotas of their client and their group.
+        """Count requests with bodies of `size` bytes against the quotas of their client and of each group they name.
 
         A client that may neither join the group nor commit takes nothing of its quota, or it could get members evicted.
 
@@ -152,9 +152,13 @@ class ClientRequest:
         own = NO_RATES if self.node.tokens is None else self.node.tokens.quotas_of(self.client)
         quota = self.quota
         if quota is None or quota.group_id != self.group_id or quota.own is not own:
-            is_of_group = self.group_id is not None and self._can_take_part(self.group_id)
-            quota = self.quota = Quota(self.client, self.group_id, own, is_of_group=is_of_group)
+            groups = {each for each in self.named_groups() if self._can_take_part(each)}
+            quota = self.quota = Quota(self.client, self.group_id, own, groups)
         self.node.quotas.take(quota, requests, size, is_heartbeat=is_heartbeat)
+
+    def named_groups(self) -> Collection[str]:
+        """Return the groups that the request names."""
+        return () if self.group_id is None else (self.group_id,)
 
     def _can_take_part(self, group_id: str) -> bool:
         return self.can_access(group_id, Operation.COMMIT) or self.can_access(group_id, Operation.JOIN)

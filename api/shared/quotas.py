@@ -9,7 +9,7 @@ Source: Kafka's client quotas (KIP-13, KIP-124, KIP-599).
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
@@ -86,23 +86,27 @@ class _Buckets:
 class Quota:
     """The quotas from which requests of one client to one group take; found once, and taken from many times."""
 
-    __slots__ = ("buckets", "client", "forgotten", "group_id", "is_of_group", "own")
+    __slots__ = ("buckets", "client", "forgotten", "group_id", "groups", "own")
 
     def __init__(
-        self, client: str, group_id: str | None, own: Mapping[str, int] = NO_RATES, *, is_of_group: bool = True
+        self,
+        client: str,
+        group_id: str | None,
+        own: Mapping[str, int] = NO_RATES,
+        groups: Collection[str] | None = None,
     ) -> None:
         """Find no bucket yet.
 
         Args:
             client: the client.
-            group_id: the group; None: the requests name none.
+            group_id: the group; None: the requests name none, or several.
             own: limit → the client's own rate, in place of the default.
-            is_of_group: whether the requests take from the group's quota, too.
+            groups: the groups whose quotas the requests take from, too; None: that of the group.
         """
         self.client = client
         self.group_id = group_id
         self.own = own
-        self.is_of_group = is_of_group
+        self.groups = groups if groups is not None else () if group_id is None else (group_id,)
         self.buckets: tuple[_Bucket, ...] = ()
         self.forgotten = -1
         """How often buckets had been forgotten when these were found."""
@@ -170,8 +174,8 @@ class Quotas:
         buckets: list[_Bucket] = []
         if quota.own or self._clients.has_defaults:
             buckets.append(self._clients.find(quota.client, quota.own))
-        if quota.is_of_group and quota.group_id is not None and self._groups.has_defaults:
-            buckets.append(self._groups.find(quota.group_id, NO_RATES))
+        if self._groups.has_defaults:
+            buckets += [self._groups.find(group_id, NO_RATES) for group_id in quota.groups]
         quota.buckets, quota.forgotten = tuple(buckets), self._forgotten
 
     def _check(self, bucket: _Bucket, empty_at_s: float) -> None:

@@ -130,3 +130,43 @@ async def test_a_quota_that_has_changed_counts_for_a_client_with_a_stored_token(
         assert (answered < 30) == is_added
     finally:
         wire.close()
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "named"),
+    [
+        (ApiKey.OFFSET_FETCH, 8, {"groups": [{"group_id": "g", "topics": None}, {"group_id": "h", "topics": None}]}),
+        (ApiKey.DESCRIBE_GROUPS, 5, {"groups": ["g", "h"]}),
+        (ApiKey.DELETE_GROUPS, 2, {"groups_names": ["g", "h"]}),
+    ],
+    ids=["fetch", "describe", "delete"],
+)
+async def test_a_request_takes_from_the_quota_of_each_group_that_it_names(
+    node: Coordinator, key: ApiKey, version: int, named: Fields
+) -> None:
+    wire = Wire(context_with_quotas(node, QuotaLimits(group_quota_requests_per_s=1, quota_window_s=2)))
+    try:
+        for _ in range(3):  # as many as a group may have at once, with its debt
+            await wire.call(key, version, named)
+        wire.send(ApiKey.OFFSET_FETCH, 7, {"group_id": "h", "topics": None})
+        await turns()
+        assert not wire.is_answered
+    finally:
+        wire.close()
+
+
+@pytest.mark.parametrize(("actor", "is_accepted"), [("ada", True), ("bob", False)])
+async def test_a_connection_may_send_another_token_only_of_the_same_actor(
+    node: Coordinator, tmp_path: Path, actor: str, *, is_accepted: bool
+) -> None:
+    tokens = TokensFile.written(tmp_path, ADA).read()
+    newer = known_token(token_entry("newer", actor, Role.OPERATOR, ("",)))
+    tokens.replace_stored({newer.digest: newer})
+    wire = Wire(NodeContext(node, NO_QUERIES, ListenerLimits(), tokens=tokens))
+    try:
+        await wire.call(ApiKey.SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
+        first = await wire.call(ApiKey.SASL_AUTHENTICATE, 2, {"auth_bytes": b"\0any\0ada's"})
+        second = await wire.call(ApiKey.SASL_AUTHENTICATE, 2, {"auth_bytes": b"\0any\0newer"})
+        assert (int(first.error_code), int(second.error_code) == 0) == (0, is_accepted)
+    finally:
+        wire.close()

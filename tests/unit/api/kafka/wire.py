@@ -36,6 +36,10 @@ class FakeTransport(asyncio.Transport):
         """Close it at once."""
         self.is_aborted = True
 
+    def close(self) -> None:
+        """Close it; nothing is left to be sent."""
+        self.is_aborted = True
+
     def pause_reading(self) -> None:
         """Note it."""
         self.reads_on = False
