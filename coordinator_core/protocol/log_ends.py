@@ -69,7 +69,8 @@ def lag_at(ends: Sequence[LogEnd], offset: int, now_ms: int, max_age_ms: int = L
         ends: known ends of the log, by time; may be empty, and may reach beyond the instant.
         offset: the committed offset, which is the next record to read.
         now_ms: the instant, in milliseconds since the epoch.
-        max_age_ms: the age past which the last of the ends is stale.
+        max_age_ms: the age past which the last end before the instant is stale; the lag is a lower bound then, or an
+            estimate if there is a later end.
 
     Returns:
         None if no end is known at the instant.
@@ -77,12 +78,13 @@ def lag_at(ends: Sequence[LogEnd], offset: int, now_ms: int, max_age_ms: int = L
     later = bisect_right(ends, now_ms, key=attrgetter("at_ms"))
     if later == 0:
         return None
-    is_stale = later == len(ends) and now_ms - ends[-1].at_ms > max_age_ms
+    is_stale = now_ms - ends[later - 1].at_ms > max_age_ms
+    is_last_stale = is_stale and later == len(ends)
     end = _end_at(ends, later, now_ms)
     if end <= offset:
-        return NO_LAG._replace(is_lower_bound=is_stale, is_stale=is_stale)
+        return NO_LAG._replace(is_lower_bound=is_last_stale, is_stale=is_stale)
     passed_at_ms, is_lower_bound = _passed_at(ends, later, offset)
-    return Lag(end - offset, max(0, now_ms - passed_at_ms), is_lower_bound or is_stale, is_stale)
+    return Lag(end - offset, max(0, now_ms - passed_at_ms), is_lower_bound or is_last_stale, is_stale)
 
 
 def monotonic_log_ends(ends: Iterable[LogEnd]) -> list[LogEnd]:

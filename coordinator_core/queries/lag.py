@@ -234,7 +234,7 @@ def lag_history(
         points: the instants.
         step_ms: the resolution of `offsets`. Between two that are at most two steps apart, offsets are interpolated;
             across a longer gap the offset did not change.
-        max_age_ms: the age after which a log end offset is stale.
+        max_age_ms: the age after which a log end offset is stale, if that is more than two steps.
     """
     trusted = {key: list(of_one) for key, of_one in groupby(ends, _partition_of)}
     partitions = [
@@ -272,7 +272,7 @@ class _PastPartition:
     ) -> None:
         self._offsets = offsets
         self._interpolation_max_ms = interpolation_max_ms
-        self._max_age_ms = max_age_ms
+        self._max_age_ms = max(max_age_ms, interpolation_max_ms)
         self._instants_ms = [each.at_ms for each in offsets]
         self._trusted = [LogEnd(each.at_ms, each.log_end_offset) for each in trusted]
         self._own = _growing(

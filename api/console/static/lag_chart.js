@@ -21,9 +21,10 @@ export function lagChart(element) {
     if (!plot.isConnected) replaceContent(element, plot);
     const plotly = await load();
     if (isStopped) return;
-    plot.setAttribute("aria-label", `Lag over the last hour: ${points[0].lag} records at the start, ${points.at(-1).lag ?? "not known"} now`);
+    const isEstimated = points.some((each) => each.is_log_end_stale) ? "; estimated while log ends were not reported" : "";
+    plot.setAttribute("aria-label", `Lag over the last hour: ${points[0].lag} records at the start, ${points.at(-1).lag ?? "not known"} now${isEstimated}`);
     const unit = unitOf(points);
-    await plotly.react(plot, traces(points, unit), layout(unit), { displayModeBar: false, responsive: true });
+    await plotly.react(plot, traces(points, unit), { ...layout(unit), shapes: bands(points) }, { displayModeBar: false, responsive: true });
   };
   const again = () => void draw(points);
   document.addEventListener("theme-changed", again);
@@ -58,6 +59,18 @@ function traces(points, [unit, length]) {
     { x, y: points.map((each) => each.lag), name: "records", type: "scatter", mode: "lines", line: { color: colour("--accent"), width: 2, shape: "hv" } },
     { x, y: timeLag, name: unit, yaxis: "y2", type: "scatter", mode: "lines", line: { color: colour("--muted"), width: 1.5, dash: "dot", shape: "hv" } },
   ];
+}
+
+/** Return a band for each stretch of time in which log ends were not reported. */
+function bands(points) {
+  const stretches = [];
+  for (const [place, each] of points.slice(0, -1).entries()) {
+    if (!each.is_log_end_stale) continue;
+    if (!points[place - 1]?.is_log_end_stale) stretches.push({ x0: new Date(each.at) });
+    stretches.at(-1).x1 = new Date(points[place + 1].at);
+  }
+  const label = { text: "log ends not reported", font: { color: colour("--muted") } };
+  return stretches.map((each) => ({ ...each, type: "rect", yref: "paper", y0: 0, y1: 1, layer: "below", line: { width: 0 }, fillcolor: colour("--line"), opacity: 0.5, label }));
 }
 
 function layout([unit]) {

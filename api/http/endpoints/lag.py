@@ -158,7 +158,7 @@ class LagPointResponse(Struct):
     lag: int | None
     lag_seconds: float | None
     is_log_end_stale: bool
-    """Whether a log end was stale at that time, so that both are lower bounds."""
+    """Whether a log end was stale at that time, so that both are estimates or, after its last report, lower bounds."""
 
 
 class LagHistoryResponse(Struct):

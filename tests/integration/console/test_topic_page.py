@@ -1,6 +1,7 @@
 """The list of topics; the page of a topic: who reads it, with which lag, and its log ends."""
 
 import re
+from collections.abc import Collection
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
@@ -142,12 +143,23 @@ def test_sums_of_lag_name_their_bound_and_what_is_unknown(page: Page, node: Node
         expect(page.get_by_role("region", name=re.compile("^Ownership"))).to_contain_text(f"1 partition, {shown}")
 
 
-def test_chart_of_lag_has_a_gap_where_it_is_not_known(page: Page, node: Node, readers: dict[str, Group]) -> None:
+def _show_chart(page: Page, node: Node, lags: list[int | None], *, stale: Collection[int] = ()) -> Locator:
+    """Show the chart of these lags, a minute each; log ends are stale at the places `stale`."""
     points = [
-        {"at": f"2026-11-21T02:0{minute}:00Z", "lag": lag, "lag_seconds": lag, "is_log_end_stale": False}
-        for minute, lag in enumerate([None, 7, 8, None, 9, None])
+        {"at": f"2026-11-21T02:0{minute}:00Z", "lag": lag, "lag_seconds": lag, "is_log_end_stale": minute in stale}
+        for minute, lag in enumerate(lags)
     ]
     page.route(re.compile("/lag/history"), lambda route: route.fulfill(json={"points": points}))
     page.goto(f"{node.url}/#/groups/subscriber")
-    chart = page.get_by_role("img", name=re.compile("^Lag over the last hour"))
+    return page.get_by_role("img", name=re.compile("^Lag over the last hour"))
+
+
+def test_chart_of_lag_marks_where_log_ends_were_not_reported(page: Page, node: Node, readers: dict[str, Group]) -> None:
+    chart = _show_chart(page, node, [7, 8, 8, 8, 9, 9, 9], stale={0, 2, 3, 5, 6})
+    expect(chart).to_have_attribute("aria-label", re.compile("9 now; estimated while log ends were not reported$"))
+    expect(chart.get_by_text("log ends not reported")).to_have_count(3)
+
+
+def test_chart_of_lag_has_a_gap_where_it_is_not_known(page: Page, node: Node, readers: dict[str, Group]) -> None:
+    chart = _show_chart(page, node, [None, 7, 8, None, 9, None])
     expect(chart).to_have_attribute("aria-label", re.compile(": 7 records at the start, not known now$"))

@@ -46,9 +46,16 @@ def test_lag_is_computed_from_log_ends(offset: int, now_ms: int, found: Lag | No
         (24, 6_000, NO_LAG),
         (24, 6_001, Lag(0, 0, is_lower_bound=True, is_stale=True)),
         (20, 6_001, Lag(4, 3_001, is_lower_bound=True, is_stale=True)),
-        (15, 4_500, Lag(8, 2_000)),
+        (12, 2_500, Lag(3, 300)),
+        (15, 4_500, Lag(8, 2_000, is_stale=True)),
     ],
-    ids=["just in time", "caught up, when last known", "behind by at least so much", "between two known ends"],
+    ids=[
+        "just in time",
+        "caught up, when last known",
+        "behind by at least so much",
+        "between two ends",
+        "long after one",
+    ],
 )
 def test_log_end_older_than_its_age_limit_is_stale(offset: int, now_ms: int, found: Lag) -> None:
     assert lag_at(END_REASONS, offset, now_ms, max_age_ms=1_000) == found

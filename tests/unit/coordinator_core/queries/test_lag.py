@@ -46,6 +46,17 @@ def test_offsets_are_interpolated_between_commits() -> None:
     assert lags(positions, 0, 4) == [(0, 0), (0, 0), (0, 0), (5, 0), (10, 1)]
 
 
+def test_a_log_end_that_was_not_reported_for_long_is_an_estimate() -> None:
+    """As while a mirror was down, or a consumer without another reporter."""
+    positions = [past(0, 0, 10, 10), past(0, 20, 90, 90)]
+    assert lags(positions, 5, 7) == [(20, 5), (24, 6), (28, 7)]
+    points = SampleTimes(5 * MINUTE_MS, 7 * MINUTE_MS, MINUTE_MS)
+    found = lag_history(positions, [], points, MINUTE_MS, LOG_END_MAX_AGE_MS)
+    assert [lag is not None and lag.is_stale for _, lag in found] == [False, True, True]
+    coarse = lag_history(positions, [], points, 4 * MINUTE_MS, LOG_END_MAX_AGE_MS)
+    assert [lag is not None and lag.is_stale for _, lag in coarse] == [False, False, False]
+
+
 def test_deleted_offset_has_no_lag() -> None:
     positions = [past(0, 0, 5, 9), past(0, 2, None), past(0, 4, 6, 9)]
     assert lags(positions, 1, 4) == [(4, 1), (None, None), (None, None), (3, 4)]
