@@ -77,8 +77,11 @@ def existed_ms(created_at_ms: Column, died_at_ms: Column, start_ms: int, end_ms:
 
 
 def rebalancing_share(rebalancing_ms: Column, existed_ms: Column) -> Column:
-    """Return the share of its lifetime within an interval that a group was rebalancing; 0 without a lifetime."""
-    return sf.when(existed_ms > 0, rebalancing_ms / existed_ms).otherwise(sf.lit(0.0))
+    """Return the share of its lifetime within an interval that a group was rebalancing; 0 without a lifetime.
+
+    It is 1 at most: where a clock was set back, a rebalance may have lasted longer than its group existed.
+    """
+    return sf.when(existed_ms > 0, sf.least(sf.lit(1.0), rebalancing_ms / existed_ms)).otherwise(sf.lit(0.0))
 
 
 def is_churning(under_way_ms: Column, restarts: Column, thresholds: Thresholds) -> Column:

@@ -75,8 +75,8 @@ def existed_ms(lives: Sequence[Life], start_ms: int, end_ms: int) -> int:
 
 
 def rebalancing_share(rebalancing_ms: int, existed_ms: int) -> float:
-    """Return the share of a group's life within an interval in which it rebalanced; 0 without any."""
-    return rebalancing_ms / existed_ms if existed_ms else 0.0
+    """Return the share of a group's life within an interval in which it rebalanced, 1 at most; 0 without any."""
+    return min(1.0, rebalancing_ms / existed_ms) if existed_ms else 0.0
 
 
 def is_churning(under_way_ms: int | None, restarts: int, thresholds: Thresholds) -> bool:
