@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from typing import Final
 
-from agent.core.commit_queue import AsyncOnComplete, CommitQueue, Offsets, send_commit
+from agent.core.commit_queue import AsyncOnComplete, CommitQueue, CommitResult, Offsets, send_commit
 from agent.core.connection import Connection
 from agent.core.membership import MemberIdentity, MemberState
 from agent.core.positions import Positions
@@ -34,6 +35,7 @@ class Commits:
         self._is_automatic = is_automatic
         self._is_reporting = is_reporting
         self._queue = CommitQueue(shared, name)
+        self._finished: deque[CommitResult] = deque()
         self._next_at_ms = shared.now_ms() + shared.timing.auto_commit_interval_ms
         self._report_at_ms = shared.now_ms() + shared.timing.log_end_report_interval_ms
 
@@ -42,16 +44,15 @@ class Commits:
         identity = self._identity()
         if not await self._queue.drain(deadline_ms):
             raise CoordinatorNotAvailable("earlier asynchronous commits are still in progress; commit again later")
+        self._take_results()
         try:
             await send_commit(
                 self._shared, self._connection, identity, offsets, deadline_ms=deadline_ms, should_stop=lambda: False
             )  # fmt: skip
-        except OffsetsRefused as error:
-            self._positions.mark_committed(
-                {each: offset for each, offset in offsets.items() if each not in error.codes}
-            )
+        except BaseException as error:
+            self._record(offsets, error)
             raise
-        self._positions.mark_committed(offsets)
+        self._record(offsets, None)
 
     def commit_async(self, offsets: Offsets, on_complete: AsyncOnComplete | None) -> None:
         """Store offsets in another task; if this agent is not a member, the callback gets the error."""
@@ -109,17 +110,16 @@ class Commits:
 
     async def run_callbacks(self) -> None:
         """Run the callbacks of finished asynchronous commits; if one raises, the rest run at the next call."""
-        while (result := self._queue.take_result()) is not None:
-            if result.error is None:
-                self._positions.mark_committed(result.offsets)
-            elif result.on_complete is None:
-                log.warning("an asynchronous commit failed: %s", result.error)
+        while self._take_results():
+            result = self._finished.popleft()
             if result.on_complete is not None:
                 await result.on_complete(result.offsets, result.error)
+            elif result.error is not None:
+                log.warning("an asynchronous commit failed: %s", result.error)
 
     def has_results(self) -> bool:
         """Return whether callbacks are due; under the lock."""
-        return self._queue.has_results
+        return self._queue.has_results or bool(self._finished)
 
     def next_wakeup_ms(self) -> int | None:
         """Return when `auto_commit` or `report_log_ends` is due; None: never."""
@@ -130,6 +130,22 @@ class Commits:
         """End the task; the callbacks of unsent commits get an error."""
         await self._queue.stop()
         await self.run_callbacks()
+
+    def _take_results(self) -> bool:
+        """Record the results of asynchronous commits in their order; return whether callbacks are due."""
+        while (result := self._queue.take_result()) is not None:
+            self._record(result.offsets, result.error)
+            self._finished.append(result)
+        return bool(self._finished)
+
+    def _record(self, offsets: Offsets, error: BaseException | None) -> None:
+        """Record what a commit has stored; after an error other than OffsetsRefused that is not known."""
+        if error is None:
+            self._positions.mark_committed(offsets)
+        elif isinstance(error, OffsetsRefused):
+            self._positions.mark_committed({each: offsets[each] for each in offsets if each not in error.codes})
+        else:
+            self._positions.mark_uncertain(offsets)
 
     def _identity(self) -> MemberIdentity:
         """Return the identity to commit under.

@@ -20,7 +20,7 @@ class _PartitionState:
 
     position: int | None = None
     committed: OffsetAndMetadata | None = None
-    """The last committed offset."""
+    """The last committed offset; also None while a commit of another one may have been stored."""
     is_reported: bool = False
     """Whether a log end offset was sent since the last call of `unreported`."""
     log_start: int = 0
@@ -139,6 +139,13 @@ class Positions:
             if partition in self._states:
                 self._states[partition].committed = offset
                 self._states[partition].is_reported |= offset.log_end_offset is not None
+
+    def mark_uncertain(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Forget the committed offset of each partition for which a commit of another one may have been stored."""
+        for partition, offset in offsets.items():
+            state = self._states.get(partition)
+            if state and state.committed and replace(state.committed, log_end_offset=offset.log_end_offset) != offset:
+                state.committed = None
 
     async def unreported(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the last committed offsets, with new log end offsets, of partitions unreported since the last call."""
