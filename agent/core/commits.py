@@ -123,7 +123,8 @@ class Commits:
 
     def next_wakeup_ms(self) -> int | None:
         """Return when `auto_commit` or `report_log_ends` is due; None: never."""
-        due_at_ms = [self._next_at_ms] * self._is_automatic + [self._report_at_ms] * self._is_reporting
+        is_reporting = self._is_reporting and self._is_ready()  # When it is ready again, that ends the wait.
+        due_at_ms = [self._next_at_ms] * self._is_automatic + [self._report_at_ms] * is_reporting
         return min(due_at_ms, default=None)
 
     async def stop(self) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from agent import ConsumerAgent, RetryError, TopicPartition
 from tests.integration.agent.agents import AgentMaker
-from tests.support.fake_coordinator import Drop, FakeCoordinator
+from tests.support.fake_coordinator import Drop, FakeCoordinator, Hold
 from tests.support.manual_clock import ManualClock
+from tests.support.waiting import PATIENCE_S
 
 ZERO = TopicPartition("orders", 0)
 
@@ -61,3 +64,25 @@ def test_auto_commit_stores_a_position_again_that_a_commit_without_an_answer_may
     agent.close()
 
     assert coordinator.offsets[ZERO]["offset"] == 50
+
+
+@pytest.mark.parametrize("leave_unanswered", ["join", "commit"])
+def test_poll_sleeps_while_a_due_report_cannot_be_made(
+    coordinator: FakeCoordinator, make_agent: AgentMaker, clock: ManualClock, leave_unanswered: str
+) -> None:
+    gate = threading.Event()
+    agent = make_agent(end_offset_of=lambda _: 100, clock=clock)
+    coordinator.next(leave_unanswered, Hold(gate))
+    if leave_unanswered == "commit":
+        agent.poll(PATIENCE_S)
+        agent.pause(agent.assignment())
+        agent.commit({ZERO: 50}, asynchronous=True)
+    clock.advance(60_000)
+    caller = threading.Thread(target=lambda: agent.poll(timeout_s=20), name="caller")
+    caller.start()
+    try:
+        assert clock.wait_for_sleeper("caller") == 20_000
+    finally:
+        clock.advance(20_000)
+        caller.join(PATIENCE_S)
+        gate.set()
