@@ -82,7 +82,7 @@ class NodeSelector:
             self._next_warning_at_ms = self._now_ms() + WARNING_EVERY_MS
             log.warning("%s is unreachable or unavailable (%s); retrying", url, reason)
         with self._lock:
-            if not was_connected and url not in self._base_urls:
+            if not was_connected:
                 self._avoided_until_ms[url] = self._now_ms() + self._owner_retry_ms
             if url == self._base_urls[self._next_base]:
                 self._next_base = (self._next_base + 1) % len(self._base_urls)

@@ -267,6 +267,16 @@ class TestCoordinators:
         coordinators.prefer_owner("http://owner:1")
         assert coordinators.target() == "http://owner:1"
 
+    def test_unreachable_owner_is_avoided_if_it_is_a_base_url_too(self, clock: ManualClock) -> None:
+        coordinators = self.make(clock)
+        coordinators.prefer_owner("http://a:1")
+        coordinators.mark_failed("http://a:1", "why", was_connected=False)
+        coordinators.prefer_owner("http://a:1")
+        assert coordinators.target() == "http://b:1"
+        clock.advance(30_000)
+        coordinators.prefer_owner("http://a:1")
+        assert coordinators.target() == "http://a:1"
+
     def test_warning_names_the_reason_and_is_logged_once_per_outage(
         self, clock: ManualClock, caplog: pytest.LogCaptureFixture
     ) -> None:
