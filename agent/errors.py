@@ -15,7 +15,7 @@ Errors of the coordinator carry Kafka's name of the error in `code`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -165,6 +165,11 @@ class OffsetsRefused(AgentError):
         named = ", ".join(f"{partition}: {code}" for partition, code in sorted(codes.items()))
         super().__init__(f"not committed: {named}")
         self.codes = dict(codes)
+
+    def of(self, partitions: Iterable[TopicPartition]) -> OffsetsRefused | None:
+        """Return the error of some of the partitions; None if they are stored."""
+        codes = {each: self.codes[each] for each in partitions if each in self.codes}
+        return OffsetsRefused(codes) if codes else None
 
 
 class AgentClosed(AgentError):

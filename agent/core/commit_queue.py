@@ -6,19 +6,30 @@ A commit carries the generation in which it was requested, so the coordinator re
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Final
 
 from agent.core.connection import Connection
 from agent.core.group_api import NONE
 from agent.core.membership import MemberIdentity, Reaction, RequestType
 from agent.core.shared_state import IDLE_MS, SharedState
-from agent.errors import AgentError, CommitFailed, CoordinatorNotAvailable, OffsetsRefused
+from agent.errors import (
+    AgentError,
+    CommitFailed,
+    CoordinatorNotAvailable,
+    InvalidRequest,
+    OffsetsRefused,
+    RequestError,
+)
 from agent.partitions import OffsetAndMetadata, TopicPartition, batched
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 AsyncOnComplete = Callable[[Offsets, AgentError | None], Awaitable[object]]
+
+_ERRORS_OF_CONTENT: Final = (InvalidRequest, RequestError, AgentError)
+"""Errors of what a commit contains, which others would not have."""
 
 
 async def send_commit(
@@ -159,22 +170,22 @@ class CommitQueue:
         await self._task.join()
         with self._shared.changed:
             while self._waiting:
-                self._finish(
-                    self._waiting.popleft(), CoordinatorNotAvailable("the agent was closed before the commit was sent")
-                )
+                unsent = CoordinatorNotAvailable("the agent was closed before the commit was sent")
+                self._finish(self._waiting.popleft(), repeat(unsent))
 
     async def _run(self) -> None:
         try:
             while (batch := await self._next()) is not None:
-                error = await self._send(batch)
+                errors = await self._send(batch)
                 with self._shared.changed:
                     self._is_sending = False
-                    self._finish(batch, error)
+                    self._finish(batch, errors)
         finally:
             await self._connection.close()
 
-    def _finish(self, batch: _CommitBatch, error: AgentError | None) -> None:
-        self._results += [CommitResult(offsets, on_complete, error) for offsets, on_complete in batch.commits]
+    def _finish(self, batch: _CommitBatch, errors: Iterable[AgentError | None]) -> None:
+        results = zip(batch.commits, errors, strict=False)
+        self._results += [CommitResult(offsets, on_complete, error) for (offsets, on_complete), error in results]
         self._shared.changed.notify_all()
 
     async def _next(self) -> _CommitBatch | None:
@@ -186,14 +197,26 @@ class CommitQueue:
                 await self._shared.runtime.wait(IDLE_MS)
             return None
 
-    async def _send(self, batch: _CommitBatch) -> AgentError | None:
+    async def _send(self, batch: _CommitBatch) -> Iterable[AgentError | None]:
+        """Send the commits of a batch as one; return the error of each.
+
+        A commit that will never succeed makes no other one fail: then each is sent by itself.
+        """
+        error = await self._store(batch.identity, batch.offsets())
+        if isinstance(error, OffsetsRefused):
+            return [error.of(offsets) for offsets, _ in batch.commits]
+        if len(batch.commits) > 1 and type(error) in _ERRORS_OF_CONTENT:
+            return [await self._store(batch.identity, offsets) for offsets, _ in batch.commits]
+        return repeat(error)
+
+    async def _store(self, identity: MemberIdentity, offsets: Offsets) -> AgentError | None:
         deadline_ms = self._shared.now_ms() + self._shared.timing.api_timeout_ms
         try:
             await send_commit(
                 self._shared,
                 self._connection,
-                batch.identity,
-                batch.offsets(),
+                identity,
+                offsets,
                 deadline_ms=deadline_ms,
                 should_stop=lambda: self._is_stopped,
             )

@@ -11,7 +11,9 @@ from agent import (
     AgentError,
     CommitFailed,
     ConsumerAgent,
+    InvalidRequest,
     OffsetAndMetadata,
+    OffsetsRefused,
     RebalanceInProgress,
     RetryError,
     TopicPartition,
@@ -22,7 +24,7 @@ from tests.integration.agent.agents import AgentMaker
 from tests.support.fake_coordinator import FakeCoordinator, Hold, Problem
 from tests.support.waiting import PATIENCE_S
 
-ZERO, ONE = (TopicPartition("orders", number) for number in range(2))
+ZERO, ONE, TWO = (TopicPartition("orders", number) for number in range(3))
 OVERTAKEN = Problem("ILLEGAL_GENERATION", 409, "rejoin")
 BUSY = Problem("COORDINATOR_NOT_AVAILABLE", 503, "retry")
 
@@ -123,6 +125,49 @@ def test_unserializable_commit_fails_alone(
     assert outcomes.kinds() == [AgentError, type(None)]
     assert "TypeError" in str(outcomes.reported[0])
     assert (coordinator.offsets[ZERO]["offset"], coordinator.offsets[ONE]["offset"]) == (7, 6)
+
+
+INVALID = Problem("INVALID_REQUEST", 400, "fix")
+
+
+def test_refused_commit_fails_alone(coordinator: FakeCoordinator, joined: AgentMaker, outcomes: Outcomes) -> None:
+    gate = threading.Event()
+    coordinator.next("commit", Hold(gate), INVALID, INVALID)
+    agent = joined()
+    agent.commit({TWO: 1}, asynchronous=True, on_complete=outcomes.on_complete)
+    coordinator.wait_for_calls("commit", 1)
+    for offsets in ({ZERO: 1}, {ONE: 2}, {ZERO: 3}):
+        agent.commit(offsets, asynchronous=True, on_complete=outcomes.on_complete)
+    gate.set()
+    until_answered(agent)
+    agent.poll()
+
+    assert outcomes.kinds() == [type(None), InvalidRequest, type(None), type(None)]
+    assert (coordinator.offsets[ZERO]["offset"], coordinator.offsets[ONE]["offset"]) == (3, 2)
+
+
+def test_refused_partition_fails_its_own_commits(
+    coordinator: FakeCoordinator, joined: AgentMaker, outcomes: Outcomes
+) -> None:
+    gate = threading.Event()
+    coordinator.next("commit", Hold(gate, INVALID))
+    agent = joined()
+    agent.commit({TWO: 1}, asynchronous=True, on_complete=outcomes.on_complete)
+    coordinator.wait_for_calls("commit", 1)
+    for offsets in ({ZERO: 1}, {ONE: 1}, {ZERO: 2, ONE: 2}):
+        agent.commit(offsets, asynchronous=True, on_complete=outcomes.on_complete)
+    coordinator.answers["commit"] = {
+        "offsets": [
+            {"topic": "orders", "partition": 0, "code": "NONE"},
+            {"topic": "orders", "partition": 1, "code": "OFFSET_METADATA_TOO_LARGE"},
+        ]
+    }
+    gate.set()
+    until_answered(agent)
+    agent.poll()
+
+    assert outcomes.kinds() == [InvalidRequest, type(None), OffsetsRefused, OffsetsRefused]
+    assert coordinator.count("commit") == 2
 
 
 def test_commit_outcomes_are_reported_at_the_next_commit(joined: AgentMaker, outcomes: Outcomes) -> None:
