@@ -103,6 +103,10 @@ class Commits:
         except AgentError as error:
             log.warning("auto-commit of %d partitions failed: %s", len(changed), error)
 
+    async def drain(self, deadline_ms: int) -> None:
+        """Wait until asynchronous commits are answered: a rejoin ends the generation that they carry."""
+        await self._queue.drain(deadline_ms)
+
     async def finish_pending(self, deadline_ms: int) -> None:
         """Wait for pending commits and run their callbacks."""
         await self._queue.drain(deadline_ms)

@@ -128,6 +128,7 @@ class Consumer:
             on_assigned=self._coroutine("on_assigned", on_assigned) or _no_callback,
             on_lost=self._coroutine("on_lost", on_lost) or _no_callback,
             before_revoking=self._commit_before_revoking,
+            before_joining=self._drain_commits,
         )
         self._rebalancer = Rebalancer(self._shared, self._subscription, self._positions, callbacks, self._counts)
         self._heartbeat = Heartbeat(self._shared, client_id, is_static=self._is_static)
@@ -351,6 +352,9 @@ class Consumer:
 
     async def _commit_before_revoking(self) -> None:
         await self._commits.commit_before_revocation(self._runtime.now_ms() + self._timing.request_timeout_ms)
+
+    async def _drain_commits(self) -> None:
+        await self._commits.drain(self._runtime.now_ms() + self._timing.request_timeout_ms)
 
     async def _revoke_and_leave(self, deadline_ms: int, reason: str) -> None:
         """Revoke all partitions and leave; each step runs even if a callback raised in one before it."""

@@ -32,12 +32,13 @@ AsyncCallback = Callable[[Partitions], Awaitable[object]]
 
 @dataclass(frozen=True, slots=True)
 class Callbacks:
-    """The caller's callbacks, called with sorted partitions; `before_revoking` is the agent's own and runs first."""
+    """The caller's callbacks, called with sorted partitions; the last two are the agent's own, and commit."""
 
     on_revoked: AsyncCallback
     on_assigned: AsyncCallback
     on_lost: AsyncCallback
     before_revoking: Callable[[], Awaitable[None]]
+    before_joining: Callable[[], Awaitable[None]]
 
 
 @dataclass(slots=True)
@@ -175,10 +176,13 @@ class Rebalancer:
         self._is_prepared = True
         owned = self._positions.owned()
         unwanted = tuple(each for each in owned if each.topic not in self._subscription.topics)
-        if not self._subscription.is_cooperative:
-            await self._revoke(owned)
-        elif unwanted:
-            await self._revoke(unwanted)
+        try:
+            if not self._subscription.is_cooperative:
+                await self._revoke(owned)
+            elif unwanted:
+                await self._revoke(unwanted)
+        finally:
+            await self._callbacks.before_joining()
 
     def _start_round(self) -> None:
         shared = self._shared

@@ -90,8 +90,8 @@ class ConsumerAgent:
         """Take part in the group, and return the partitions to consume, sorted, each with the next offset to read.
 
         Returns at once if there are any, else waits for some until timeout_s or wakeup(). Call it at least every
-        max_poll_interval_ms; otherwise the agent leaves the group. Two requests run in the caller's thread and can
-        exceed timeout_s by request_timeout_ms each: an auto-commit before a rebalance, and the topic metadata every
+        max_poll_interval_ms; otherwise the agent leaves the group. Three waits in the caller's thread can exceed
+        timeout_s by request_timeout_ms each: for commits before and after on_revoked, and for the topic metadata every
         metadata_max_age_ms.
 
         Raises:

@@ -219,6 +219,23 @@ def test_commit_during_revocation_is_stored_and_reported_before_leaving(
     assert [seen.call for seen in coordinator.seen[-2:]] == ["commit", "leave"]
 
 
+def test_asynchronous_commit_during_revocation_is_stored_before_the_rejoin(
+    coordinator: FakeCoordinator, joined: AgentMaker, outcomes: Outcomes
+) -> None:
+    agents: list[ConsumerAgent] = []
+
+    def commit(_: object) -> None:
+        agents[0].commit({ZERO: 9}, asynchronous=True, on_complete=outcomes.on_complete)
+
+    agents.append(joined(on_revoked=commit, retry_backoff_ms=50))
+    coordinator.next("commit", BUSY)
+    agents[0].subscribe(["orders", "refunds"])
+    agents[0].poll(PATIENCE_S)
+
+    assert outcomes.reported == [None]
+    assert agents[0].position(ZERO) == 9
+
+
 def test_commit_cut_off_by_close_is_reported_as_failed(
     coordinator: FakeCoordinator, joined: AgentMaker, outcomes: Outcomes
 ) -> None:
