@@ -42,7 +42,7 @@ class TransactionConflict(StoreUnavailable):
 class LockTimeout(StoreUnavailable):
     """A lock was not available within the lock timeout."""
 
-    summary = "the database is changing a table that the request needs"
+    summary = "another session of the database holds a lock that the request needs"
 
 
 class ConnectionLost(StoreUnavailable):

@@ -21,16 +21,20 @@ from typing import Final, NamedTuple
 
 import psycopg2
 import urllib3
+from psycopg2.errorcodes import INSUFFICIENT_PRIVILEGE, LOCK_NOT_AVAILABLE
 
 from api.shared.tokens import TokensFileError, read_tokens_file
 from muster.cli.command_tree import command_group
 from muster.cli.crash import command_settings
 from muster.cli.doctor.audit import check_audit_log
 from muster.cli.doctor.database import (
+    DOCUMENTED,
+    WHO_LOCKS,
     check_clocks,
     check_incarnation,
     check_jobs_role,
     check_leases,
+    check_locks,
     check_offset_log,
     check_offsets,
     check_postgres,
@@ -63,9 +67,9 @@ app = command_group("Check everything.")
 def doctor(url: UrlOption = None, data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
     """Check the installation and report problems.
 
-    Checks the settings, the disk, the ports, Postgres, the schema, the database's roles, the incarnation, the
-    leases, the constraints, the offsets, the clocks, the audit log, the issued tokens, the stored groups, a node, the
-    tokens file, TLS, Java, the JDBC driver and Airflow, and changes nothing. The exit code is 1 if a check fails.
+    Checks the settings, the disk, the ports, Postgres, its locks, the schema, the database's roles, the incarnation,
+    the leases, the constraints, the offsets, the clocks, the audit log, the issued tokens, the stored groups, a node,
+    the tokens file, TLS, Java, the JDBC driver and Airflow, and changes nothing. The exit code is 1 if a check fails.
     """
     found = list(run_checks(url, data_dir))
     if as_json:
@@ -81,6 +85,7 @@ def doctor(url: UrlOption = None, data_dir: DataDirOption = None, as_json: JsonO
 
 
 CONNECT_TIMEOUT_S: Final = 5
+LOCK_TIMEOUT_MS: Final = 2_000
 NODE_TIMEOUT_S: Final = 5.0
 NODE_SKEW_LOOK_S: Final = 3.0
 LOOPBACK: Final = "127.0.0.1"
@@ -177,13 +182,20 @@ def _database(settings: Settings) -> Iterator[CheckResult]:
         return
     with closing(connection):
         connection.set_session(readonly=True, autocommit=True)
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET lock_timeout = {LOCK_TIMEOUT_MS}")
         yield _run_check(check_postgres, connection)
+        yield _run_check(check_locks, connection)
         yield _run_check(check_schema, connection)
         if not has_own_tables(connection):
             return
         for check in TABLE_CHECKS:
             yield _run_check(check, connection)
         yield check_groups(url.replace("postgresql://", "postgresql+psycopg2://", 1))
+
+
+ADVICE: Final = {LOCK_NOT_AVAILABLE: WHO_LOCKS, INSUFFICIENT_PRIVILEGE: DOCUMENTED}
+"""What to do about a failed query, by SQLSTATE."""
 
 
 def _run_check(
@@ -194,7 +206,8 @@ def _run_check(
         return check(connection)
     except psycopg2.Error as failure:
         name = check.__name__.removeprefix("check_")
-        return error(name, str(failure).strip().partition("\n")[0], "run muster migrate if a table is missing")
+        advice = ADVICE.get(failure.pgcode or "", "run muster migrate if a table is missing")
+        return error(name, str(failure).strip().partition("\n")[0], advice)
 
 
 # -- nodes and tokens -------------------------------------------------------------------------------------

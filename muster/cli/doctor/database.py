@@ -22,6 +22,7 @@ CONNECTIONS_MAX_SHARE: Final = 0.9
 SLOW_MS: Final = 20.0
 SKEW_LOOK_S: Final = 1.0
 SKEW_WRONG_S: Final = 30.0
+WHO_LOCKS: Final = "find out what it does, and end it: docs/runbook.md, MusterDatabaseWritesSlow"
 ROW_LOST: Final = "restore the row from a backup: docs/backup.md"
 
 _OWNED_SHARDS: Final = """
@@ -78,6 +79,40 @@ def check_postgres(connection: PsycopgConnection) -> CheckResult:
             "Postgres", message, "every commit waits for it: bring the nodes nearer, or find what keeps it busy"
         )
     return ok("Postgres", message)
+
+
+_WAIT_FOR_STANDBY: Final = """
+SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND wait_event = 'SyncRep' AND query_start < clock_timestamp() - interval '1 s'
+"""
+"""The sessions whose COMMIT no synchronous standby confirms; other roles' are visible with `pg_read_all_stats` only."""
+
+_BLOCKING: Final = """
+SELECT DISTINCT blocking.pid, blocking.application_name, blocking.usename
+FROM pg_stat_activity AS waiting
+CROSS JOIN unnest(pg_blocking_pids(waiting.pid)) AS by (pid)
+JOIN pg_stat_activity AS blocking ON blocking.pid = by.pid
+WHERE waiting.datname = current_database()
+ORDER BY blocking.pid
+"""
+BLOCKING_S: Final = 1.0
+"""Who blocks others at both ends of this time is reported."""
+
+
+def check_locks(connection: PsycopgConnection) -> CheckResult:
+    """Check that no session waits for a synchronous standby, nor for the locks of another session."""
+    (waiting,) = _row(connection, _WAIT_FOR_STANDBY)
+    if waiting:
+        message = f"{counted(waiting, 'session waits', 'sessions wait')} for a synchronous standby"
+        return error("locks", message, "start the standby; docs/runbook.md, MusterDatabaseUnreachable")
+    blocking = _rows(connection, _BLOCKING)
+    if blocking:
+        time.sleep(BLOCKING_S)
+        blocking = [each for each in _rows(connection, _BLOCKING) if each in blocking]
+    if blocking:
+        sessions = "; ".join(f"process {pid} ({printable(name)}) of {role}" for pid, name, role in blocking)
+        return warning("locks", f"others wait for locks of {sessions}", WHO_LOCKS)
+    return ok("locks", "no session waits for another one")
 
 
 def check_schema(connection: PsycopgConnection) -> CheckResult:
@@ -198,6 +233,12 @@ def check_clocks(connection: PsycopgConnection) -> CheckResult:
     if abs(skew_s) > SKEW_LOOK_S:
         return warning("clocks", message, "synchronize them by NTP")
     return ok("clocks", message)
+
+
+def _rows(connection: PsycopgConnection, query: str) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(query)
+        return cursor.fetchall()
 
 
 def _row(connection: PsycopgConnection, query: str) -> tuple[Any, ...]:
