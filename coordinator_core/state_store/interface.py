@@ -61,7 +61,7 @@ class StoreUnavailable(StoreError):
 
 
 class OutcomeUnknown(StoreError):
-    """The connection was lost during COMMIT. Do not repeat the write: load the shard again under a new epoch."""
+    """The outcome of COMMIT is unknown. Do not repeat the write: load the shard again under a new epoch."""
 
     summary = "the connection to the database was lost"
 

@@ -19,6 +19,7 @@ from coordinator_core.state_store.postgres.failures import (
     ConnectionLost,
     DataRefused,
     is_lost,
+    require_confirmed,
     sqlstate,
     translate,
     translate_autocommit,
@@ -68,7 +69,7 @@ class AutocommitConnection:
         try:
             self._ensure_prepared(connection, statement)
             with HUNG_CALLS.ended(connection, self._statement_timeout_ms):
-                return _fetch(connection, statement.execute, parameters)
+                rows = _fetch(connection, statement.execute, parameters)
         except Error as failure:
             if is_lost(failure):
                 self.close()
@@ -77,6 +78,8 @@ class AutocommitConnection:
             raise translate_autocommit(failure) from failure
         except ValueError as failure:
             raise DataRefused(str(failure)) from failure  # The driver rejects NUL and unpaired surrogates.
+        require_confirmed(connection)
+        return rows
 
     def _connect(self) -> PsycopgConnection:
         try:

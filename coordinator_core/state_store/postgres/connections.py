@@ -30,6 +30,7 @@ from coordinator_core.state_store.postgres.failures import (
     FormerPrimary,
     TransactionConflict,
     is_lost,
+    require_confirmed,
     translate,
     translate_commit,
 )
@@ -170,6 +171,7 @@ class ConnectionPool:
             except DBAPIError as failure:
                 connection.invalidate()
                 raise translate_commit(_cause(failure)) from failure
+            require_confirmed(_of_driver(connection))
             return result
 
     def _read(self, work: Callable[[Transaction], T]) -> T:
@@ -235,9 +237,14 @@ def _guarded(work: Callable[[Transaction], T], transaction: Transaction) -> T:
 def _no_hanging(connection: Connection, statement_timeout_ms: int) -> AbstractContextManager[None]:
     if connection.invalidated:
         return nullcontext()
-    driver_connection = connection.connection.driver_connection
-    assert driver_connection is not None, "a connection that is checked out has one of the driver"
-    return HUNG_CALLS.ended(driver_connection, statement_timeout_ms)
+    return HUNG_CALLS.ended(_of_driver(connection), statement_timeout_ms)
+
+
+def _of_driver(connection: Connection) -> PsycopgConnection:
+    """Return the driver's connection of one that is checked out."""
+    found: PsycopgConnection | None = connection.connection.driver_connection
+    assert found is not None, "a connection that is checked out has one of the driver"
+    return found
 
 
 def connector(url: str, name: str, limits: Limits, planner: Mapping[str, str]) -> Callable[[], PsycopgConnection]:

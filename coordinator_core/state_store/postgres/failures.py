@@ -4,7 +4,10 @@ Nothing is stored before COMMIT is sent. After that the outcome is unknown, unle
 connection is alive.
 """
 
+from typing import Final
+
 from psycopg2 import Error
+from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
 from coordinator_core.state_store.interface import OutcomeUnknown, StoreError, StoreUnavailable
 
@@ -25,6 +28,9 @@ LOST_CLASSES = ("08", "57P")
 """Connection exceptions, and operator interventions that end it (57014, a cancelled statement, does not)."""
 
 IDLE_IN_TRANSACTION = "25P03"
+
+STANDBY_WAIT_CANCELLED: Final = "canceling wait for synchronous replication"
+"""The warning, in English, of a COMMIT that succeeds although no synchronous standby has confirmed it."""
 
 
 class DataRefused(StoreError):
@@ -69,6 +75,12 @@ class DiskFull(StoreUnavailable):
     summary = "the disk of the database is full"
 
 
+class NotOnStandby(OutcomeUnknown):
+    """A COMMIT succeeded although somebody cancelled its wait for a synchronous standby; a failover may lose it."""
+
+    summary = "the wait of a commit for a synchronous standby was cancelled"
+
+
 def translate(failure: Error) -> StoreError:
     """Return the error for a failed statement; nothing of its transaction is stored."""
     sentence, code = _sentence(failure), sqlstate(failure)
@@ -99,6 +111,20 @@ def translate_autocommit(failure: Error) -> StoreError:
     if is_lost(failure) and sqlstate(failure) != READ_ONLY:
         return OutcomeUnknown(_sentence(failure))
     return translate(failure)
+
+
+def require_confirmed(connection: PsycopgConnection) -> None:
+    """Check, after a COMMIT, that nobody has cancelled its wait for a synchronous standby (`pg_cancel_backend`).
+
+    Raises:
+        NotOnStandby: somebody has.
+    """
+    if not connection.notices:
+        return
+    said = "".join(connection.notices)
+    connection.notices.clear()
+    if STANDBY_WAIT_CANCELLED in said:
+        raise NotOnStandby(NotOnStandby.summary)
 
 
 def is_lost(failure: Error) -> bool:

@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,11 @@ import pytest
 from coordinator_core.state_store.incarnations import GENERATION_JUMP
 from coordinator_core.state_store.interface import StoreUnavailable
 from coordinator_core.state_store.postgres import PostgresStore
-from coordinator_core.state_store.postgres.failures import FormerPrimary
+from coordinator_core.state_store.postgres.autocommit import AutocommitConnection
+from coordinator_core.state_store.postgres.connections import Limits
+from coordinator_core.state_store.postgres.failures import FormerPrimary, NotOnStandby
+from coordinator_core.state_store.postgres.prepared_statements import PreparedStatement
+from muster.cli.doctor.database import check_locks
 from muster.local.embedded_postgres import HOST, EmbeddedPostgres
 from muster.node.schema import upgrade
 from muster.settings import psql_url
@@ -236,6 +241,32 @@ def test_node_names_a_former_primary_and_serves_again_without_it(tmp_path: Path,
         poll_until(lambda: asked.send("GET", "/readyz").status == 200)
         assert settled(asked, "g").commit(position(1)).status == 200
         assert metric(asked, INCARNATION) == 2
+
+
+def test_nothing_counts_as_stored_whose_wait_for_the_standby_was_cancelled(pair: Pair) -> None:
+    insert = PreparedStatement.of("insert_topic", "INSERT INTO topics (topic, partitions) VALUES (%(topic)s, 1)")
+    limits = Limits(60_000, 60_000, 60_000, 10)
+    pair.make_synchronous()
+    with closing(PostgresStore(pair.url, lease_ttl_ms=60_000)) as store:
+        renew(store)
+        pair.standby.stop()
+        assert_cancelled_wait_is_no_success(pair.primary, partial(renew, store))
+    with closing(AutocommitConnection(pair.primary.database_url(), "test", limits)) as connection:
+        assert_cancelled_wait_is_no_success(pair.primary, partial(connection.run, insert, {"topic": "t"}))
+    assert run_sql(pair.primary, "SELECT topic FROM topics") == [("t",)]
+
+
+def assert_cancelled_wait_is_no_success(primary: EmbeddedPostgres, write: Callable[[], object]) -> None:
+    cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+    with ThreadPoolExecutor(1) as executor:
+        writing = executor.submit(write)
+        with closing(psycopg2.connect(psql_url(primary.database_url()))) as connection:
+            connection.autocommit = True
+            found = poll_until(lambda: (check := check_locks(connection)).status == "error" and check)
+        assert found.message == "1 session waits for a synchronous standby"
+        poll_until(lambda: run_sql(primary, cancel))
+        with pytest.raises(NotOnStandby):
+            writing.result()
 
 
 def break_connections(server: EmbeddedPostgres) -> None:
