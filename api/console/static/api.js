@@ -37,14 +37,14 @@ export async function readPages(path, ...fields) {
   return whole;
 }
 
-/** Send a change and return its id (null if nothing was changed), and the JSON; `body` or `query` carries the reason. */
-export async function change(method, path, { body, query = {} } = {}) {
-  const response = await request(method, path + asQuery(query), body);
+/** Send a change and return its id (null if nothing was changed), and the JSON; `body` or `query` carries the reason. Requests with the same `key` make one change. */
+export async function change(method, path, { body, query = {}, key } = {}) {
+  const response = await request(method, path + asQuery(query), body, key);
   return { changeId: response.headers.get("x-muster-change-id"), answer: response.status === 204 ? null : await response.json() };
 }
 
-async function request(method, path, body) {
-  const response = await send(method, path, body);
+async function request(method, path, body, key) {
+  const response = await send(method, path, body, key);
   if (response.ok) return response;
   const problem = await response.json().catch(() => ({}));
   const refusal = new ApiError(response.status, sentence(response, problem), response.headers.get("x-request-id"), problem.quarantine_reason);
@@ -52,18 +52,19 @@ async function request(method, path, body) {
   throw refusal;
 }
 
-async function send(method, path, body) {
+async function send(method, path, body, key) {
   try {
     const signal = AbortSignal.timeout(REQUEST_TIMEOUT_MS);
-    return await fetch(path, { method, headers: headersOf(method, body), body: body && JSON.stringify(body), signal });
+    return await fetch(path, { method, headers: headersOf(method, body, key), body: body && JSON.stringify(body), signal });
   } catch (error) {
     const message = error.name === "TimeoutError" ? "The node did not answer in time." : "The node cannot be reached.";
     throw new ApiError(0, message);
   }
 }
 
-function headersOf(method, body) {
+function headersOf(method, body, key) {
   const headers = {};
+  if (key) headers["Idempotency-Key"] = key;
   if (body) headers["Content-Type"] = "application/json";
   if (method !== "GET" && actor()) headers["X-Muster-Actor"] = utf8Bytes(actor());
   if (token()) headers.Authorization = `Bearer ${utf8Bytes(token())}`;

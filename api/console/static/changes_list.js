@@ -39,7 +39,7 @@ async function undo(each, again) {
     title: "Undo this change?",
     text: [`${each.actor}, ${clock(each.at)}: ${action(each.action)}. Values that have changed since are kept.`, difference(each)],
     verb: "Undo",
-    act: ({ reason }) => change("POST", `/v1/changes/${each.change_id}/undo`, { body: { reason } }),
+    act: ({ reason }, key) => change("POST", `/v1/changes/${each.change_id}/undo`, { body: { reason }, key }),
   });
   if (done) toast("Change undone. The undo is recorded in the audit log.");
   again();

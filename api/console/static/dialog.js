@@ -4,6 +4,7 @@ import { h, replaceContent } from "./dom.js";
 
 /**
  * Show a form; `extra` may add an element below the first field. If `act`, called with the values, raises an error, the dialogue shows its message and remains open.
+ * The second argument of `act` is a UUID, the same one while the values are the same: the answer to a change that was made may have been lost.
  * Resolves to the values and the `result` of `act`, or to null if the user cancels.
  */
 export function form({ title, text, verb, fields = [], danger = false, extra, act, before }) {
@@ -14,13 +15,15 @@ export function form({ title, text, verb, fields = [], danger = false, extra, ac
       fields.slice(0, 1).map(row), extra?.(() => valuesOf(body)), fields.slice(1).map(row), problem,
       h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => end(null) }, "Cancel"), submit));
     const dialog = shown(title, body, () => end(null));
+    let sent, key;
     body.addEventListener("submit", async (event) => {
       event.preventDefault();
       const values = valuesOf(body);
       submit.disabled = true;
       try {
         before?.(values);
-        const result = await act?.(values);
+        if (JSON.stringify(values) !== sent) [sent, key] = [JSON.stringify(values), uuid()];
+        const result = await act?.(values, key);
         end({ ...values, result });
       } catch (error) {
         problem.hidden = false;
@@ -69,6 +72,12 @@ function row({ name, label, hint, options, ...attributes }) {
     : h("input", { id, name, autocomplete: "off", spellcheck: "false", "aria-describedby": hint && `${id}-hint`, ...attributes });
   return h("div", { class: "field" }, h("label", { for: id }, label), control,
     hint && h("small", { id: `${id}-hint` }, hint));
+}
+
+/** Return a random UUID; `crypto.randomUUID` exists only where the page came over HTTPS or from this machine. */
+function uuid() {
+  const hex = [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-4${hex.slice(13, 16)}-a${hex.slice(17, 20)}-${hex.slice(20)}`;
 }
 
 function valuesOf(body) {

@@ -13,7 +13,7 @@ export async function forceRebalance(group, again) {
     title: "Force a rebalance?",
     text: `${group.members.length === 1 ? "The member stops consuming, rejoins and receives" : `All ${plural(group.members.length, "member")} stop consuming, rejoin and receive`} a new assignment. This cannot be undone.`,
     verb: "Force a rebalance", danger: true,
-    act: ({ reason }) => change("POST", groupPath(group.group_id, "rebalance"), { body: { reason } }),
+    act: ({ reason }, key) => change("POST", groupPath(group.group_id, "rebalance"), { body: { reason }, key }),
   });
   if (done) toast("Rebalance started.");
   again();
@@ -25,7 +25,7 @@ export async function removeMember(group, member, again) {
     title: "Remove member?",
     text: [h("bdi", {}, member.member_id), ": ", ownedPartitions(group, member), " If its process is still running, it rejoins. This cannot be undone."],
     verb: "Remove member", danger: true,
-    act: ({ reason }) => change("DELETE", groupPath(group.group_id, "members", member.member_id), { query: { reason } }),
+    act: ({ reason }, key) => change("DELETE", groupPath(group.group_id, "members", member.member_id), { query: { reason }, key }),
   });
   if (done) toast("Member removed.");
   again();
@@ -47,7 +47,7 @@ export async function deleteGroup(group, again) {
     title: "Delete this group?",
     text: "It has no members. Its offsets are archived; undo restores them.",
     verb: "Delete", danger: true,
-    act: ({ reason }) => change("DELETE", groupPath(group.group_id), { query: { reason } }),
+    act: ({ reason }, key) => change("DELETE", groupPath(group.group_id), { query: { reason }, key }),
   });
   if (done) toast("Group deleted. Its offsets are archived.", undoOf(done, again));
   again();

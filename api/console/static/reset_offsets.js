@@ -37,7 +37,7 @@ export async function resetOffsets(groupId, memberCount, again) {
     title: `Reset ${plural(moved.length, "offset")}?`,
     text: moved.length === preview.offsets.length ? "" : `${plural(preview.offsets.length - moved.length, "partition")} unchanged.`,
     verb: "Reset", danger: true, extra: () => table(preview.offsets),
-    act: ({ reason }) => change("POST", path, { body: { ...target, dry_run: false, reason } }),
+    act: ({ reason }, key) => change("POST", path, { body: { ...target, dry_run: false, reason }, key }),
   });
   if (done) toast("Offsets reset.", undoOf(done, again));
   again();

@@ -57,7 +57,7 @@ export function runPage(main, [runId]) {
         ? `${run.counts.candidates === undefined ? "All candidates are" : `${plural(run.counts.candidates, "candidate")} ${run.counts.candidates === 1 ? "is" : "are"}`} checked again first. Rows that are still due are archived and removed; the change can be undone.`
         : "Rejection is final. Later runs with the same candidates are rejected too.",
       verb: isApply ? "Apply" : "Reject", danger: isApply,
-      act: ({ reason }) => change("POST", `${path}/${verb}`, { body: { reason } }),
+      act: ({ reason }, key) => change("POST", `${path}/${verb}`, { body: { reason }, key }),
     });
     if (done) toast(isApply ? "Applying the run." : "Run rejected.", isApply && undoOf(done, poller.now));
     poller.now();

@@ -64,7 +64,7 @@ export async function changeSetting(groupId, key, again, { suggested = null, sou
     title: `Change ${key}`, text: [explanation(key, effective, suggested, requested, source), note && ` ${note}`], verb: "Set", reason,
     fields: [{ name: "value", label: "New value", ...field }],
     extra: groupId !== null && SIMULATED.has(key) ? (values) => simulate(groupId, key, values) : undefined,
-    act: ({ value: given, reason: why }) => change("PUT", path, { body: { values: { [key]: parse(given) }, reason: why } }),
+    act: ({ value: given, reason: why }, id) => change("PUT", path, { body: { values: { [key]: parse(given) }, reason: why }, key: id }),
   });
   if (done) toast(`${key} updated.`, undoOf(done, again));
   again();
