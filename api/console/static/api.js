@@ -26,13 +26,13 @@ export async function read(path, query = {}) {
   return (await request("GET", path + asQuery(query))).json();
 }
 
-/** Send GETs until the last page, and return the first JSON with the whole of the lists `fields`. */
-export async function readPages(path, ...fields) {
+/** Send GETs until the last page, or until the list `field` has `most` entries, and return the first JSON with all of the list, and the last cursor. */
+export async function readPages(path, field, most = Infinity) {
   const whole = await read(path);
-  for (let cursor = whole.next_cursor; cursor; ) {
-    const page = await read(path, { cursor });
-    for (const field of fields) whole[field].push(...page[field]);
-    cursor = page.next_cursor;
+  while (whole.next_cursor && whole[field].length < most) {
+    const page = await read(path, { cursor: whole.next_cursor });
+    whole[field].push(...page[field]);
+    whole.next_cursor = page.next_cursor;
   }
   return whole;
 }

@@ -12,7 +12,7 @@ import { pageKeys } from "./keys.js";
 import { lagChart } from "./lag_chart.js";
 import { membersSection } from "./members_section.js";
 import { offsetsTable } from "./offsets_section.js";
-import { poll } from "./poll.js";
+import { allOf, poll } from "./poll.js";
 import { quarantineNotice } from "./quarantine.js";
 import { membersOf, rebalanceBars, within } from "./rebalances_section.js";
 import { resetOffsets } from "./reset_offsets.js";
@@ -29,6 +29,7 @@ const TRANSITIONS = 500;
 const REBALANCES = 500;
 const CHANGES = 20;
 const MEMBER_SESSIONS = 100;
+const PARTITIONS_MAX = 10_000;
 const MEMBER_SESSIONS_MS = 24 * HOUR_MS;
 const SECTIONS = [
   ["timeline", "Timeline"], ["rebalances", "Rebalances"], ["members", "Members"], ["sessions", "Member sessions"], ["ownership", "Ownership"],
@@ -52,7 +53,7 @@ export function groupPage(main, [groupId]) {
     diagnosis: redrawOnChange(diagnosis, (found) => findings(groupId, found, again)),
     sessions: redrawOnChange(bodies.sessions, memberSessionsTable),
     members: membersSection(bodies.members, again),
-    ownership: redrawOnChange(bodies.ownership, ownershipMap),
+    ownership: redrawOnChange(bodies.ownership, (members, partitions, isCut) => [isCut && cut(), ownershipMap(members, partitions)]),
     rebalances: redrawOnChange(bodies.rebalances, rebalanceBars),
     settings: redrawOnChange(bodies.settings, (values) => settingsTable(groupId, values, again)),
     changes: redrawOnChange(bodies.changes, (changes) => changesTable(changes, again)),
@@ -61,14 +62,15 @@ export function groupPage(main, [groupId]) {
   const offsets = h("div", {});
   const chart = h("div", { class: "chart" });
   let current = null;
-  let lag = null;
+  let lag; // null: no offset is committed; undefined: not loaded yet
   let rebalancesLastHour = 0;
   replaceContent(bodies.offsets, h("div", { class: "buttons" }, h("button", { type: "button", "data-key": "reset", onclick: () => resetOffsets(groupId, current?.members.length ?? 0, again) }, "Reset offsets…")), chart, offsets);
-  const drawOffsets = redrawOnChange(offsets, (partitions) => offsetsTable(partitions));
+  const drawOffsets = redrawOnChange(offsets, (partitions, isCut) => [isCut && cut(), offsetsTable(partitions)]);
   let range = null;
-  const drawTimeline = timeline(bodies.timeline, (selected) => { range = selected; pollers[1].now(); });
+  const drawTimeline = timeline(bodies.timeline, (selected) => { range = selected; history.now(); });
   const drawChart = lagChart(chart);
-  const pollers = [poll(loadCurrent, CURRENT_MS), poll(loadHistory, HISTORY_MS), poll(loadSlow, SLOW_MS)];
+  const history = poll(loadHistory, HISTORY_MS);
+  const pollers = [poll(loadCurrent, CURRENT_MS), poll(loadLag, CURRENT_MS), history, poll(loadSlow, SLOW_MS)];
   pageKeys([
     ["u", "back to groups", () => (location.hash = "#/")],
     ["/", "focus the filter of the members", () => draw.members.focus()],
@@ -85,30 +87,44 @@ export function groupPage(main, [groupId]) {
   }
 
   async function shortenTimeout() {
-    const requested = Math.max(...current.members.map((each) => each.rebalance_timeout_ms));
+    const group = current;
+    const requested = Math.max(...group.members.map((each) => each.rebalance_timeout_ms));
     const advice = await read(groupPath(groupId, "tuning")).then((found) => found.advice.rebalance_timeout_ms, () => null);
     const isShorter = advice?.verdict === "change" && advice.value < (advice.present ?? requested);
-    const waited = span(Date.now() - Date.parse(current.state_since));
+    const waited = span(Date.now() - Date.parse(group.state_since));
     return changeSetting(groupId, "rebalance_timeout_ms", again, { reason: "the group is stuck in a rebalance",
-      note: current.state in SHORTENED ? `The members have waited for ${waited}; with a value below that, ${SHORTENED[current.state]}.` : "",
+      note: group.state in SHORTENED ? `The members have waited for ${waited}; with a value below that, ${SHORTENED[group.state]}.` : "",
       ...(isShorter && { suggested: advice.value, source: adviceSource(advice) }) });
   }
 
   async function loadCurrent() {
-    const [group, found] = await Promise.all([readPages(groupPath(groupId), "members").catch(broken), optional(readPages(groupPath(groupId, "lag"), "partitions"))]);
+    const group = await readPages(groupPath(groupId), "members").catch(broken);
     sections.hidden = false;
-    [current, lag] = [group, found];
-    draw.head(group, lag, rebalancesLastHour);
+    current = group;
     const awaited = group.members.filter((each) => each.missing_request).map((each) => each.member_id);
     draw.notice(group.state, group.waiting_for, group.waiting_until, group.leader, group.members.length - awaited.length, awaited, Math.floor(Date.now() / 1000));
-    draw.members(group, lag);
-    draw.ownership(group.members.map((each) => [each.member_id, each.client_id]), lag?.partitions ?? null);
-    drawOffsets(lag?.partitions ?? []);
+    drawCurrent();
+  }
+
+  async function loadLag() {
+    lag = await optional(readPages(groupPath(groupId, "lag"), "partitions", PARTITIONS_MAX));
+    drawOffsets(lag?.partitions ?? [], Boolean(lag?.next_cursor));
+    if (current) drawCurrent();
+  }
+
+  function drawCurrent() {
+    const isCut = Boolean(lag?.next_cursor);
+    draw.head(current, lag, rebalancesLastHour);
+    draw.members(current, isCut ? null : lag);
+    if (lag !== undefined) draw.ownership(current.members.map((each) => [each.member_id, each.client_id]), lag?.partitions ?? null, isCut);
   }
 
   function broken(refusal) {
     if (refusal.status === 404) sections.hidden = true;
-    if (refusal.status === 404 || refusal.quarantineReason) replaceContent(head, h("h1", { class: "id" }, groupName(groupId)));
+    if (refusal.status === 404 || refusal.quarantineReason) {
+      current = null;
+      replaceContent(head, h("h1", { class: "id" }, groupName(groupId)));
+    }
     if (refusal.quarantineReason) {
       draw.quarantine(refusal.quarantineReason);
       for (const name of ["members", "ownership"]) replaceContent(bodies[name], h("p", { class: "muted" }, "Not shown while the group is quarantined."));
@@ -121,30 +137,35 @@ export function groupPage(main, [groupId]) {
     const selected = range;
     const iso = (ms) => new Date(ms).toISOString();
     const ended = selected ? { from: iso(selected.from), to: iso(selected.to) } : { from: iso(Date.now() - MEMBER_SESSIONS_MS) };
-    const [transitions, rebalances, sessions, found, config, changes] = await Promise.all([
-      optional(read(path("transitions"), { limit: TRANSITIONS })), optional(read(path("rebalances"), { limit: REBALANCES })),
-      optional(read(path("member-sessions"), { limit: MEMBER_SESSIONS, end_reason: ENDS, ...ended })),
-      optional(read(path("diagnosis"))), read(path("config")), read("/v1/changes", { group_id: groupId, limit: CHANGES }),
-    ]);
+    await allOf(
+      Promise.all([optional(read(path("transitions"), { limit: TRANSITIONS })), optional(read(path("rebalances"), { limit: REBALANCES }))]).then((found) => showRebalances(...found, selected)),
+      optional(read(path("member-sessions"), { limit: MEMBER_SESSIONS, end_reason: ENDS, ...ended })).then((found) => draw.sessions(found?.member_sessions ?? [], selected)),
+      optional(read(path("diagnosis"))).then((found) => draw.diagnosis(found?.findings ?? [])),
+      read(path("config")).then(({ values }) => draw.settings(values)),
+      read("/v1/changes", { group_id: groupId, limit: CHANGES }).then(({ changes }) => draw.changes(changes)),
+    );
+  }
+
+  async function showRebalances(transitions, rebalances, selected) {
     rebalancesLastHour = (rebalances?.rebalances ?? []).filter((each) => Date.parse(each.completed_at) > Date.now() - HOUR_MS).length;
     if (current) draw.head(current, lag, rebalancesLastHour);
     drawTimeline(transitions?.transitions ?? [], rebalances?.rebalances ?? [], { transitions: Boolean(transitions?.next_cursor), rebalances: Boolean(rebalances?.next_cursor) });
-    draw.settings(config.values);
-    draw.changes(changes.changes);
-    draw.sessions(sessions?.member_sessions ?? [], selected);
-    draw.diagnosis(found?.findings ?? []);
     const listed = within(rebalances?.rebalances ?? [], selected);
     draw.rebalances(...await membersOf(groupId, listed), selected, listed.length);
   }
 
   async function loadSlow() {
-    const results = await Promise.all([read(groupPath(groupId, "tuning")).catch((refusal) => ({ refusal: refusal.message })), optional(read(groupPath(groupId, "lag", "history")))]);
-    draw.advice(results[0]);
-    await drawChart(results[1]?.points ?? []);
+    await allOf(
+      read(groupPath(groupId, "tuning")).catch((refusal) => ({ refusal: refusal.message })).then(draw.advice),
+      optional(read(groupPath(groupId, "lag", "history"))).then((found) => drawChart(found?.points ?? [])),
+    );
   }
 
   return { stop: () => { pollers.forEach((poller) => poller.stop()); drawChart.stop(); } };
 }
+
+/** Return the sentence above a list of partitions that is not whole. */
+const cut = () => h("p", { class: "muted" }, `Only the first ${count(PARTITIONS_MAX)} partitions by name and number are listed. The lag at the top of the page is that of all.`);
 
 /** Return the response, or null if it is a 404. */
 async function optional(request) {

@@ -4,11 +4,18 @@
 import { replaceContent } from "./dom.js";
 import { clock } from "./format.js";
 
+const RETRY_MS = 5_000;
 const pollers = new Set();
 
-/** Call `load` every `everyMs` until stopped; an error is shown at the top of the page and polling continues. */
+/** Wait for all promises, and raise the first error only then: what failed does not hide what was loaded. */
+export async function allOf(...loads) {
+  const failed = (await Promise.allSettled(loads)).find(({ status }) => status === "rejected");
+  if (failed) throw failed.reason;
+}
+
+/** Call `load` every `everyMs` until stopped; an error is shown at the top of the page until `load` succeeds, and polling continues, soon if the node was not reached. */
 export function poll(load, everyMs) {
-  const poller = { load, everyMs, timer: 0, isBusy: false, isAgain: false };
+  const poller = { load, everyMs, timer: 0, isBusy: false, isAgain: false, problem: null };
   pollers.add(poller);
   const soon = () => runPoller(poller);
   soon();
@@ -17,6 +24,7 @@ export function poll(load, everyMs) {
     stop() {
       pollers.delete(poller);
       clearTimeout(poller.timer);
+      if (!pollers.size) showStatus("", "");
     },
   };
 }
@@ -30,10 +38,11 @@ async function runPoller(poller) {
   poller.isBusy = true;
   try {
     await poller.load();
-    if (pollers.has(poller)) showStatus("live", `Live, ${clock(new Date())}`);
+    poller.problem = null;
   } catch (error) {
-    if (pollers.has(poller)) showStatus("broken", error.message);
+    poller.problem = error;
   }
+  if (pollers.has(poller)) showProblem([...pollers].find((each) => each.problem));
   poller.isBusy = false;
   next(poller);
 }
@@ -43,7 +52,12 @@ function next(poller) {
   const isAgain = poller.isAgain;
   poller.isAgain = false;
   if (isAgain) void runPoller(poller);
-  else if (!document.hidden) poller.timer = setTimeout(() => runPoller(poller), poller.everyMs);
+  else if (!document.hidden) poller.timer = setTimeout(() => runPoller(poller), Math.min(poller.everyMs, poller.problem?.status === 0 ? RETRY_MS : Infinity));
+}
+
+function showProblem(broken) {
+  if (broken) showStatus("broken", broken.problem.message);
+  else showStatus("live", `Live, ${clock(new Date())}`);
 }
 
 function showStatus(state, text) {

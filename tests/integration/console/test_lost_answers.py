@@ -1,5 +1,8 @@
 """Answers that are lost, late or refused: a change is made once, and one failed request hides nothing else."""
 
+import re
+
+import pytest
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from tests.integration.console.sample_groups import SIMPLE_CONSUMER, SampleGroups
@@ -41,3 +44,65 @@ def test_change_whose_answer_was_lost_is_made_once(context: BrowserContext, node
     assert offset_of(group) == 400
     changes = samples.client.ok("GET", f"/v1/changes?group_id={group.group_id}")["changes"]
     assert [change["action"] for change in changes] == ["reset_offsets"]
+
+
+@pytest.fixture
+def refused(context: BrowserContext) -> Page:
+    """Return a page to which the node answers nothing about lag."""
+    page = context.new_page()
+    page.route(re.compile("/v1/.*/lag"), lambda route: route.fulfill(status=503, json={"detail": "no answer within 2000 ms"}))
+    return page
+
+
+def test_group_is_shown_while_its_lag_is_not_answered(refused: Page, node: Node, samples: SampleGroups) -> None:
+    """At the very moment when a database is slow, whom the group waits for and how it is set must be seen."""
+    refused.goto(f"{node.url}/#/groups/{samples.stuck().group_id}")
+    expect(refused.get_by_role("status").filter(has_text="Waiting for 1 member")).to_contain_text("slowpoke")
+    expect(refused.get_by_role("table", name="Members", exact=True)).to_contain_text("slowpoke")
+    expect(refused.locator(".facts")).to_contain_text("Preparing")
+    expect(refused.get_by_role("region", name=re.compile("^Advice"))).not_to_contain_text("Loading…")
+
+
+def test_refusal_is_shown_until_the_request_succeeds(refused: Page, node: Node, samples: SampleGroups) -> None:
+    refused.goto(f"{node.url}/#/groups/{samples.healthy().group_id}")
+    status = refused.locator("#poll-status")
+    expect(status).to_have_text("No answer within 2000 ms.")
+    for _ in range(2):
+        with refused.expect_response(re.compile("/v1/groups/[^/]+$")) as loaded:
+            pass
+        assert loaded.value.ok
+        refused.wait_for_function("new Promise((done) => requestAnimationFrame(() => done(true)))")
+        assert status.inner_text() == "No answer within 2000 ms."
+    refused.unroute_all()
+    refused.reload()
+    expect(status).to_have_attribute("data-state", "live")
+    refused.goto(f"{node.url}/#/nowhere")
+    expect(status).to_have_text("")
+
+
+def test_history_is_shown_although_a_part_of_it_is_refused(
+    context: BrowserContext, node: Node, samples: SampleGroups
+) -> None:
+    page = context.new_page()
+    page.route("**/diagnosis", lambda route: route.fulfill(status=503, json={"detail": "no answer within 2000 ms"}))
+    page.goto(f"{node.url}/#/groups/{samples.healthy().group_id}")
+    expect(page.get_by_role("region", name=re.compile("^Timeline"))).to_contain_text("2 rebalances")
+    expect(page.get_by_role("region", name=re.compile("^Settings"))).to_contain_text("session_timeout_ms")
+
+
+def test_page_reads_a_limited_number_of_partitions(context: BrowserContext, node: Node, samples: SampleGroups) -> None:
+    """Else a group with a million of them would keep the node busy for as long as a tab is open."""
+    group = samples.client.group("wide")
+    for numbers in (range(10_000), [10_000]):
+        offsets = [position(1, topic="wide", partition=number, log_end_offset=2) for number in numbers]
+        samples.client.ok("POST", f"{group.path}/offsets", {**SIMPLE_CONSUMER, "offsets": offsets})
+    page = context.new_page()
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(f"{node.url}/#/groups/wide")
+    for name in ("Ownership", "Offsets"):
+        region = page.get_by_role("region", name=re.compile(f"^{name}"))
+        expect(region).to_contain_text("Only the first 10,000 partitions by name and number are listed.")
+    expect(page.locator(".facts")).to_contain_text("Lag10K")
+    expect(page.get_by_role("button", name="Show all 10,000 partitions")).to_be_visible()
+    assert [url for url in requests if "cursor=" in url] == []
