@@ -23,7 +23,7 @@ export function groupPath(groupId, ...rest) {
 
 /** Send a GET and return the JSON; `query` omits values that are null or "". */
 export async function read(path, query = {}) {
-  return (await request("GET", path + asQuery(query))).json();
+  return parsed(await request("GET", path + asQuery(query)));
 }
 
 /** Send GETs until the last page, or until the list `field` has `most` entries, and return the first JSON with all of the list, and the last cursor. */
@@ -40,7 +40,20 @@ export async function readPages(path, field, most = Infinity) {
 /** Send a change and return its id (null if nothing was changed), and the JSON; `body` or `query` carries the reason. Requests with the same `key` make one change. */
 export async function change(method, path, { body, query = {}, key } = {}) {
   const response = await request(method, path + asQuery(query), body, key);
-  return { changeId: response.headers.get("x-muster-change-id"), answer: response.status === 204 ? null : await response.json() };
+  return { changeId: response.headers.get("x-muster-change-id"), answer: response.status === 204 ? null : await parsed(response) };
+}
+
+const LARGE = /\d{16}/;
+
+/** Return the JSON of a response; offsets that a number of JavaScript cannot hold are texts of their digits. */
+async function parsed(response) {
+  const text = await response.text();
+  return JSON.parse(text, LARGE.test(text) ? withDigits : undefined);
+}
+
+/** Keep the digits of an offset; a browser without the third argument rounds it. */
+function withDigits(key, value, context) {
+  return key.endsWith("offset") && Number.isInteger(value) && !Number.isSafeInteger(value) ? (context?.source ?? value) : value;
 }
 
 async function request(method, path, body, key) {

@@ -5,7 +5,7 @@ const SECOND = 1_000, MINUTE = 60 * SECOND, HOUR = 60 * MINUTE, DAY = 24 * HOUR;
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 
-/** Format a number with thousands separators. */
+/** Format a number, or a text of digits, with thousands separators. */
 export const count = (number) => (number === null || number === undefined ? NONE : whole.format(number));
 
 /** Format a number in compact notation, such as 1.2K. */

@@ -71,7 +71,7 @@ function table(offsets) {
     tableHead([["Topic", ""], ["Partition", "number"], ["Current offset", "number"], ["New offset", "number"], ["Change", "number"]]),
     h("tbody", {}, offsets.map((each) => h("tr", {}, h("td", { class: "id" }, each.topic), h("td", { class: "number" }, each.partition),
       h("td", { class: "number" }, count(each.old_offset)), h("td", { class: "number" }, h("strong", {}, count(each.new_offset))),
-      h("td", { class: "number", title: each.note ?? "" }, each.old_offset === null ? NONE : signed(each.new_offset - each.old_offset), each.note && " *"))))));
+      h("td", { class: "number", title: each.note ?? "" }, each.old_offset === null ? NONE : signed(BigInt(each.new_offset) - BigInt(each.old_offset)), each.note && " *"))))));
 }
 
 const signed = (number) => (number > 0 ? `+${count(number)}` : count(number));
