@@ -1,6 +1,7 @@
 // API client: sends requests, and raises an ApiError with the node's problem detail.
 
 import { actor, token } from "./identity.js";
+import { setClock } from "./now.js";
 
 const PLAIN_ID = /^[A-Za-z0-9_-][A-Za-z0-9._-]*$/;
 const REQUEST_TIMEOUT_MS = 15_000;
@@ -68,7 +69,9 @@ async function request(method, path, body, key) {
 async function send(method, path, body, key) {
   try {
     const signal = AbortSignal.timeout(REQUEST_TIMEOUT_MS);
-    return await fetch(path, { method, headers: headersOf(method, body, key), body: body && JSON.stringify(body), signal });
+    const response = await fetch(path, { method, headers: headersOf(method, body, key), body: body && JSON.stringify(body), signal });
+    setClock(response.headers.get("date"));
+    return response;
   } catch (error) {
     const message = error.name === "TimeoutError" ? "The node did not answer in time." : "The node cannot be reached.";
     throw new ApiError(0, message);

@@ -1,5 +1,7 @@
 // Number, duration and time formatting; a dash stands for an unknown value.
 
+import { now } from "./now.js";
+
 export const NONE = "–";
 const SECOND = 1_000, MINUTE = 60 * SECOND, HOUR = 60 * MINUTE, DAY = 24 * HOUR;
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
@@ -36,19 +38,19 @@ export function clock(moment) {
   if (moment === null || moment === undefined) return NONE;
   const at = new Date(moment);
   const time = at.toLocaleTimeString("en-GB");
-  const isToday = at.toDateString() === new Date().toDateString();
+  const isToday = at.toDateString() === new Date(now()).toDateString();
   return isToday ? time : `${at.toLocaleDateString("en-CA")} ${time}`;
 }
 
 /** Format the time since a moment. */
 export function ago(moment) {
   if (moment === null || moment === undefined) return NONE;
-  const ms = Date.now() - new Date(moment);
+  const ms = now() - new Date(moment);
   return ms < SECOND ? "now" : `${span(Math.floor(ms / SECOND) * SECOND)} ago`;
 }
 
 /** Return the milliseconds until a moment; negative after it. */
-export const left = (moment) => new Date(moment) - Date.now();
+export const left = (moment) => new Date(moment) - now();
 
 /** Format a lag in records: a lower bound if the log end offset is stale; null then stands for a lag of 0 when it was reported. */
 export function lag(records, isLowerBound, logEndAt, write = compact) {

@@ -11,6 +11,7 @@ import { ownershipMap } from "./ownership_section.js";
 import { pageKeys } from "./keys.js";
 import { lagChart } from "./lag_chart.js";
 import { membersSection } from "./members_section.js";
+import { now } from "./now.js";
 import { offsetsTable } from "./offsets_section.js";
 import { allOf, poll } from "./poll.js";
 import { quarantineNotice } from "./quarantine.js";
@@ -91,7 +92,7 @@ export function groupPage(main, [groupId]) {
     const requested = Math.max(...group.members.map((each) => each.rebalance_timeout_ms));
     const advice = await read(groupPath(groupId, "tuning")).then((found) => found.advice.rebalance_timeout_ms, () => null);
     const isShorter = advice?.verdict === "change" && advice.value < (advice.present ?? requested);
-    const waited = span(Date.now() - Date.parse(group.state_since));
+    const waited = span(now() - Date.parse(group.state_since));
     return changeSetting(groupId, "rebalance_timeout_ms", again, { reason: "the group is stuck in a rebalance",
       note: group.state in SHORTENED ? `The members have waited for ${waited}; with a value below that, ${SHORTENED[group.state]}.` : "",
       ...(isShorter && { suggested: advice.value, source: adviceSource(advice) }) });
@@ -102,7 +103,7 @@ export function groupPage(main, [groupId]) {
     sections.hidden = false;
     current = group;
     const awaited = group.members.filter((each) => each.missing_request).map((each) => each.member_id);
-    draw.notice(group.state, group.waiting_for, group.waiting_until, group.leader, group.members.length - awaited.length, awaited, Math.floor(Date.now() / 1000));
+    draw.notice(group.state, group.waiting_for, group.waiting_until, group.leader, group.members.length - awaited.length, awaited, Math.floor(now() / 1000));
     drawCurrent();
   }
 
@@ -136,7 +137,7 @@ export function groupPage(main, [groupId]) {
     const path = (name) => groupPath(groupId, name);
     const selected = range;
     const iso = (ms) => new Date(ms).toISOString();
-    const ended = selected ? { from: iso(selected.from), to: iso(selected.to) } : { from: iso(Date.now() - MEMBER_SESSIONS_MS) };
+    const ended = selected ? { from: iso(selected.from), to: iso(selected.to) } : { from: iso(now() - MEMBER_SESSIONS_MS) };
     await allOf(
       Promise.all([optional(read(path("transitions"), { limit: TRANSITIONS })), optional(read(path("rebalances"), { limit: REBALANCES }))]).then((found) => showRebalances(...found, selected)),
       optional(read(path("member-sessions"), { limit: MEMBER_SESSIONS, end_reason: ENDS, ...ended })).then((found) => draw.sessions(found?.member_sessions ?? [], selected)),
@@ -147,7 +148,7 @@ export function groupPage(main, [groupId]) {
   }
 
   async function showRebalances(transitions, rebalances, selected) {
-    rebalancesLastHour = (rebalances?.rebalances ?? []).filter((each) => Date.parse(each.completed_at) > Date.now() - HOUR_MS).length;
+    rebalancesLastHour = (rebalances?.rebalances ?? []).filter((each) => Date.parse(each.completed_at) > now() - HOUR_MS).length;
     if (current) draw.head(current, lag, rebalancesLastHour);
     drawTimeline(transitions?.transitions ?? [], rebalances?.rebalances ?? [], { transitions: Boolean(transitions?.next_cursor), rebalances: Boolean(rebalances?.next_cursor) });
     const listed = within(rebalances?.rebalances ?? [], selected);

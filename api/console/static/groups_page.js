@@ -4,6 +4,7 @@ import { groupPath, read } from "./api.js";
 import { h, linkRow, redrawOnChange, replaceContent } from "./dom.js";
 import { ago, clock, count, lag, left, NONE, plural, span } from "./format.js";
 import { pageKeys, rowKeys } from "./keys.js";
+import { now } from "./now.js";
 import { paging, pagingKeys } from "./paging.js";
 import { poll } from "./poll.js";
 import { badge, FLAPPING_REBALANCES, groupAddress, groupLink, member, shortTrigger, stateNow, STATES } from "./labels.js";
@@ -194,7 +195,7 @@ function row(group, wait) {
 
 /** Return the time since a moment in whole seconds, its largest unit only. */
 function coarse(moment) {
-  const ms = Date.now() - new Date(moment);
+  const ms = now() - new Date(moment);
   return ms < 1_000 ? "now" : span(Math.floor(ms / 1_000) * 1_000).split(" ").slice(0, 2).join(" ");
 }
 

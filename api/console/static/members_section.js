@@ -4,6 +4,7 @@ import { h, redrawOnChange, replaceContent } from "./dom.js";
 import { compact, count, NONE, plural, span } from "./format.js";
 import { removeMember } from "./group_actions.js";
 import { member } from "./labels.js";
+import { now } from "./now.js";
 
 const DENSE_FROM = 20, FILTER_FROM = 6;
 const COLUMNS = [
@@ -79,7 +80,7 @@ function factsOf(group, each, partitions) {
     each,
     session: group.config.session_timeout_ms ?? each.session_timeout_ms,
     rebalance: group.config.rebalance_timeout_ms ?? each.rebalance_timeout_ms,
-    heartbeatAge: each.last_heartbeat_at && Math.max(Date.now() - Date.parse(each.last_heartbeat_at), 0),
+    heartbeatAge: each.last_heartbeat_at && Math.max(now() - Date.parse(each.last_heartbeat_at), 0),
     partitions: each.owned_partitions?.reduce((sum, owned) => sum + owned.partitions.length, 0) ?? null,
     behind: lags.length ? lags.reduce((sum, records) => sum + records, 0) : null,
   };

@@ -4,6 +4,7 @@ import { groupPath, read } from "./api.js";
 import { h } from "./dom.js";
 import { clock, count, plural, span } from "./format.js";
 import { member, trigger } from "./labels.js";
+import { now } from "./now.js";
 import { timeRange } from "./timeline.js";
 
 const SHOWN = 12;
@@ -35,7 +36,7 @@ export function rebalanceBars(rebalances, members, range, total) {
   ];
 }
 
-const end = (each) => (each.completed_at ? Date.parse(each.completed_at) : Date.now());
+const end = (each) => (each.completed_at ? Date.parse(each.completed_at) : now());
 const took = (each) => Math.max(end(each) - Date.parse(each.started_at), 0);
 
 function bar(each, members, longest) {

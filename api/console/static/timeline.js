@@ -4,6 +4,7 @@ import { brush } from "./brush.js";
 import { h, redrawOnChange, replaceContent, svg } from "./dom.js";
 import { clock, plural, span } from "./format.js";
 import { clientOf, shortTrigger, STATES } from "./labels.js";
+import { now } from "./now.js";
 
 const HOUR_MS = 3_600_000;
 const WINDOWS = [["5 min", HOUR_MS / 12], ["15 min", HOUR_MS / 4], ["1 h", HOUR_MS], ["6 h", 6 * HOUR_MS], ["24 h", 24 * HOUR_MS]];
@@ -23,13 +24,13 @@ export function timeline(element, choose) {
   replaceContent(element, h("div", { class: "row spread" }, sentence, choice), picture, note, legend());
   let windowMs = null;
   let selected = null;
-  let shown = { from: Date.now() - HOUR_MS, to: Date.now(), width: 400 };
+  let shown = { from: now() - HOUR_MS, to: now(), width: 400 };
   const drawNote = redrawOnChange(note, (range) => range && ["Selected: ", h("strong", {}, timeRange(range)), " ", h("button", { type: "button", class: "quiet", "data-key": "clear-time", onclick: () => selection.clear() }, "Clear ", h("kbd", {}, "Esc"))]);
   let last = [[], [], { transitions: false, rebalances: false }];
   const draw = (transitions, rebalances, isCut) => {
     last = [transitions, rebalances, isCut];
     windowMs ??= fitting(transitions);
-    const span_ = { from: Date.now() - windowMs, to: Date.now() };
+    const span_ = { from: now() - windowMs, to: now() };
     const spans = spansOf(transitions, span_, isCut.transitions);
     const width = Math.max(picture.clientWidth, 400);
     shown = { ...span_, width };
@@ -53,12 +54,12 @@ export const timeRange = ({ from, to }) => `${clock(from)} – ${clock(to)}, ${s
 
 /** Return the shortest time range that covers the group's whole history, at most one hour. */
 function fitting(transitions) {
-  const age = transitions.length ? Date.now() - Date.parse(transitions.at(-1).at) : Infinity;
+  const age = transitions.length ? now() - Date.parse(transitions.at(-1).at) : Infinity;
   return WINDOWS.map(([, ms]) => ms).find((ms) => age < ms && ms <= HOUR_MS) ?? HOUR_MS;
 }
 
 const start = (rebalance) => Date.parse(rebalance.started_at);
-const end = (rebalance) => (rebalance.completed_at ? Date.parse(rebalance.completed_at) : Date.now());
+const end = (rebalance) => (rebalance.completed_at ? Date.parse(rebalance.completed_at) : now());
 
 /** Return the states within a time range, oldest first: {state, from, to}; before the oldest loaded transition the state is unknown. */
 function spansOf(transitions, { from, to }, isCut) {
@@ -107,8 +108,8 @@ function drawn(spans, lanes, window_, width, selected) {
 }
 
 function description(spans, lanes) {
-  const now = spans.at(-1);
-  return `Now ${STATES[now?.state]?.name ?? "unknown"}. ${lanes.map(([trigger, all]) => `${plural(all.length, "rebalance")}: ${shortTrigger(trigger)}`).join(". ")}`;
+  const last = spans.at(-1);
+  return `Now ${STATES[last?.state]?.name ?? "unknown"}. ${lanes.map(([trigger, all]) => `${plural(all.length, "rebalance")}: ${shortTrigger(trigger)}`).join(". ")}`;
 }
 
 function block({ state, from, to }, x) {

@@ -3,6 +3,7 @@
 import { groupPath, read } from "./api.js";
 import { h, replaceContent } from "./dom.js";
 import { plural, span } from "./format.js";
+import { now } from "./now.js";
 
 /** The settings that can be simulated. */
 export const SIMULATED = new Set(["session_timeout_ms", "rebalance_timeout_ms"]);
@@ -15,8 +16,8 @@ export function simulate(groupId, key, values) {
     try {
       const { value } = values();
       const [{ what_if: found }, group] = await Promise.all([read(groupPath(groupId, "tuning"), { [key]: value }), read(groupPath(groupId), { limit: 1 })]);
-      const now = key === "rebalance_timeout_ms" ? underWay(group, Number(value)) : "";
-      replaceContent(result, found?.[key] ? now + sentences(key, found[key], found.window, now !== "") : "Enter a value to simulate.");
+      const wait = key === "rebalance_timeout_ms" ? underWay(group, Number(value)) : "";
+      replaceContent(result, found?.[key] ? wait + sentences(key, found[key], found.window, wait !== "") : "Enter a value to simulate.");
     } catch (refusal) {
       replaceContent(result, refusal.message);
     }
@@ -27,7 +28,7 @@ export function simulate(groupId, key, values) {
 /** Return a sentence about the wait under way, which the history does not have yet; "" if there is none. */
 function underWay({ waiting_for: names, state_since: since }, timeoutMs) {
   if (!names.length) return "";
-  const leftMs = Date.parse(since) + timeoutMs - Date.now();
+  const leftMs = Date.parse(since) + timeoutMs - now();
   return `The wait under way for ${plural(names.length, "member")} would end ${leftMs > 0 ? `in at most ${span(leftMs)}` : "at once"}. `;
 }
 
