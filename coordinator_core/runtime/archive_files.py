@@ -41,7 +41,7 @@ class ArchiveFiles:
 
     def __init__(self, uri: str, *, is_checked: bool) -> None:
         """Name the archive's directory (`file:///…` or a path); without `is_checked` every copy counts as present."""
-        self._root = _local(uri)
+        self._uri = uri
         self._is_checked = is_checked
 
     def has(self, copy: ClaimedCopy) -> bool:
@@ -49,10 +49,11 @@ class ArchiveFiles:
         if not self._is_checked:
             return True
         try:
-            directory = _local(copy.path)
-            if self._root is None or directory is None:
+            # Jobs create the archive, maybe after this node has started.
+            root, directory = _local(self._uri), _local(copy.path)
+            if root is None or directory is None:
                 return False
-            root, directory = self._root.resolve(), directory.resolve()
+            root, directory = root.resolve(), directory.resolve()
             if not directory.is_relative_to(root):
                 return False
             if directory.relative_to(root).parts[:-1] != (copy.table, f"day={copy.day}"):
@@ -99,7 +100,10 @@ def _open_regular(path: str, flags: int) -> int:
 
 
 def _local(uri: str) -> Path | None:
-    """Return the path on this machine that a URI or a path names; None for another scheme."""
+    """Return the path on this machine that a URI or a path names; None for another scheme.
+
+    Hadoop, with which jobs write, takes the path of a URI as it is; other programs percent-encode it.
+    """
     scheme, colon, rest = uri.partition(":")
     if colon and scheme == "file":
         path = Path("/" + rest.lstrip("/"))

@@ -371,7 +371,7 @@ def _node_config(settings: Settings, version: str) -> NodeConfig:
         schema=newest() or "",
         defaults=settings.group_settings(),
         environment_keys=settings.group_settings_from_environment(),
-        archive_uri=settings.archive_uri or (settings.data_dir / "archive").as_uri(),
+        archive_uri=settings.archive_uri or str(settings.data_dir / "archive"),
     )
 
 

@@ -115,7 +115,8 @@ def archive_uri(beside: Path | None = None) -> str:
     named = os.environ.get("MUSTER_ARCHIVE_URI", "").strip()
     if named or beside is None:
         return named
-    return (beside / "archive").resolve().as_uri()
+    # Hadoop takes the path as it is: percent-encoded, a space would be three characters of the name.
+    return f"file://{(beside / 'archive').resolve()}"
 
 
 def default_options(name: str) -> dict[str, int]:

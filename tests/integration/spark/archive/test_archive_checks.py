@@ -11,12 +11,17 @@ from psycopg2.sql import Identifier
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
+from coordinator_core.runtime.archive_files import ArchiveFiles
+from coordinator_core.state_store.partition_drop import ClaimedCopy
+from muster.node.serve import _node_config
+from muster.settings import load_settings
 from spark_jobs.archive import archive_copy
 from spark_jobs.archive.archive_copy import archive_closed_days
 from spark_jobs.archive.checksums import TypedColumn, sum_in_postgres, sum_in_spark
 from spark_jobs.archive.files import file_count, write_day
 from spark_jobs.arguments import JobArguments
 from spark_jobs.database import Database
+from spark_jobs.submit import archive_uri
 from tests.integration.spark.archive.old_days import EXPECTED, LATE, OLD, OLDER, candidates, rows
 
 
@@ -42,6 +47,17 @@ def test_copy_path_has_table_day_and_attempt(
     groups = [row.group_id for row in spark.read.parquet(f"file://{file}").select("group_id").collect()]
     assert len(groups) == 100
     assert groups == sorted(groups, key=str.encode)
+
+
+def test_a_node_finds_the_copies_in_its_data_directory_whatever_the_name(
+    spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments, tmp_path: Path
+) -> None:
+    data_dir = tmp_path / "Jörg's data"
+    archive = ArchiveFiles(_node_config(load_settings(data_dir=data_dir), "0").archive_uri or "", is_checked=True)
+    archive_closed_days(spark, database, populated, replace(arguments, archive=archive_uri(data_dir)))
+    copies = rows(populated, "SELECT table_name, day::text, path, row_count FROM archive_candidates")
+    assert {archive.has(ClaimedCopy(*copy)) for copy in copies} == {True}
+    assert [each.name for each in tmp_path.iterdir()] == [data_dir.name]
 
 
 def test_run_copies_the_oldest_days_up_to_its_limit(

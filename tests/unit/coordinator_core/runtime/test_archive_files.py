@@ -46,6 +46,14 @@ def test_a_copy_is_found_however_its_place_is_written(archive: Path, write_uri: 
     assert has(write_uri(archive), write_uri(archive / DIRECTORY))
 
 
+def test_an_archive_is_found_where_spark_creates_it_after_the_node_started(tmp_path: Path) -> None:
+    """Hadoop takes the path of a `file:` URI as it is, so a percent sign in it is one in the name."""
+    archive = tmp_path / "the%20archive"
+    files = ArchiveFiles(f"file://{archive}", is_checked=True)
+    write(archive / DIRECTORY / "part-0.parquet", 7)
+    assert files.has(ClaimedCopy("offset_history", "2026-01-02", f"file://{archive / DIRECTORY}", 7))
+
+
 def test_a_copy_with_another_number_of_rows_is_not_the_one(archive: Path) -> None:
     assert not has(archive, archive / DIRECTORY, row_count=8)
 
