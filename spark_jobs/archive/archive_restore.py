@@ -9,7 +9,7 @@ each one leaves:
    `archived_partitions` are locked, which blocks other restores of the day; the lock ends with its connection.
 3. Postgres counts and sums that table; the result must equal the files'. Likewise.
 4. In one transaction, the table becomes the day's partition, including late rows; `restored_at` is set and a change
-   recorded. The day is restored.
+   recorded. The day is restored. If late rows were archived since step 1, nothing is.
 """
 
 from collections.abc import Iterator
@@ -96,6 +96,7 @@ def _restore(restoring: Restoring, day: date, copies: list[Copy]) -> int:
         found = sum_in_postgres(restoring.connection, Identifier(beside), restoring.table.columns)
         if found != sum_in_spark(rows, restoring.table.columns):
             raise JobError(f"The rows in {beside} do not match the files; nothing of {day} was restored.")
+        _require_no_other_copies(cursor, restoring, day, copies)
         _attach(cursor, restoring, day, beside, found.row_count)
     return found.row_count
 
@@ -144,8 +145,20 @@ def _write_with_extra_rows(restoring: Restoring, beside: str, rows: DataFrame) -
     rows.write.jdbc(restoring.database.jdbc_url, beside, mode="append", properties=properties)
 
 
+def _require_no_other_copies(cursor: pg.cursor, restoring: Restoring, day: date, copies: list[Copy]) -> None:
+    """Block drops until the end of the transaction.
+
+    Raises:
+        JobError: A copy of the day was added since they were listed.
+    """
+    cursor.execute("LOCK TABLE archived_partitions IN SHARE ROW EXCLUSIVE MODE")
+    present = archived_copies(restoring.connection, restoring.table.name, day, day + timedelta(days=1))
+    if present != copies:
+        what = f"More rows of {day} of {restoring.table.name} were archived meanwhile"
+        raise JobError(f"{what}; nothing of that day was restored. Run it again.")
+
+
 _ATTACH = """
-LOCK TABLE archived_partitions IN SHARE ROW EXCLUSIVE MODE;
 SET LOCAL lock_timeout = {timeout};
 WITH late AS (DELETE FROM {default} WHERE {of_day} RETURNING *) INSERT INTO {beside} SELECT * FROM late;
 ALTER TABLE {beside} RENAME TO {partition};

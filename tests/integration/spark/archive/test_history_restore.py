@@ -5,6 +5,7 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
+from typing import Any
 
 import psycopg2.extensions as pg
 import pytest
@@ -170,6 +171,25 @@ def test_day_restored_during_the_comparison_is_not_changed(
             restore_days(spark, database, archived, "offset_history", OLD, OLD, "operator")
     assert in_postgres(archived, "offset_history").row_count == 200
     assert rows(archived, f"SELECT to_regclass('offset_history_r{OLD:%Y%m%d}')") == [(None,)]
+
+
+def test_late_rows_archived_during_the_restore_are_not_lost(
+    spark: SparkSession, database: Database, archived: pg.connection, arguments: JobArguments, database_url: str
+) -> None:
+    original = archive_restore._write_with_extra_rows
+
+    def archive_more(*given: Any) -> None:  # noqa: ANN401 - as the original
+        original(*given)
+        rows(archived, STRAY.format(day=LATE))
+        archive_closed_days(spark, database, archived, replace(arguments, run_id=NEXT_RUN_ID))
+        apply(database_url, NEXT_RUN_ID)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(archive_restore, "_write_with_extra_rows", archive_more)
+        with pytest.raises(JobError, match=f"More rows of {LATE} of group_transitions were archived meanwhile"):
+            restore_days(spark, database, archived, "group_transitions", LATE, LATE, "operator")
+    assert everything(spark, database, archived, "group_transitions").row_count == 2
+    assert restore_days(spark, database, archived, "group_transitions", LATE, LATE, "operator") == {LATE: 2}
 
 
 def test_a_dry_run_compares_the_files_and_changes_nothing(
