@@ -15,6 +15,7 @@ from airflow.sdk import (
 )
 from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
+from airflow.sdk.exceptions import AirflowTimetableInvalid
 
 from muster_airflow.client import RequestRefused
 from spark_jobs import submit
@@ -96,12 +97,23 @@ def dag_arguments(job: submit.JobSpec, cluster: str) -> dict[str, Any]:
 
 
 def schedule_of(job: submit.JobSpec, cluster: str) -> CronDataIntervalTimetable | list[Asset] | None:
-    """Return when a job's DAG runs: by a cron expression, after another job, or only when triggered."""
+    """Return when a job's DAG runs: by a cron expression, after another job, or only when triggered.
+
+    Raises:
+        ValueError: The setting is no cron expression.
+    """
     if job.starts_after is not None:
         return [asset(submit.JOBS[job.starts_after], cluster)]
     if job.schedule is None or (job.needs_archive and not submit.archive_uri()):
         return None
-    return CronDataIntervalTimetable(submit.cron_of(job.schedule), timezone="UTC")
+    cron = submit.cron_of(job.schedule)
+    timetable = CronDataIntervalTimetable(cron, timezone="UTC")
+    try:
+        timetable.validate()
+    except AirflowTimetableInvalid as refusal:
+        example = f"it must be a cron expression such as {job.schedule.cron}"
+        raise ValueError(f"{job.schedule.variable} is {cron!r}; {example}: {refusal}") from refusal
+    return timetable
 
 
 # -- params ---------------------------------------------------------------------------------------------------

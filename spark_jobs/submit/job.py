@@ -189,7 +189,7 @@ def start_date(variable: str, default: datetime) -> datetime:
 
 def cron_of(schedule: Schedule) -> str:
     """Return a schedule's cron expression, from the environment or built in."""
-    return os.environ.get(schedule.variable) or schedule.cron
+    return os.environ.get(schedule.variable, "").strip() or schedule.cron
 
 
 def interval_of(dag_id: str, dag_run: Any) -> tuple[datetime, datetime] | None:  # noqa: ANN401 - a model of Airflow's

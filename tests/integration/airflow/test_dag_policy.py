@@ -32,6 +32,12 @@ def test_every_file_can_be_imported(bag: dict[str, Any]) -> None:
     assert bag["import_errors"] == {}
 
 
+def test_a_schedule_that_is_no_cron_expression_is_refused_with_its_variable(airflow: AirflowProcess) -> None:
+    errors = airflow.describe({"MUSTER_RETENTION_SCHEDULE": "hourly", "MUSTER_REBALANCE_REPORT_SCHEDULE": " "})["import_errors"]
+    expected = "MUSTER_RETENTION_SCHEDULE is 'hourly'; it must be a cron expression such as */10 * * * *: "
+    assert {file: expected in error for file, error in errors.items()} == {"offset_retention.py": True}
+
+
 def test_dag_files_use_no_deprecated_api(bag: dict[str, Any]) -> None:
     """Airflow's own packages warn of each other; a warning names the file that caused it."""
     assert [warning for warning in bag["warnings"] if warning.startswith(str(DAGS))] == []
