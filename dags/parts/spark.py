@@ -1,10 +1,11 @@
 """The Airflow task that submits a Spark job, with arguments that are equal for every try."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowException
 
 from dags.parts.cluster import console_url, provide_database, skip_in_mirror
 from dags.parts.defaults import INSTANTS, REPORT_POOL, RUN_ID, SPARK_POOL
@@ -50,15 +51,27 @@ class SparkJobOperator(SparkSubmitOperator):
     """Submits a job. Its log ends with the job's counts and a link to the console, and its XCom has them."""
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # Airflow stores what is returned
-        """Submit the job, wait for its end, and return its result; skip what a mirror does not propose."""
+        """Submit the job, wait for its end, and return its result; skip what a mirror does not propose.
+
+        Raises:
+            AirflowException: The job failed, with its reason; that of Airflow has the command and Spark's stack trace.
+        """
         job = submit.job_of(context["dag"].dag_id)
         if job.changes_groups:
             skip_in_mirror(context)
         provide_database(context)
-        super().execute(context)
-        # The last lines that spark-submit printed; without them there is a link only.
-        lines = getattr(self._hook, "_last_submit_log_lines", ())
+        try:
+            super().execute(context)
+        except AirflowException as failure:
+            reason = submit.read_failure(job.name, self._last_lines())
+            if reason is None:
+                raise
+            raise AirflowException(reason) from failure
         run_id = None if job.is_report else submit.maintenance_run_id(context["dag"].dag_id, context["dag_run"].run_id)
-        result = {**submit.read_result(job.name, lines), "console": console_url(context, run_id)}
+        result = {**submit.read_result(job.name, self._last_lines()), "console": console_url(context, run_id)}
         self.log.info(submit.describe_result(result))
         return result
+
+    def _last_lines(self) -> Iterable[str]:
+        """Return the last lines that spark-submit printed; without them there is a link only, and Airflow's reason."""
+        return getattr(self._hook, "_last_submit_log_lines", ())

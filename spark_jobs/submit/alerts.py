@@ -15,6 +15,8 @@ import urllib3
 WEBHOOK_VARIABLE = "MUSTER_ALERT_WEBHOOK_URL"
 WEBHOOK_TIMEOUT_S = 10.0
 FIRST_ERROR_STATUS = 400
+REASON_MAX_CHARS = 2_000
+"""Maximum of the reason of a failed task: chat systems refuse messages of the length of a stack trace."""
 
 log = logging.getLogger("airflow.task")
 
@@ -31,6 +33,7 @@ def task_failed(context: Mapping[str, Any]) -> None:
     """Report that a task finally failed. Source: Airflow, `on_failure_callback`."""
     instance = context["ti"]
     reason = " ".join(str(context.get("exception") or "no reason was given").split())
+    reason = reason if len(reason) <= REASON_MAX_CHARS else f"{reason[:REASON_MAX_CHARS]}…"
     alert(
         "task_failed",
         f"{instance.dag_id}.{instance.task_id} failed: {reason}",

@@ -23,6 +23,12 @@ def read_result(kind: str, lines: Iterable[str]) -> dict[str, Any]:
     return dict(json.loads(found[-1])) if found else {}
 
 
+def read_failure(kind: str, lines: Iterable[str]) -> str | None:
+    """Return the sentence with which a job failed, in its output; None if it ended without, or ran elsewhere."""
+    found = [line.strip() for line in lines if line.startswith(f"{kind}: ")]
+    return found[-1] if found else None
+
+
 def console_url(console: str, run_id: str | None = None) -> str:
     """Return the address of a maintenance run, or of the reports, in the console at an address."""
     return f"{console.strip().rstrip('/')}/#/{'reports' if run_id is None else f'maintenance/{run_id}'}"

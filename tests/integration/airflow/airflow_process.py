@@ -47,6 +47,7 @@ class AirflowProcess:
         answer: str | None = None,
         *,
         as_the_form: bool = False,
+        is_retried: bool = True,
         folder: Path = DAGS,
     ) -> dict[str, Any]:
         """Run a DAG by hand, with this configuration, and these variables added to its environment.
@@ -57,6 +58,7 @@ class AirflowProcess:
             env: the variables.
             answer: the answer to the approval request; None: the run must not request approval.
             as_the_form: name a logical date, as the form of Airflow's pages does; the run has the last whole interval.
+            is_retried: whether a failed task is tried again, after ten seconds and more.
             folder: of the DAG's file.
 
         Returns:
@@ -64,7 +66,8 @@ class AirflowProcess:
             "question": what a person was asked, "answered": status or None}.
         """
         command = {"do": "run", "dag_id": dag_id, "conf": dict(conf), "env": dict(env), "answer": answer}
-        return self._ask({**command, "has_logical_date": as_the_form, "folder": str(folder)})
+        how = {"has_logical_date": as_the_form, "is_retried": is_retried, "folder": str(folder)}
+        return self._ask({**command, **how})
 
     def read(self, conn_id: str, path: str, env: Mapping[str, str]) -> dict[str, Any]:
         """Read a path of a node through the hook.
@@ -322,6 +325,9 @@ def _run(bag: Any, command: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401 -
     dag = bag.dags[command["dag_id"]]
     # `test` looks up a deadline by an id that only a scheduler assigns.
     dag.deadline = None
+    if not command["is_retried"]:
+        for task in dag.tasks:
+            task.retries = 0
     logical_date = datetime.now(UTC) if command["has_logical_date"] else None
     with _environment(command["env"]):
         run = dag.test(run_conf=command["conf"], logical_date=logical_date)

@@ -127,6 +127,19 @@ def env_without_spark(tmp_path: Path, node: FakeNode) -> dict[str, str]:
     return {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "MUSTER_URL": node.url}
 
 
+def test_a_failed_job_is_reported_with_its_reason_only(
+    airflow: AirflowProcess, env_without_spark: dict[str, str], webhook: Webhook
+) -> None:
+    """The rest of what it printed, and its command, are in the log."""
+    script = Path(env_without_spark["PATH"].partition(os.pathsep)[0], "spark-submit")
+    script.write_text("#!/bin/sh\necho java.lang.Error: a trace\necho 'offset_retention: Cannot connect.'\nexit 1\n")
+    env = {**env_without_spark, "MUSTER_ALERT_WEBHOOK_URL": webhook.url}
+    assert airflow.run(DAG, {}, env, is_retried=False)["tasks"]["propose"] == "failed"
+    alert = {each["event"]: each for each in webhook.alerts}["task_failed"]
+    assert alert["text"] == "offset_retention.propose failed: offset_retention: Cannot connect."
+    assert "Last spark-submit output:\njava.lang.Error: a trace\n" in airflow.log()
+
+
 # -- the gate -------------------------------------------------------------------------------------------------
 
 

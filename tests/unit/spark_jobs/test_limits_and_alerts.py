@@ -121,6 +121,14 @@ def test_failed_task_is_alerted_and_logged(webhook: Webhook, caplog: pytest.LogC
     assert "task_failed: d.t failed: two lines" in caplog.text
 
 
+def test_a_long_reason_is_cut(webhook: Webhook) -> None:
+    instance = SimpleNamespace(dag_id="d", task_id="t", run_id="r", try_number=3)
+    submit.task_failed({"ti": instance, "exception": ValueError("why " + "at frame " * 5_000)})
+    (alert,) = webhook.alerts
+    assert alert["text"].startswith("d.t failed: why at frame")
+    assert len(alert["text"]) < 2_100
+
+
 def test_failed_run_and_missed_deadline_are_alerted(webhook: Webhook) -> None:
     submit.run_failed({"dag_run": SimpleNamespace(dag_id="d", run_id="r"), "reason": "timed_out"})
     asyncio.run(submit.deadline_missed("d", context={"dag_run": {"dag_run_id": "r"}}))
