@@ -3,7 +3,8 @@
 The steps of a day, and what a crash after each one leaves:
 
 1. Postgres counts and sums the day's rows. Leaves nothing.
-2. An older copy with that count and checksum is read back; if it is complete, it is reused. Leaves nothing.
+2. An older copy in this archive with that count and checksum is read back; if it is complete, it is reused. Leaves
+   nothing.
 3. The rows are written to a new directory. Leaves a directory that no table names, so it is never read.
 4. Spark reads the files back, counts and sums them. Likewise.
 5. The candidate is written, unless the run was decided meanwhile. The next attempt finds the copy in step 2.
@@ -118,8 +119,10 @@ def _propose_copy(archive: Archive, day: Day) -> Sum | None:
 
 
 def _older_copy(archive: Archive, day: Day, expected: Sum) -> str | None:
+    root = f"{archive.arguments.archive.rstrip('/')}/"  # Nodes find no copy elsewhere.
     for copy in copies_of(archive.connection, day):
-        if copy.sum == expected and _is_intact(archive, day, copy.path, expected):
+        is_here = copy.path.startswith(root)
+        if is_here and copy.sum == expected and _is_intact(archive, day, copy.path, expected):
             return copy.path
     return None
 

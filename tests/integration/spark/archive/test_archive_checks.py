@@ -123,6 +123,16 @@ def test_a_copy_with_as_many_rows_and_another_value_is_not_the_same(
     assert {table for table, *_ in candidates(populated)} == {"partition_ownership"}
 
 
+def test_a_copy_in_another_archive_is_not_reused(
+    spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments, tmp_path: Path
+) -> None:
+    """Nodes look into the present archive only."""
+    archive_closed_days(spark, database, populated, arguments)
+    present = f"file://{tmp_path}/present"
+    archive_closed_days(spark, database, populated, replace(arguments, archive=present))
+    assert {path.startswith(f"{present}/") for path in paths(populated).values()} == {True}
+
+
 def test_older_copy_with_a_changed_value_is_replaced(
     spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments
 ) -> None:
