@@ -188,7 +188,12 @@ def _dag(context: Context) -> str:
 
 
 def _approval_response(context: Context) -> Any:  # noqa: ANN401 - a payload of Airflow's
-    """Return the answer of `request_approval`, or None if no approval was requested."""
+    """Return the answer of `request_approval`, or None if no approval was requested.
+
+    Where `gate` was cleared and has requested none, the answer to an earlier request is still there.
+    """
+    if context["ti"].xcom_pull(task_ids="gate", key=EXCEEDED) is None:
+        return None
     return context["ti"].xcom_pull(task_ids="request_approval")
 
 

@@ -2,8 +2,8 @@
 
 Run as a program it reads one JSON command per line and writes one JSON line for each: `describe` lists what the DAG
 files hold, `run` tests a DAG for real and returns the state of every task, `queue` has the scheduler queue tasks,
-`read` calls a node through the hook, `console` returns the address of the console that DAGs link to, and `defer`
-and `time_out` begin and end the wait of a sensor.
+`read` calls a node through the hook, `console` returns the address of the console that DAGs link to, `approval` the
+answer that counts, and `defer` and `time_out` begin and end the wait of a sensor.
 """
 
 import json
@@ -81,6 +81,10 @@ class AirflowProcess:
     def console_url(self, cluster: str, env: Mapping[str, str]) -> str:
         """Return the address of the reports that DAGs for a cluster link to."""
         return str(self._ask({"do": "console", "cluster": cluster, "env": dict(env)})["url"])
+
+    def approval(self, xcoms: Mapping[str, object]) -> object:
+        """Return the answer by which `apply` applies, or None, after tasks have left such XComs (`<task>.<key>`)."""
+        return self._ask({"do": "approval", "xcoms": dict(xcoms)})["answer"]
 
     def defer(self, arguments: Mapping[str, object]) -> dict[str, Any]:
         """Return the arguments of the trigger that a lag sensor defers to."""
@@ -214,6 +218,16 @@ def _console(command: dict[str, Any]) -> dict[str, Any]:
         return {"url": console_url({"params": {"cluster": command["cluster"]}})}
 
 
+def _approval(command: dict[str, Any]) -> dict[str, Any]:
+    from dags.parts.proposals import _approval_response  # noqa: PLC0415 - this process may have Airflow
+
+    class Instance:
+        def xcom_pull(self, task_ids: str, key: str = "return_value") -> object:
+            return command["xcoms"].get(f"{task_ids}.{key}")
+
+    return {"answer": _approval_response({"ti": Instance()})}  # type: ignore[typeddict-item]  # what it reads
+
+
 def _defer(command: dict[str, Any]) -> dict[str, Any]:
     from airflow.sdk.exceptions import TaskDeferred  # noqa: PLC0415 - this process may have Airflow
 
@@ -241,7 +255,13 @@ def _time_out(command: dict[str, Any]) -> dict[str, Any]:
             return {"result": None, "error": f"{type(failure).__name__}: {failure}"}
 
 
-WITHOUT_DAGS = {"read": _read, "console": _console, "defer": _defer, "time_out": _time_out}
+WITHOUT_DAGS = {
+    "read": _read,
+    "console": _console,
+    "approval": _approval,
+    "defer": _defer,
+    "time_out": _time_out,
+}
 """Commands that need no DAGs, and what carries them out."""
 
 

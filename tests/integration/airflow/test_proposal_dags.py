@@ -237,6 +237,13 @@ def test_decided_run_requests_no_second_approval(
     assert node.seen[1].body == {"reason": f"it is {status} already"}
 
 
+def test_an_answer_counts_only_if_the_gate_has_requested_it(airflow: AirflowProcess) -> None:
+    """Airflow deletes the XComs of a cleared task when it runs again, and so keeps those of one that is skipped."""
+    answer = {"chosen_options": ["Approve"], "responded_by_user": {"id": "1", "name": USER}}
+    assert airflow.approval({"gate.exceeded": EXCEEDED, "request_approval.return_value": answer}) == answer
+    assert airflow.approval({"request_approval.return_value": answer}) is None
+
+
 def test_rejected_run_fails_at_the_gate(airflow: AirflowProcess, node: FakeNode, beyond: dict[str, str]) -> None:
     node.statuses = ["rejected"]
     run = airflow.run(DAG, {"max_candidates": 5}, beyond)
