@@ -40,7 +40,7 @@ def provide_database(context: Context) -> None:
     cluster = _cluster(context)
     if cluster != submit.OWN_CLUSTER:
         connection = BaseHook.get_connection(f"muster_{cluster}_database")
-        os.environ[submit.database_variable(cluster)] = connection.get_uri()
+        os.environ[submit.database_variable(cluster)] = submit.database_url(connection)
 
 
 def skip_in_mirror(context: Context) -> None:

@@ -4,12 +4,16 @@ import os
 import re
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlencode
 
 from spark_jobs.errors import JobError
 from spark_jobs.submit.job import archive_uri
 
 OWN_CLUSTER = "default"
 """The cluster that the variables without a cluster's name are about."""
+
+DATABASE_OPTIONS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "target_session_attrs")
+"""What jobs read of a connection's extra; others, such as those of Airflow's own hooks, are no part of the address."""
 
 _NAME = re.compile("[a-z][a-z0-9]*")
 
@@ -36,6 +40,15 @@ def database_variable(cluster: str) -> str:
     """Return the environment variable in which a job finds the database of a cluster."""
     variable = "MUSTER_JOBS_DATABASE_URL"
     return variable if cluster == OWN_CLUSTER else f"{variable}_{cluster.upper()}"
+
+
+def database_url(connection: Any) -> str:  # noqa: ANN401 - of Airflow, which jobs need not have
+    """Return the address of the database that an Airflow connection names."""
+    # Without the query, in which Airflow has what is no text in a form of its own, and an empty extra, too.
+    address = str(connection.get_uri()).partition("?")[0]
+    extra = connection.extra_dejson
+    options = {name: extra[name] for name in DATABASE_OPTIONS if extra.get(name)}
+    return f"{address}?{urlencode(options)}" if options else address
 
 
 def archive_of(cluster: str) -> str:

@@ -2,8 +2,8 @@
 
 Run as a program it reads one JSON command per line and writes one JSON line for each: `describe` lists what the DAG
 files hold, `run` tests a DAG for real and returns the state of every task, `queue` has the scheduler queue tasks,
-`read` calls a node through the hook, `console` returns the address of the console that DAGs link to, `approval` the
-answer that counts, and `defer` and `time_out` begin and end the wait of a sensor.
+`read` calls a node through the hook, `console` returns the address of the console that DAGs link to, `database`
+that of a cluster's database, `approval` the answer that counts, and `defer` and `time_out` begin and end the wait of a sensor.
 """
 
 import json
@@ -81,6 +81,10 @@ class AirflowProcess:
     def console_url(self, cluster: str, env: Mapping[str, str]) -> str:
         """Return the address of the reports that DAGs for a cluster link to."""
         return str(self._ask({"do": "console", "cluster": cluster, "env": dict(env)})["url"])
+
+    def database_url(self, cluster: str, env: Mapping[str, str]) -> str:
+        """Return the address that a job for a cluster gets."""
+        return str(self._ask({"do": "database", "cluster": cluster, "env": dict(env)})["url"])
 
     def approval(self, xcoms: Mapping[str, object]) -> object:
         """Return the answer by which `apply` applies, or None, after tasks have left such XComs (`<task>.<key>`)."""
@@ -218,6 +222,15 @@ def _console(command: dict[str, Any]) -> dict[str, Any]:
         return {"url": console_url({"params": {"cluster": command["cluster"]}})}
 
 
+def _database(command: dict[str, Any]) -> dict[str, Any]:
+    from dags.parts.cluster import provide_database  # noqa: PLC0415 - this process may have Airflow
+    from spark_jobs.submit import database_variable  # noqa: PLC0415 - likewise
+
+    with _environment(command["env"]):
+        provide_database({"params": {"cluster": command["cluster"]}})
+        return {"url": os.environ[database_variable(command["cluster"])]}
+
+
 def _approval(command: dict[str, Any]) -> dict[str, Any]:
     from dags.parts.proposals import _approval_response  # noqa: PLC0415 - this process may have Airflow
 
@@ -258,6 +271,7 @@ def _time_out(command: dict[str, Any]) -> dict[str, Any]:
 WITHOUT_DAGS = {
     "read": _read,
     "console": _console,
+    "database": _database,
     "approval": _approval,
     "defer": _defer,
     "time_out": _time_out,

@@ -11,8 +11,9 @@ from typing import Any
 import psycopg2.extensions as pg
 import pytest
 
-from spark_jobs.database import parse_url
+from spark_jobs.database import SHARED_OPTIONS, Database, parse_url
 from spark_jobs.submit import JOBS, maintenance_run_id
+from spark_jobs.submit.clusters import DATABASE_OPTIONS
 from tests.integration.airflow.airflow_process import AirflowProcess
 from tests.support.databases import Databases
 from tests.support.fake_maintenance_node import FakeNode
@@ -75,6 +76,24 @@ def test_each_job_has_a_dag_for_the_cluster(airflow: AirflowProcess, env: dict[s
     assert dags["group_cleanup.prod"]["starts_on"] == ["offsets_expired.prod"]
     updated = {asset for task in dags["offset_retention.prod"]["tasks"] for asset in task["assets"]}
     assert updated == {"offsets_expired.prod"}
+
+
+@pytest.mark.parametrize(
+    ("extra", "options"),
+    [
+        ("{}", ()),  # what Airflow's pages store
+        ('{"sslmode": "require", "connect_timeout": 5, "cursor": "dictcursor"}', (("sslmode", "require"),)),
+    ],
+)
+def test_a_database_connection_is_read_whatever_its_extra(
+    airflow: AirflowProcess, extra: str, options: tuple[tuple[str, str], ...]
+) -> None:
+    fields = {"host": "one,two", "login": "a@b", "password": "p?/%:", "schema": "mirror", "extra": extra}
+    connection = json.dumps({"conn_type": "postgres", **fields})
+    url = airflow.database_url("prod", {"AIRFLOW_CONN_MUSTER_PROD_DATABASE": connection})
+    expected = Database((("one", "5432"), ("two", "5432")), "mirror", "a@b", "p?/%:", options)
+    assert parse_url(url) == expected
+    assert DATABASE_OPTIONS == (*SHARED_OPTIONS, "target_session_attrs")
 
 
 def test_links_lead_to_the_console_that_browsers_open(airflow: AirflowProcess) -> None:
