@@ -3,7 +3,8 @@
 Run as a program it reads one JSON command per line and writes one JSON line for each: `describe` lists what the DAG
 files hold, `run` tests a DAG for real and returns the state of every task, `queue` has the scheduler queue tasks,
 `read` calls a node through the hook, `console` returns the address of the console that DAGs link to, `database`
-that of a cluster's database, `approval` the answer that counts, and `defer` and `time_out` begin and end the wait of a sensor.
+that of a cluster's database, `approval` the answer that counts, and `defer` and `time_out` begin and end the wait of a
+sensor.
 """
 
 import json

@@ -93,7 +93,7 @@ def test_a_database_connection_is_read_whatever_its_extra(
     url = airflow.database_url("prod", {"AIRFLOW_CONN_MUSTER_PROD_DATABASE": connection})
     expected = Database((("one", "5432"), ("two", "5432")), "mirror", "a@b", "p?/%:", options)
     assert parse_url(url) == expected
-    assert DATABASE_OPTIONS == (*SHARED_OPTIONS, "target_session_attrs")
+    assert (*SHARED_OPTIONS, "target_session_attrs") == DATABASE_OPTIONS
 
 
 def test_links_lead_to_the_console_that_browsers_open(airflow: AirflowProcess) -> None:

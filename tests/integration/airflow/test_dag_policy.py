@@ -33,7 +33,8 @@ def test_every_file_can_be_imported(bag: dict[str, Any]) -> None:
 
 
 def test_a_schedule_that_is_no_cron_expression_is_refused_with_its_variable(airflow: AirflowProcess) -> None:
-    errors = airflow.describe({"MUSTER_RETENTION_SCHEDULE": "hourly", "MUSTER_REBALANCE_REPORT_SCHEDULE": " "})["import_errors"]
+    env = {"MUSTER_RETENTION_SCHEDULE": "hourly", "MUSTER_REBALANCE_REPORT_SCHEDULE": " "}
+    errors = airflow.describe(env)["import_errors"]
     expected = "MUSTER_RETENTION_SCHEDULE is 'hourly'; it must be a cron expression such as */10 * * * *: "
     assert {file: expected in error for file, error in errors.items()} == {"offset_retention.py": True}
 
