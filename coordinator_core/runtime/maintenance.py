@@ -179,9 +179,9 @@ class Maintenance:
 
     async def _retire(self, group_id: str, submit: SubmitLocked) -> None:
         """Retire the group if it is Empty and its last offset was removed. Source: protocol.md section 10.4."""
-        remaining = await self._threads.read(partial(self._store.stored_offsets, group_id, None))
+        has_offsets = await self._threads.read(partial(self._store.has_offsets, group_id))
         token = self._new_token()
-        await submit(token, RetireGroup(token, has_offsets=bool(remaining)), no_extra_rows)
+        await submit(token, RetireGroup(token, has_offsets=has_offsets), no_extra_rows)
 
 
 def _request(store: RuntimeStore, token: Token, rows: list[CandidateRow]) -> Request:

@@ -144,15 +144,30 @@ async def test_next_owner_resumes_an_expiry_without_repeating_it() -> None:
 
 
 class WatchedStore(HeldStore):
-    """Remembers which groups' offsets were read."""
+    """Remembers which groups' offsets were read, and how many at most."""
 
     def __init__(self) -> None:
         super().__init__()
         self.read: set[str] = set()
+        self.most = 0
 
     def stored_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]] | None = None) -> list[StoredOffset]:
         self.read.add(group_id)
-        return super().stored_offsets(group_id, partitions)
+        found = super().stored_offsets(group_id, partitions)
+        self.most = max(self.most, len(found))
+        return found
+
+
+async def test_a_step_reads_no_more_offsets_than_it_decides() -> None:
+    """A group with very many offsets is expired in as many steps: each must not read all that is left."""
+    store = WatchedStore()
+    async with running(store, config(settings=DUE, maintenance_chunk=2)) as node:
+        await commit_simple(node, "g", 20)
+        run_id = propose(store, "g")
+        store.most = 0
+        assert await outcome_counts(node, run_id) == {"expired": 20}
+        assert store.most == 2
+        assert node.describe("g") is None
 
 
 async def test_concurrently_decided_groups_are_limited() -> None:
