@@ -12,6 +12,7 @@ each one leaves:
    recorded. The day is restored. If late rows were archived since step 1, nothing is.
 """
 
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -31,6 +32,9 @@ from spark_jobs.errors import JobError
 from spark_jobs.jdbc import WRITE_BATCH_ROWS
 
 LOCK_TIMEOUT_MS: Final = 500
+ATTACH_TRIES: Final = 120
+ATTACH_RETRY_S: Final = 2.0
+"""How often, and after which pause, attaching is tried while a dump, say, reads the table: for five minutes."""
 WRITERS: Final = 4
 
 
@@ -96,8 +100,7 @@ def _restore(restoring: Restoring, day: date, copies: list[Copy]) -> int:
         found = sum_in_postgres(restoring.connection, Identifier(beside), restoring.table.columns)
         if found != sum_in_spark(rows, restoring.table.columns):
             raise JobError(f"The rows in {beside} do not match the files; nothing of {day} was restored.")
-        _require_no_other_copies(cursor, restoring, day, copies)
-        _attach(cursor, restoring, day, beside, found.row_count)
+        _attach_when_free(cursor, restoring, day, beside, copies, found.row_count)
     return found.row_count
 
 
@@ -143,6 +146,28 @@ def _write_with_extra_rows(restoring: Restoring, beside: str, rows: DataFrame) -
         "stringtype": "unspecified",
     }
     rows.write.jdbc(restoring.database.jdbc_url, beside, mode="append", properties=properties)
+
+
+def _attach_when_free(
+    cursor: pg.cursor, restoring: Restoring, day: date, beside: str, copies: list[Copy], row_count: int
+) -> None:
+    """Attach the partition as soon as no long transaction uses the table; between the tries nothing waits for this.
+
+    Raises:
+        JobError: A transaction has used the table in every try, or a copy of the day was added.
+    """
+    for _ in range(ATTACH_TRIES):
+        cursor.execute("SAVEPOINT not_attached")
+        try:
+            _require_no_other_copies(cursor, restoring, day, copies)
+            _attach(cursor, restoring, day, beside, row_count)
+        except psycopg2.errors.LockNotAvailable:
+            cursor.execute("ROLLBACK TO SAVEPOINT not_attached")
+            time.sleep(ATTACH_RETRY_S)
+        else:
+            return
+    what = f"Long transactions use {restoring.table.name}; nothing of {day} was restored"
+    raise JobError(f"{what}. Run it again when they have ended.")
 
 
 def _require_no_other_copies(cursor: pg.cursor, restoring: Restoring, day: date, copies: list[Copy]) -> None:

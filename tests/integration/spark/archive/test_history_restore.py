@@ -7,6 +7,7 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
+import psycopg2
 import psycopg2.extensions as pg
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -190,6 +191,39 @@ def test_late_rows_archived_during_the_restore_are_not_lost(
             restore_days(spark, database, archived, "group_transitions", LATE, LATE, "operator")
     assert everything(spark, database, archived, "group_transitions").row_count == 2
     assert restore_days(spark, database, archived, "group_transitions", LATE, LATE, "operator") == {LATE: 2}
+
+
+def test_a_restored_day_is_attached_when_readers_have_ended(
+    spark: SparkSession, database: Database, archived: pg.connection
+) -> None:
+    original = archive_restore._attach
+
+    with pytest.MonkeyPatch.context() as patch, closing(database.connect()) as reader, reader.cursor() as cursor:
+
+        def attach(*given: Any) -> None:  # noqa: ANN401 - as the original
+            try:
+                original(*given)
+            except psycopg2.errors.LockNotAvailable:
+                reader.rollback()
+                raise
+
+        patch.setattr(archive_restore, "_attach", attach)
+        patch.setattr(archive_restore, "ATTACH_RETRY_S", 0.0)
+        cursor.execute("SELECT FROM offset_history")
+        assert restore_days(spark, database, archived, "offset_history", OLD, OLD, "operator") == {OLD: 100}
+    assert in_postgres(archived, "offset_history").row_count == 200
+
+
+def test_a_table_that_is_always_read_is_named(
+    spark: SparkSession, database: Database, archived: pg.connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive_restore, "ATTACH_TRIES", 1)
+    monkeypatch.setattr(archive_restore, "ATTACH_RETRY_S", 0.0)
+    with closing(database.connect()) as reader, reader.cursor() as cursor:
+        cursor.execute("SELECT FROM offset_history")
+        with pytest.raises(JobError, match=f"Long transactions use offset_history; nothing of {OLD} was restored"):
+            restore_days(spark, database, archived, "offset_history", OLD, OLD, "operator")
+    assert in_postgres(archived, "offset_history").row_count == 100
 
 
 def test_a_dry_run_compares_the_files_and_changes_nothing(
