@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
@@ -11,6 +12,7 @@ class FakeNode:
     def __init__(self) -> None:
         self.answers: list[tuple[int, bytes]] = []
         self.seen: list[tuple[str, dict[str, str]]] = []
+        self.clock_ahead_s = 0.0
         fake = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -24,6 +26,9 @@ class FakeNode:
                 self.wfile.write(body)
 
             do_POST = do_PUT = do_DELETE = do_GET  # noqa: N815 - the library's names
+
+            def date_time_string(self, timestamp: float | None = None) -> str:
+                return super().date_time_string(timestamp or time.time() + fake.clock_ahead_s)
 
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
                 pass

@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from math import ceil
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -29,6 +28,7 @@ from muster.cli.crash import command_settings
 from muster.cli.doctor.audit import check_audit_log
 from muster.cli.doctor.database import (
     DOCUMENTED,
+    SKEW_WRONG_S,
     WHO_LOCKS,
     check_clocks,
     check_incarnation,
@@ -252,7 +252,9 @@ def _nodes_clock(date: str | None) -> CheckResult:
         return warning(
             "node's clock", "the response has no Date header", "check whether a proxy removes the Date header"
         )
-    message = f"it is within {max(1, ceil(abs(skew_s)))} s of this machine's"
+    message = f"it is about {abs(skew_s):.0f} s {'ahead of' if skew_s > 0 else 'behind'} this machine's"
+    if abs(skew_s) > SKEW_WRONG_S:
+        return error("node's clock", message, "synchronize them by NTP: nodes refuse what such a node forwards")
     if abs(skew_s) > NODE_SKEW_LOOK_S:
         return warning("node's clock", message, "synchronize them by NTP")
     return ok("node's clock", message)

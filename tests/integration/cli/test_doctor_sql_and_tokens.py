@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -93,23 +92,6 @@ def test_doctor_does_not_advise_a_second_node_on_the_database_that_no_node_uses(
     found = {each["check"]: each for each in muster("doctor", "--url", node.url, "--json").json["checks"]}
     assert (found["node"]["status"], found["leases"]["status"]) == ("ok", "error")
     assert "if a node runs, it uses another database or server" in found["leases"]["advice"]
-
-
-def test_doctor_names_the_session_that_locks_a_table_and_does_not_wait_for_it(
-    bare_muster: Muster, database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MUSTER_DATABASE_URL", database_url)
-    with closing(psycopg2.connect(psql_url(database_url), application_name="migration")) as locking:
-        locking.cursor().execute("LOCK TABLE groups")
-        blocking = f"process {locking.info.backend_pid} (migration) of muster"
-        with closing(psycopg2.connect(psql_url(database_url))) as waiting, ThreadPoolExecutor(1) as executor:
-            done = executor.submit(waiting.cursor().execute, "SELECT FROM groups")
-            found = {each["check"]: each for each in bare_muster("doctor", "--json").json["checks"]}
-            locking.rollback()
-            done.result()
-    assert (found["locks"]["status"], found["locks"]["message"]) == ("warning", f"others wait for locks of {blocking}")
-    assert found["offsets"]["message"] == "canceling statement due to lock timeout"
-    assert "MusterDatabaseWritesSlow" in found["offsets"]["advice"]
 
 
 def test_doctor_names_a_misspelled_setting(bare_muster: Muster, monkeypatch: pytest.MonkeyPatch) -> None:
