@@ -5,7 +5,9 @@ Rules:
 * A renewal changes `expires_at` only. Its lock does not conflict with that of a write, so neither waits for the other.
 * Acquiring a lease locks the row FOR UPDATE, raises the epoch, and raises the fence of the former writer (fence.py): it
   waits for writes in progress, and later writes are refused.
-* Every statement locks rows in the order of shards.
+* Every statement locks rows in the order of shards, or skips those that are locked.
+* A lease that ends later than any can is one from before the clock of the database was set back. A renewal of any node
+  shortens it: an owner that is alive renews it in time, and the shards of one that is not are free after a lease.
 """
 
 import json
@@ -18,6 +20,9 @@ from coordinator_core.state_store.postgres.connections import Transaction
 from coordinator_core.state_store.postgres.fence import Fence, delete_unused_writers, raise_fences
 from coordinator_core.state_store.postgres.known_server import KnownServer
 from coordinator_core.state_store.rows import LeaseRow, Renewal, Versions
+
+MAX_EXPIRY = "clock_timestamp() + interval '10 minutes'"
+"""The end of the longest possible lease (`MUSTER_LEASE_TTL_MS`)."""
 
 _RENEW_NODE = """
 INSERT INTO nodes (node_id, listeners, version, started_at, expires_at, renewals, cluster_configs)
@@ -57,6 +62,17 @@ SELECT shard_id, node_id, epoch,
 FROM shard_leases LEFT JOIN nodes USING (node_id)
 ORDER BY shard_id
 """
+
+_LATEST_EXPIRY = f"SELECT max(expires_at) > {MAX_EXPIRY} FROM nodes"  # noqa: S608 - a constant
+
+_SHORTEN = tuple(
+    f"""
+UPDATE {table} SET expires_at = clock_timestamp() + %(ttl_ms)s * interval '1 ms'
+WHERE {key} IN (SELECT {key} FROM {table} WHERE expires_at > {MAX_EXPIRY} FOR NO KEY UPDATE SKIP LOCKED)
+"""  # noqa: S608 - constants
+    for table, key in (("nodes", "node_id"), ("shard_leases", "shard_id"))
+)
+"""What is locked is being renewed."""
 
 _VERSIONS = "SELECT cluster_configs, group_configs, topics, log_end_deletions FROM versions"
 
@@ -100,6 +116,9 @@ def renew(
     renewals = transaction.execute(_RENEW_NODE, row).scalar_one()
     server.remember(transaction, incarnation, renewals)
     renewed = transaction.execute(_RENEW_LEASES, {**_ours(node["node_id"], epochs), "ttl_ms": ttl_ms})
+    if transaction.execute(_LATEST_EXPIRY).scalar_one():
+        for statement in _SHORTEN:
+            transaction.execute(statement, {"ttl_ms": ttl_ms})
     return Renewal(
         held=frozenset(shard for (shard,) in renewed),
         leases=read_leases(transaction),

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 from coordinator_core.state_store.rows import LeaseRow
 
+LEASE_TTL_MAX_MS = 600_000
+"""A lease that ends later is one from before the clock was set back."""
+
 
 @dataclass(slots=True)
 class Lease:
@@ -58,11 +61,15 @@ class Leases:
         return counted
 
     def renew(self, node_id: str, epochs: Mapping[int, int], ttl_ms: int) -> frozenset[int]:
-        """Renew the leases that the node owns; return their shards."""
+        """Renew the leases that the node owns, and shorten those that end too late; return the node's shards."""
         expires_at_ms = self._clock_ms() + ttl_ms
         held = self.held(node_id, epochs)
         for shard in held:
             self.shards[shard].expires_at_ms = expires_at_ms
+        rows: tuple[Node | Lease, ...] = (*self._nodes.values(), *self.shards.values())
+        for row in rows:
+            if (row.expires_at_ms or 0) > self._clock_ms() + LEASE_TTL_MAX_MS:
+                row.expires_at_ms = expires_at_ms
         return held
 
     def acquire_leases(self, node_id: str, shard_ids: Iterable[int], ttl_ms: int) -> dict[int, int]:

@@ -53,6 +53,16 @@ def test_renewal_extends_leases_by_their_full_time(world: World, store: Store) -
     assert store.acquire_leases(OTHER, [1, 2], TTL_MS) == {}
 
 
+def test_lost_node_loses_its_leases_although_the_clock_was_set_back(world: World, store: Store) -> None:
+    renew(store, NODE, store.acquire_leases(NODE, [1], TTL_MS))
+    world.pass_time(-3_600_000)
+    renew(store, OTHER, {})
+    assert store.acquire_leases(OTHER, [1], TTL_MS) == {}, "its owner may still renew it"
+    world.pass_time(TTL_MS)
+    assert store.acquire_leases(OTHER, [1], TTL_MS) == {1: 2}
+    assert store.renew(OTHER, {}, "1.0", {1: 2}, TTL_MS).live_nodes == (OTHER,)
+
+
 def test_renewal_returns_the_leases_that_are_still_valid(world: World, store: Store) -> None:
     epochs = store.acquire_leases(NODE, [1, 2, 3], TTL_MS)
     world.pass_time(TTL_MS)
