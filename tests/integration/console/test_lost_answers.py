@@ -9,6 +9,8 @@ from tests.integration.console.sample_groups import SIMPLE_CONSUMER, SampleGroup
 from tests.support.http_client import Group, position
 from tests.support.nodes import Node
 
+TOO_LATE = {"detail": "no answer within 2000 ms"}
+
 
 def offset_of(group: Group) -> int:
     [offset] = group.client.ok("GET", f"{group.path}/offsets")["offsets"]
@@ -50,7 +52,7 @@ def test_change_whose_answer_was_lost_is_made_once(context: BrowserContext, node
 def refused(context: BrowserContext) -> Page:
     """Return a page to which the node answers nothing about lag."""
     page = context.new_page()
-    page.route(re.compile("/v1/.*/lag"), lambda route: route.fulfill(status=503, json={"detail": "no answer within 2000 ms"}))
+    page.route(re.compile("/v1/.*/lag"), lambda route: route.fulfill(status=503, json=TOO_LATE))
     return page
 
 
@@ -84,7 +86,7 @@ def test_history_is_shown_although_a_part_of_it_is_refused(
     context: BrowserContext, node: Node, samples: SampleGroups
 ) -> None:
     page = context.new_page()
-    page.route("**/diagnosis", lambda route: route.fulfill(status=503, json={"detail": "no answer within 2000 ms"}))
+    page.route("**/diagnosis", lambda route: route.fulfill(status=503, json=TOO_LATE))
     page.goto(f"{node.url}/#/groups/{samples.healthy().group_id}")
     expect(page.get_by_role("region", name=re.compile("^Timeline"))).to_contain_text("2 rebalances")
     expect(page.get_by_role("region", name=re.compile("^Settings"))).to_contain_text("session_timeout_ms")
