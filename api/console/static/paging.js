@@ -2,11 +2,12 @@
 
 import { h } from "./dom.js";
 
-/** Return pagination state, starting at the first page; `again` is called to load another page. */
+/** Return pagination state, starting at the first page, or at the one from which the user comes back; `again` is called to load another page. */
 export function paging(again) {
-  let cursors = [""];
-  const forth = (next) => { if (cursors.at(-1) !== next) cursors.push(next); again(); }; // repeated clicks add one page only
-  const back = () => { if (cursors.length > 1) cursors.pop(); again(); };
+  let cursors = history.state?.cursors ?? [""];
+  const turn = (turned) => { cursors = turned; history.replaceState({ cursors }, ""); again(); };
+  const forth = (next) => turn(cursors.at(-1) === next ? cursors : [...cursors, next]); // repeated clicks add one page only
+  const back = () => turn(cursors.length > 1 ? cursors.slice(0, -1) : cursors);
   return {
     /** Return the cursor of the current page. */
     cursor: () => cursors.at(-1),

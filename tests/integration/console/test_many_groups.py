@@ -45,6 +45,20 @@ def test_pages_follow_each_other_without_a_repeat(page: Page, node: Node, many_g
     assert len(set(seen)) == 150
 
 
+def test_back_leads_to_the_page_of_the_list(page: Page, node: Node, many_groups: int) -> None:
+    page.goto(f"{node.url}/#/?sort=group_id")
+    for first in (1, 51):
+        expect(page.locator(".pagination")).to_contain_text(f"{first}–{first + 49} of 10,000")
+        page.keyboard.press("n")
+    expect(page.locator(".pagination")).to_contain_text("101–150 of 10,000")
+    page.locator("tbody tr .id a").first.click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("crowd-")
+    page.go_back()
+    expect(page.locator(".pagination")).to_contain_text("101–150 of 10,000")
+    page.get_by_label(re.compile("Filter")).fill("crowd-98")
+    expect(page.locator(".pagination")).to_contain_text("1–50 of 111")
+
+
 def test_state_filter_narrows_the_list(page: Page, node: Node, many_groups: int) -> None:
     page.goto(f"{node.url}/")
     page.get_by_role("button", name=re.compile("Empty")).click()
