@@ -36,9 +36,9 @@ function flat(children) {
 /** Return the head of a table, with a title and a class for each column. */
 export const tableHead = (titles) => h("thead", {}, h("tr", {}, titles.map(([title, kind]) => h("th", { scope: "col", class: kind }, title))));
 
-/** Return a row of a table that opens an address. */
+/** Return a row of a table that opens an address, unless text was selected in it. */
 export const linkRow = (to, attributes, ...cells) =>
-  h("tr", { tabindex: "-1", "data-row": to, ...attributes, onclick: (event) => event.target.closest("a") || (location.hash = to) }, cells);
+  h("tr", { tabindex: "-1", "data-row": to, ...attributes, onclick: (event) => event.target.closest("a") || !getSelection().isCollapsed || (location.hash = to) }, cells);
 
 /** Replace an element's content; the focus returns to the element with the same data-key, and the same text stays selected. */
 export function replaceContent(element, ...nodes) {

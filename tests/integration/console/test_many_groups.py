@@ -5,6 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.integration.console.boxes import box_of
 from tests.integration.console.sample_groups import SampleGroups
 from tests.support.nodes import Node
 
@@ -57,6 +58,20 @@ def test_back_leads_to_the_page_of_the_list(page: Page, node: Node, many_groups:
     expect(page.locator(".pagination")).to_contain_text("101–150 of 10,000")
     page.get_by_label(re.compile("Filter")).fill("crowd-98")
     expect(page.locator(".pagination")).to_contain_text("1–50 of 111")
+
+
+def test_text_that_is_selected_in_a_row_does_not_open_it(page: Page, node: Node, many_groups: int) -> None:
+    page.goto(f"{node.url}/#/?sort=group_id")
+    expect(page.locator("tbody tr")).to_have_count(50)
+    box = box_of(page.locator("tbody td.number").nth(1))
+    page.mouse.move(box.left + 1, box.top + 9)
+    page.mouse.down()
+    page.mouse.move(box.right - 2, box.top + 9)
+    page.mouse.up()
+    assert page.evaluate("getSelection().toString()").strip()
+    expect(page).to_have_url(f"{node.url}/#/?sort=group_id")
+    page.locator("tbody td.number").nth(2).click()
+    expect(page).to_have_url(re.compile("#/groups/crowd-"))
 
 
 def test_state_filter_narrows_the_list(page: Page, node: Node, many_groups: int) -> None:
