@@ -32,7 +32,7 @@ function row(each, again, withGroup) {
 }
 
 /** Return the function that undoes a change just made, for its toast. */
-export const undoOf = ({ result }, again) => async () => undo(await read(`/v1/changes/${result.changeId}`), again);
+export const undoOf = ({ result }, again) => () => read(`/v1/changes/${result.changeId}`).then((each) => undo(each, again), (refusal) => toast(refusal.message));
 
 async function undo(each, again) {
   const done = await askReason({

@@ -108,3 +108,18 @@ def test_page_reads_a_limited_number_of_partitions(context: BrowserContext, node
     expect(page.locator(".facts")).to_contain_text("Lag10K")
     expect(page.get_by_role("button", name="Show all 10,000 partitions")).to_be_visible()
     assert [url for url in requests if "cursor=" in url] == []
+
+
+def test_undo_that_cannot_be_prepared_says_why(context: BrowserContext, node: Node, samples: SampleGroups) -> None:
+    page = context.new_page()
+    group = samples.client.group("undone-later")
+    group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(500)]})
+    page.goto(f"{node.url}/#/groups/{group.group_id}")
+    page.get_by_role("button", name="Delete the group…").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Reason").fill("not needed")
+    dialog.get_by_label("Your name").fill("ada")
+    dialog.get_by_role("button", name="Delete").click()
+    page.route("**/v1/changes/*", lambda route: route.abort())
+    page.locator("#toasts").get_by_role("button", name="Undo…").click()
+    expect(page.locator("#toasts")).to_contain_text("The node cannot be reached.")
