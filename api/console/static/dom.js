@@ -1,8 +1,8 @@
 // Element creation: all content becomes text nodes, never markup. No other module creates elements.
 
 const SVG = "http://www.w3.org/2000/svg";
-/** Control characters, and invisible ones: those that reorder text would also reverse the numbers beside a name. */
-const HIDDEN = /[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}\u00ad\u200b\u2060-\u2064\ufeff]/gu;
+/** Control characters, and invisible ones, except those within emoji: those that reorder text would also reverse the numbers beside a name. */
+const HIDDEN = /[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}\u00ad\u200b\u2060-\u2064\ufeff\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\uffa0\ufff0-\ufffb\u{e0000}-\u{e0fff}]/gu;
 
 /** Return a new element; children are nodes, texts, numbers, or lists of them; null, undefined and false are omitted. In texts HIDDEN characters become �. */
 export function h(tag, attributes, ...children) {
@@ -30,8 +30,11 @@ function set(element, name, value) {
 
 function flat(children) {
   return children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false)
-    .map((child) => (child instanceof Node ? child : String(child).replace(HIDDEN, "�")));
+    .map((child) => (child instanceof Node ? child : visible(String(child))));
 }
+
+/** Return a text with � for HIDDEN characters. */
+export const visible = (text) => text.replace(HIDDEN, "�");
 
 /** Return the head of a table, with a title and a class for each column. */
 export const tableHead = (titles) => h("thead", {}, h("tr", {}, titles.map(([title, kind]) => h("th", { scope: "col", class: kind }, title))));

@@ -1,11 +1,12 @@
 // Console entry point: routes the address after # to a page, and shows the header.
 
-import { h, replaceContent } from "./dom.js";
+import { h, replaceContent, visible } from "./dom.js";
 import { changesPage } from "./changes_page.js";
 import { groupPage } from "./group_page.js";
 import { groupsPage } from "./groups_page.js";
 import { actor, askIdentity, token } from "./identity.js";
 import { globalKeys, help, pageKeys } from "./keys.js";
+import { groupName } from "./labels.js";
 import { overviewPage } from "./overview_page.js";
 import { reportsPage } from "./reports_page.js";
 import { runPage } from "./run_page.js";
@@ -46,6 +47,7 @@ function route() {
     else link.removeAttribute("aria-current");
   }
   shown = { path };
+  document.title = visible(`${titleOf(section, found)} – Muster`);
   if (!page) {
     leave = () => {};
     replaceContent(main, h("div", { class: "empty-state" }, h("h1", {}, "Page not found"), h("a", { href: "#/" }, "Go to groups")));
@@ -54,6 +56,12 @@ function route() {
   const { stop, isSameView } = page(main, found, new URLSearchParams(query));
   leave = stop;
   shown = { path, isSameView };
+}
+
+/** Return the name of the group, topic or run of a page, or that of its section. */
+function titleOf(section, [name]) {
+  if (name === undefined) return document.querySelector(`[data-nav="${section}"]`)?.textContent ?? "Page not found";
+  return section === "groups" ? groupName(name) : name;
 }
 
 function match(path) {

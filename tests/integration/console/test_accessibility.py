@@ -109,6 +109,17 @@ def test_texts_have_contrast_and_controls_have_names(page: Page, node: Node, pla
         assert page.evaluate(OVERFULL) == [], place
 
 
+def test_every_screen_has_a_title_of_its_own(page: Page, node: Node, places: list[str]) -> None:
+    """It is what tabs, bookmarks, the history and screen readers name a page by (WCAG 2.4.2)."""
+    titles = []
+    for place in places:
+        page.goto(f"{node.url}/#/{place}")
+        expect(page.locator("main h1")).to_have_count(1)
+        titles.append(page.title())
+    assert len(set(titles)) == len(places)
+    assert {"Groups – Muster", f"{places[1].removeprefix('groups/')} – Muster", "orders – Muster"} <= set(titles)
+
+
 def test_rebalancing_states_have_stripes(page: Page, node: Node, healthy: Group) -> None:
     page.goto(f"{node.url}/#/groups/{healthy.group_id}")
     stripe = page.locator("#preparing .stripe")

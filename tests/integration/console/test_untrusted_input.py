@@ -30,6 +30,7 @@ HOSTILE = [
     "..",
     "\u202eright to left\u2066",
     "two\nlines  and spaces",
+    "billing\u3164\u2800\U000e0041",
     "x" * 255,
     "__proto__",
 ]
@@ -41,7 +42,7 @@ TOKEN = "a-token-of-twenty-letters"
 
 def shown(name: str) -> str:
     """Return a name as pages show it: characters that act on the text around them are replaced."""
-    return re.sub("[\u202e\u2066\n]", "�", name)
+    return re.sub("[\u202e\u2066\u3164\u2800\U000e0041\n]", "�", name)
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -60,7 +61,7 @@ def test_names_are_shown_as_text_on_every_page(page: Page, node: Node, samples: 
     expect(page.get_by_role("heading", level=1)).to_have_text(shown(name))
     expect(page.get_by_role("region", name=re.compile("^Offsets"))).to_contain_text(topic)
     expect(page.get_by_role("region", name=re.compile("^Changes"))).to_contain_text(SCRIPT)
-    assert page.title() == "Muster"
+    assert page.title() == " ".join(f"{shown(name)} – Muster".split())
     assert page.locator("main script, main img").count() == 0
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
