@@ -63,10 +63,11 @@ async def _consume(options: argparse.Namespace) -> None:
 
 
 async def _commit(consumer: AIOKafkaConsumer) -> None:
-    """Commit the end of each assigned partition."""
-    now_s = time.time()
-    ends = {each: end_offset(TopicPartition(each.topic, each.partition), now_s) for each in consumer.assignment()}
+    """Poll, else the library leaves the group after five minutes, and commit the end of each assigned partition."""
     try:
+        await consumer.getmany()
+        now_s = time.time()
+        ends = {each: end_offset(TopicPartition(each.topic, each.partition), now_s) for each in consumer.assignment()}
         if ends:
             await consumer.commit(ends)
     except KafkaError as problem:
