@@ -40,12 +40,14 @@ URL_VARIABLES = ("MUSTER_DATABASE_URL", "MUSTER_JOBS_DATABASE_URL")
 """A job gets only one: a report or a proposal that of the jobs' role, `history_restore` that of the owner."""
 
 
+NAMES = ", ".join((*submit.JOBS, submit.HISTORY_RESTORE))
+
 app = command_group("Run Spark jobs.")
 
 
 @app.command()
 def job(
-    name: Annotated[str, typer.Argument(help="Name of the job, such as offset_retention.")],
+    name: Annotated[str, typer.Argument(help=f"One of {NAMES}.")],
     as_of: Annotated[
         str | None,
         typer.Option("--as-of", help="Evaluate as of this time; UTC if it has no zone (default: now).", metavar="TIME"),
@@ -94,8 +96,7 @@ def run_job(
         UserError: there is no such job, or it failed; no offset was changed then, and running it again is safe.
     """
     if name not in submit.JOBS:
-        known = ", ".join((*submit.JOBS, submit.HISTORY_RESTORE))
-        raise UserError(f"There is no job {name}; there are: {known}.", USAGE_EXIT_CODE)
+        raise UserError(f"There is no job {name}; there are: {NAMES}.", USAGE_EXIT_CODE)
     moment = _in_utc(as_of or dt.datetime.now(dt.UTC)).isoformat()
     run_id = submit.maintenance_run_id(name, *(part for part in (moment, interval) if part))
     arguments = _arguments(name, run_id, moment, dry_run, settings, interval)
