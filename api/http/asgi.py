@@ -43,6 +43,7 @@ PROBE_PATHS: Final = frozenset({b"/healthz", b"/readyz", b"/metrics"})
 """Paths that a stopping node still serves, for probes and scrapes."""
 
 HEARTBEAT: Final = b"heartbeat"
+OFFSETS: Final = b"offsets"
 HEARTBEAT_REQUEST: Final = "Heartbeat"
 
 UNREPEATED_HEADERS: Final = frozenset({b"transfer-encoding", b"content-encoding", b"expect", CLIENT_HEADER})
@@ -262,6 +263,8 @@ class AsgiApp:
             context.check_quotas(0, len(context.body))
         if forwarded is not None:
             forwarded.check_body(context.body)
+        if path is not None and path.action == OFFSETS and method == "POST":
+            await _check_connected(context, send)
         return await self._or_forward(context, self._dispatch(context, path), send)
 
     async def _dispatch(self, context: RequestContext, path: GroupPath | None) -> HttpResponse:
@@ -300,8 +303,8 @@ class AsgiApp:
 async def _check_connected(context: RequestContext, send: Send) -> None:
     """Check that the client still waits for the response.
 
-    Forwarded later, a request that has waited in the socket of a paused node would replace what the client has sent to
-    other nodes since: an older commit a newer one.
+    A commit that has waited in the socket of a paused node would replace a newer one that the client has sent since: to
+    another node, or, while the owner still accepts connections one by one, over one that it had accepted before.
 
     Raises:
         ClientDisconnected: the client has closed its connection.

@@ -22,6 +22,7 @@ from tests.support.http_client import AS_JSON, Answer, Client, Group, Json, Memb
 from tests.support.nodes import CLUSTER_SECRET, Node, requests_in_memory, running_node, without_collector
 from tests.support.waiting import PATIENCE_S, poll_until
 
+STALE_COMMITS = 200
 DIRECT = {"X-Muster-Forward": "false"}
 PATIENT: Json = {"session_timeout_ms": 30_000, "rebalance_timeout_ms": 60_000}
 UNUSED_ADDRESS = "127.0.0.1:1"
@@ -235,6 +236,20 @@ def test_commit_of_a_client_that_gave_up_is_not_forwarded(pair: Pair) -> None:
         assert member.commit(position(42)).status == 200
     # On one node, a request that arrives later is answered later.
     assert pair.clients[0].group(member.group.group_id).describe()["state"] == "Stable"
+
+    fetched = member.group.client.ok("GET", f"{member.group.path}/offsets")["offsets"]
+    assert [one["offset"] for one in fetched] == [42]
+
+
+def test_commits_of_clients_that_gave_up_replace_no_newer_one_at_the_owner(pair: Pair) -> None:
+    member = pair.clients[0].group(pair.owned_by(1)).stable()
+    owner = pair.nodes[1]
+    with owner.paused():
+        for _ in range(STALE_COMMITS):
+            send_and_hang_up(owner, member, position(41))
+    assert member.commit(position(42)).status == 200  # node 0 forwards it over a connection that the owner knows
+    # The owner accepts connections in their order.
+    assert pair.clients[1].group(member.group.group_id).describe()["state"] == "Stable"
 
     fetched = member.group.client.ok("GET", f"{member.group.path}/offsets")["offsets"]
     assert [one["offset"] for one in fetched] == [42]
