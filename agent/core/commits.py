@@ -161,7 +161,7 @@ class Commits:
         with self._shared.changed:
             membership = self._shared.membership
             if self._shared.fatal is not None:
-                raise self._shared.fatal
+                raise self._shared.fatal.with_traceback(None)
             if membership.state is MemberState.STABLE:
                 return membership.identity
             if membership.identity.has_generation:

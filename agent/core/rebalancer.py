@@ -163,8 +163,9 @@ class Rebalancer:
         try:
             if owned:
                 await self._lose(owned)
-        finally:
-            raise fatal
+        except Exception as problem:  # the caller's; an interrupt or a cancellation is raised instead
+            raise fatal.with_traceback(None) from problem
+        raise fatal.with_traceback(None)  # It is raised again and again, and would gather the frames of all calls.
 
     async def _prepare_join(self) -> None:
         identity = self._shared.membership.identity

@@ -258,6 +258,33 @@ def test_fenced_agent_loses_its_partitions_and_every_poll_raises(
     assert coordinator.count("join") == 1
 
 
+def test_error_of_a_fenced_agent_does_not_grow(coordinator: FakeCoordinator, make_agent: AgentMaker) -> None:
+    coordinator.next("join", FENCED)
+    agent = make_agent(group_instance_id="pod-0")
+    frames = []
+    for _ in range(3):
+        for call in (lambda: agent.poll(PATIENCE_S), lambda: agent.commit({TopicPartition("orders", 0): 1})):
+            with pytest.raises(FencedInstanceId) as raised:
+                call()
+            frames.append(len(raised.traceback))
+
+    assert frames[4:] == frames[2:4]
+
+
+@pytest.mark.parametrize("problem", [FENCED, Problem("GROUP_AUTHORIZATION_FAILED", 403, "fix")])
+def test_interrupt_in_on_lost_is_raised(coordinator: FakeCoordinator, joined: AgentMaker, problem: Problem) -> None:
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
+
+    coordinator.heartbeat_interval_ms = 5
+    agent = joined(group_instance_id="pod-0", on_lost=interrupt)
+    coordinator.next("heartbeat", problem)
+    assert agent.wait(PATIENCE_S)
+
+    with pytest.raises(KeyboardInterrupt):
+        agent.poll()
+
+
 def test_fatal_heartbeat_error_loses_partitions_and_next_poll_rejoins(
     coordinator: FakeCoordinator, joined: AgentMaker, callback_log: CallbackLog
 ) -> None:
