@@ -8,7 +8,7 @@
     ├── NoOffsetForPartition   nothing is committed, and auto_offset_reset is "none"
     ├── OffsetsRefused         some partitions of a commit were rejected
     ├── AgentClosed            the agent is closed
-    └── ConcurrentUse          a second thread called the agent
+    └── ConcurrentUse          a second thread or a forked process called the agent
 
 Errors of the coordinator carry Kafka's name of the error in `code`.
 """
@@ -177,7 +177,7 @@ class AgentClosed(AgentError):
 
 
 class ConcurrentUse(AgentError):
-    """A second thread called the agent; only wakeup() may be called from any thread."""
+    """A second thread or a forked process called the agent; only wakeup() may be called from any thread."""
 
 
 CLASSES: Final[Mapping[str, type[AgentError]]] = {

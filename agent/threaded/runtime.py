@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import ssl
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
@@ -27,6 +28,8 @@ class ThreadRuntime:
         self.changed: Final = threading.Condition()
         self._clock = clock or SystemClock()
         self._user = threading.RLock()
+        self._process_id: int | None = None
+        """Of the process that called the agent first."""
 
     def now_ms(self) -> int:
         """Return the clock's time."""
@@ -38,7 +41,13 @@ class ThreadRuntime:
 
     @contextmanager
     def exclusive(self, method: str) -> Iterator[None]:
-        """Reject a second thread at once; it never waits. The thread inside may enter again, as callbacks do."""
+        """Reject a second thread or a forked process at once; it never waits.
+
+        The thread inside may enter again, as callbacks do. A fork has no heartbeats, and the parent's connections.
+        """
+        self._process_id = self._process_id or os.getpid()
+        if os.getpid() != self._process_id:
+            raise ConcurrentUse(f"{method}(): another process uses this agent; after a fork create one in each process")
         if not self._user.acquire(blocking=False):
             raise ConcurrentUse(
                 f"{method}(): another thread is using this agent; only wakeup() may be called from any thread"

@@ -1,4 +1,4 @@
-"""Rejection of concurrent calls; wakeup() is allowed from any thread."""
+"""Rejection of concurrent calls and of calls in a forked process; wakeup() is allowed from any thread."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from agent import ConcurrentUse, ConsumerAgent, TopicPartition
 from tests.integration.agent.agents import AgentMaker
+from tests.support.fake_coordinator import FakeCoordinator
 from tests.support.waiting import PATIENCE_S
 
 PARTITION = TopicPartition("orders", 0)
@@ -55,3 +56,17 @@ def test_one_thread_after_another_may_use_an_agent(joined: AgentMaker) -> None:
     other.join()
 
     assert agent.position(PARTITION) == 7
+
+
+@pytest.mark.parametrize("name", [name for name in CALLS if name != "close"])
+def test_use_in_a_forked_process_is_rejected(
+    coordinator: FakeCoordinator, joined: AgentMaker, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    agent = joined()
+    calls = len(coordinator.seen)
+    with monkeypatch.context() as in_the_child:
+        in_the_child.setattr("os.getpid", lambda: -1)
+        with pytest.raises(ConcurrentUse, match=f"{name}.*another process"):
+            CALLS[name](agent)
+
+    assert {seen.call for seen in coordinator.seen[calls:]} <= {"heartbeat"}
