@@ -22,15 +22,19 @@ class Connection:
     def __init__(
         self, http: HttpClient, node_selector: NodeSelector, token: str | None, connect_timeout_ms: int
     ) -> None:
-        self.abort = http.abort
-        """Ends the current request, from any task; the connection cannot be used again."""
         self.close = http.close
         self._http = http
         self._node_selector = node_selector
         self._connect_timeout_ms = connect_timeout_ms
+        self._is_aborted = False
         self._headers = {"Accept": "application/json", "User-Agent": "muster-agent"}
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
+
+    def abort(self) -> None:
+        """End the current request, from any task; the connection cannot be used again."""
+        self._is_aborted = True
+        self._http.abort()
 
     async def call(
         self,
@@ -76,7 +80,8 @@ class Connection:
                 HttpRequest(method, url + path, headers, content, connect_timeout_ms, timeout_ms)
             )
         except NoResponse as problem:
-            self._node_selector.mark_failed(url, str(problem), was_connected=problem.was_connected)
+            if not self._is_aborted:
+                self._node_selector.mark_failed(url, str(problem), was_connected=problem.was_connected)
             raise Unreachable(f"no response from {url}: {problem}", was_connected=problem.was_connected) from problem
 
     def _refusal(self, response: HttpResponse, url: str) -> AgentError:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
 
-from agent import CommitFailed, RequestError, RetryError, TopicPartition
+from agent import CommitFailed, ConsumerAgent, RequestError, RetryError, TopicPartition
 from agent.core.connection import Connection
 from agent.core.node_selector import NodeSelector
 from agent.core.responses import parse_topics
@@ -263,3 +264,21 @@ def test_close_ends_a_join_that_waits_at_the_coordinator(coordinator: FakeCoordi
 
     assert "consumer-billing-waiting-round" not in {thread.name for thread in threading.enumerate()}
     never.set()
+
+
+@pytest.mark.parametrize("leave", [ConsumerAgent.close, ConsumerAgent.unsubscribe])
+def test_request_that_the_agent_ends_is_no_failure_of_the_node(
+    coordinator: FakeCoordinator,
+    make_agent: AgentMaker,
+    caplog: pytest.LogCaptureFixture,
+    leave: Callable[[ConsumerAgent], object],
+) -> None:
+    never = threading.Event()
+    coordinator.next("join", Hold(never))
+    agent = make_agent()
+    agent.poll()
+    coordinator.wait_for_calls("join", 1)
+    leave(agent)
+    never.set()
+
+    assert "unreachable" not in caplog.text
