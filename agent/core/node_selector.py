@@ -109,7 +109,8 @@ def _readable(url: str | None) -> str | None:
     """Return the URL without a trailing slash, or None if it is not a valid http(s) URL."""
     try:
         parts = urlsplit(url or "")
-        is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        has_end = bool(parts.query or parts.fragment)  # Paths of requests are appended.
+        is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and not has_end
     except ValueError:
         return None
     return (url or "").rstrip("/") if is_usable else None

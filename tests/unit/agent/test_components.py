@@ -380,6 +380,8 @@ def test_every_setting_can_be_given_as_an_argument() -> None:
         ({"assignors": None}, "assignors must be a non-empty list"),
         ({"topics": [""]}, "a topic must have"),
         ({"base_url": "127.0.0.1:8080"}, "must look like http://host:port"),
+        ({"base_url": "http://node:1/?a=b"}, "must look like http://host:port"),
+        ({"base_url": "http://node:1/#a"}, "must look like http://host:port"),
         ({"base_url": []}, "at least one base URL"),
         ({"base_url": "http://ada@node:1"}, "a base URL must hold no user name and no password: use a token"),
         ({"auto_offset_reset": "newest"}, "auto_offset_reset must be one of earliest, latest, none"),
