@@ -314,6 +314,7 @@ async def _check_connected(context: RequestContext, send: Send) -> None:
     if is_connected is not None:
         await asyncio.sleep(0)  # the event loop reads what has arrived behind the request
         if not is_connected(send):
+            await asyncio.sleep(0)  # uvicorn notices it, too, and reports no error of the application
             raise ClientDisconnected
 
 

@@ -241,7 +241,9 @@ def test_commit_of_a_client_that_gave_up_is_not_forwarded(pair: Pair) -> None:
     assert [one["offset"] for one in fetched] == [42]
 
 
-def test_commits_of_clients_that_gave_up_replace_no_newer_one_at_the_owner(pair: Pair) -> None:
+def test_commits_of_clients_that_gave_up_replace_no_newer_one_at_the_owner(
+    pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
     member = pair.clients[0].group(pair.owned_by(1)).stable()
     owner = pair.nodes[1]
     with owner.paused():
@@ -253,6 +255,7 @@ def test_commits_of_clients_that_gave_up_replace_no_newer_one_at_the_owner(pair:
 
     fetched = member.group.client.ok("GET", f"{member.group.path}/offsets")["offsets"]
     assert [one["offset"] for one in fetched] == [42]
+    assert not caplog.records, "such a client is no error"
 
 
 def send_and_hang_up(node: Node, member: Member, *offsets: Json) -> None:
