@@ -9,6 +9,8 @@ Rules:
 * A read of the table that answers or decides waits for a checkpoint of the group's shard (`store_group`).
 * One checkpoint is under way at a time, also when the node stops, in transactions of some thousand offsets. Between
   them, shards go first that requests wait for, unless they need several themselves.
+* Commits that arrive meanwhile may displace older ones of a shard from the last transaction. Requests for the shard
+  then wait for the next checkpoint.
 * A checkpoint that stored nothing is repeated. After one of unknown outcome, its shards are loaded again.
 
 Source: ARCHITECTURE.md "The offset log".
@@ -69,8 +71,8 @@ class OffsetCheckpoints:
         self._threads = threads
         self._counters = counters
         self._shards = shards
-        self._waiting: dict[Shard, asyncio.Future[None]] = {}
-        """Shard → future that completes with the next checkpoint that begins, if a request waits for it."""
+        self._waiting: dict[Shard, list[asyncio.Future[None]]] = {}
+        """Shard → the requests that wait for the next checkpoint that begins and stores all of it."""
         self._wake = asyncio.Event()
         self._one_at_a_time = asyncio.Lock()
         self.failures = FailureStreak("committed offsets cannot be stored in the table", clock)
@@ -106,9 +108,13 @@ class OffsetCheckpoints:
             CoordinatorError: the database cannot be reached, or the shard was lost.
         """
         if shard.offsets.has(group_id):
-            self._wake.set()
-            waiting = self._waiting.setdefault(shard, asyncio.get_running_loop().create_future())
-            await asyncio.shield(waiting)
+            stored = asyncio.get_running_loop().create_future()
+            self._wait(shard, [stored])
+            await stored
+
+    def _wait(self, shard: Shard, waiting: list[asyncio.Future[None]]) -> None:
+        self._waiting.setdefault(shard, []).extend(waiting)
+        self._wake.set()
 
     async def run(self) -> None:
         """Checkpoint at every interval, and when requests or too many dirty offsets demand it, without end."""
@@ -168,18 +174,21 @@ class OffsetCheckpoints:
         return failures
 
     def _answer(
-        self, waiting: Mapping[Shard, asyncio.Future[None]], failures: Mapping[Shard, CoordinatorError]
+        self, waiting: Mapping[Shard, list[asyncio.Future[None]]], failures: Mapping[Shard, CoordinatorError]
     ) -> None:
         """Complete what waits for shards, which were checkpointed as far as they are not in `failures`."""
-        for shard, future in waiting.items():
+        for shard, futures in waiting.items():
             failure = failures.get(shard)
-            if future.done():
+            open_futures = [future for future in futures if not future.done()]
+            if failure is None and not shard.is_unloaded and shard.offsets.is_partly_stored:
+                self._wait(shard, open_futures)
                 continue
-            if failure is None and not shard.is_unloaded:
-                future.set_result(None)
-            else:
-                future.set_exception(failure or NotCoordinator("the shard was unloaded on this node"))
-                future.exception()  # Everybody who waits for it may have been cancelled.
+            for future in open_futures:
+                if failure is None and not shard.is_unloaded:
+                    future.set_result(None)
+                else:
+                    future.set_exception(failure or NotCoordinator("the shard was unloaded on this node"))
+                    future.exception()  # Who waits for it may be cancelled before it reads it.
 
     def _in_transactions(self, shards: Iterable[Shard], failures: Container[Shard]) -> Iterator[list[Shard]]:
         """Yield the shards with dirty offsets in lists that fit one transaction each.

@@ -33,6 +33,8 @@ class ShardOffsets:
         self._under_way_sizes: Counter[str] = Counter()
         self._since_ms: int | None = None
         self._under_way_since_ms: int | None = None
+        self.is_partly_stored = False
+        """Whether the last checkpoint that began left dirty offsets for the next one."""
 
     @property
     def size(self) -> int:
@@ -87,7 +89,8 @@ class ShardOffsets:
                 loads the shard meanwhile reads all of them in the log. Their clients have them until all are stored.
         """
         assert self._under_way is None, "one checkpoint is under way at a time"
-        if self._dirty.size > max_size:
+        self.is_partly_stored = self._dirty.size > max_size
+        if self.is_partly_stored:
             self._under_way, self._under_way_since_ms = self._dirty.take(max_size), self._since_ms
             return ShardCheckpoint(epoch, 0, self._under_way)
         self._under_way, self._dirty = self._dirty, DirtyOffsets()

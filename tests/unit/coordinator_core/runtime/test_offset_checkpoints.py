@@ -10,6 +10,7 @@ import pytest
 
 from coordinator_core.protocol.errors import CoordinatorNotAvailable, NotCoordinator, RetryError
 from coordinator_core.protocol.hashing import shard_of
+from coordinator_core.protocol.requests import CommitOffsets, OffsetToCommit
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.runtime.offset_checkpoints import next_due_ms
@@ -203,6 +204,18 @@ async def test_many_offsets_of_one_shard_are_stored_in_parts_of_which_the_last_r
 
         assert store.checkpoints == [[3], [3], [2]]
         assert node.counts().dirty_offsets == 0
+    assert store.load_offset_log([shard_of("g", 50)])[shard_of("g", 50)].commits == []
+
+
+async def test_a_fetch_waits_for_all_parts_also_if_there_are_more_than_expected(store: CheckpointStore) -> None:
+    """Metadata that commits have got since makes the parts smaller."""
+    async with running(store, on_demand(max_checkpoint_offsets=3)) as node:
+        await until(lambda: node.counts().shards_active == 50, "shards are loaded")
+        await commit(node, *range(12))
+        longer = [OffsetToCommit("t", partition, 100 + partition, -1, 1_000 * "x") for partition in range(12)]
+        await node.submit("g", CommitOffsets(node.new_token(), -1, "", None, tuple(longer)))
+
+        assert await fetched(node) == list(range(100, 112))
     assert store.load_offset_log([shard_of("g", 50)])[shard_of("g", 50)].commits == []
 
 
