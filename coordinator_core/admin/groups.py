@@ -73,6 +73,11 @@ async def reload_group(coordinator: Coordinator, group_id: str, change: Change) 
     Raises:
         ReloadRefused: the group is not quarantined, or its rows still cannot be loaded.
     """
+    async with coordinator.quarantine.reloading:
+        await _reload_group(coordinator, group_id, change)
+
+
+async def _reload_group(coordinator: Coordinator, group_id: str, change: Change) -> None:
     shard = coordinator.loaded_shard(group_id)
     if await recorded_change(coordinator, change, ChangeAction.RELOAD_GROUP, group_id) is not None:
         return

@@ -4,6 +4,7 @@ A node refuses every request for a quarantined group with a retriable error, and
 operator has repaired the rows and reloaded the group. The other groups of the shard are served.
 """
 
+import asyncio
 from collections.abc import Callable, Container
 from typing import NamedTuple
 
@@ -53,6 +54,8 @@ class Quarantine:
         """
         self._is_served = is_served
         self._groups: dict[str, QuarantinedGroup] = {}
+        self.reloading = asyncio.Lock()
+        """Held while a group is reloaded: rows that were read before another reload ended may be outdated after it."""
 
     def add(self, group: QuarantinedGroup) -> None:
         """Quarantine a group, unless the node serves it: then the rows have the wrong shard, and are skipped."""

@@ -1,5 +1,7 @@
 """A group whose rows cannot be loaded is refused alone, until its rows are repaired and it is reloaded."""
 
+import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -17,9 +19,11 @@ from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.protocol.requests import CommitOffsets, OffsetToCommit, ResetTo
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.runtime.quarantine import ReloadRefused
+from coordinator_core.state_store.rows import StoredGroup, UnreadableGroup
 from tests.support.memory_store import MemoryStore
 from tests.support.no_queries import NO_QUERIES
 from tests.support.store_rows import candidate, change_row, run_row, uuid_of
+from tests.support.waiting import PATIENCE_S
 from tests.unit.coordinator_core.runtime.nodes import Member, config, running, until
 
 pytestmark = pytest.mark.anyio
@@ -27,6 +31,28 @@ pytestmark = pytest.mark.anyio
 SICK = "g"
 WELL = next(f"g{n}" for n in range(10_000) if shard_of(f"g{n}", 50) == shard_of(SICK, 50))
 """A group of the same shard."""
+
+
+OVERTAKING_S = 0.2
+"""How long a reload that must wait has time to overtake another."""
+
+
+class LateReads(MemoryStore):
+    """A store that returns the first group that is loaded, after `is_held` is set, when `go` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_held = threading.Event()
+        self.has_read = threading.Event()
+        self.go = threading.Event()
+
+    def load_group(self, group_id: str) -> StoredGroup | UnreadableGroup | None:
+        found = super().load_group(group_id)
+        if self.is_held.is_set():
+            self.is_held.clear()
+            self.has_read.set()
+            assert self.go.wait(PATIENCE_S), "the test never let the read go"
+        return found
 
 
 def a_change() -> Change:
@@ -197,6 +223,32 @@ async def test_repaired_group_keeps_its_members() -> None:
     assert (change.change_id, change.actor, change.group_id) == (reload.change_id, "ada", SICK)
     assert "groups.state" in change.before["quarantined"]
     assert change.after == {"state": "Stable", "generation": 1, "member_count": 1}
+
+
+@pytest.mark.parametrize("is_same_change", [False, True])
+async def test_two_reloads_at_once_load_the_group_once(is_same_change: bool) -> None:
+    """The rows that the second one has read are older than what the group has decided since the first."""
+    store = LateReads()
+    sick, _ = await two_groups(store)
+    store.edit_group(SICK, state="stable")
+    async with running(store) as node:
+        await whole(node)
+        store.edit_group(SICK, state="Stable")
+        sick.node = node
+        late, early = a_change(), a_change()
+        store.is_held.set()
+        second = asyncio.create_task(reload_group(node, SICK, late))
+        await asyncio.to_thread(store.has_read.wait)
+        first = asyncio.create_task(reload_group(node, SICK, late if is_same_change else early))
+        await asyncio.wait([first], timeout=OVERTAKING_S)
+        if first.done():
+            await sick.leave()
+        store.go.set()
+        outcomes = await asyncio.gather(first, second, return_exceptions=True)
+        assert outcomes[1] is None
+        assert outcomes[0] is None if is_same_change else isinstance(outcomes[0], ReloadRefused)
+        await sick.heartbeat()
+        assert len([each for each in store.history.changes if each.action == "reload_group"]) == 1
 
 
 async def test_a_group_that_is_served_is_not_reloaded() -> None:
