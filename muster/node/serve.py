@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
 from typing import Final, NoReturn
 from urllib.parse import urlsplit
 
@@ -33,6 +34,7 @@ from api.shared.trusted_proxies import TrustedProxies
 from coordinator_core.protocol.errors import CoordinatorNotAvailable
 from coordinator_core.queries.limits import QueryLimits
 from coordinator_core.queries.runner import Queries, QueryRunner
+from coordinator_core.runtime.background_tasks import restart_on_error
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.state_store.interface import Store, StoreError
@@ -137,10 +139,10 @@ async def serve_node(
     if cluster_id is not None:
         mirror.follow(coordinator, settings, cluster_id)
     stored_tokens = None if tokens is None else await _follow_stored_tokens(tokens, queries)
-    sealing = asyncio.create_task(seal_changes(store), name="muster-sealing")
+    sealing = asyncio.create_task(restart_on_error("sealing", partial(seal_changes, store)), name="muster-sealing")
     warn_of_unencrypted(settings)
     warn_of_misspelled_settings()
-    tls_files = asyncio.create_task(tls.keep_fresh(), name="muster-tls")
+    tls_files = asyncio.create_task(restart_on_error("tls", tls.keep_fresh), name="muster-tls")
     server = HttpServer(app, listener, limits, app.connections, tls, app)
     await server.start()
     if kafka_server is not None:
@@ -233,7 +235,7 @@ async def _follow_stored_tokens(tokens: Tokens, queries: QueryRunner) -> asyncio
         await stored.refresh()
     except CoordinatorNotAvailable as error:
         raise _unreachable("The tokens in the database cannot be read", error.detail) from error
-    return asyncio.create_task(stored.keep_fresh(), name="muster-tokens")
+    return asyncio.create_task(restart_on_error("tokens", stored.keep_fresh), name="muster-tokens")
 
 
 def write_log() -> None:
