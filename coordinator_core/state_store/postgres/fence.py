@@ -43,7 +43,9 @@ FOR KEY SHARE OF shard_leases
 
 _READ_FENCE: Final = "SELECT fence FROM writers WHERE writer_id = %(writer_id)s FOR KEY SHARE"
 
-_ADD_WRITER: Final = "INSERT INTO writers (writer_id) VALUES (%(writer_id)s) ON CONFLICT DO NOTHING"
+_ADD_WRITER: Final = """
+INSERT INTO writers (writer_id, fence) VALUES (%(writer_id)s, %(fence)s) ON CONFLICT DO NOTHING
+"""
 
 _LOCK_WRITERS: Final = "SELECT FROM writers WHERE writer_id = ANY(%(writers)s::bigint[]) ORDER BY writer_id FOR UPDATE"
 
@@ -98,8 +100,11 @@ class Fence:
             self._checked.pop(shard, None)
 
     def add_writer(self, transaction: Transaction) -> None:
-        """Add the writer's row, if it is missing."""
-        transaction.execute(_ADD_WRITER, {"writer_id": self.writer_id})
+        """Add the writer's row, if it is missing, under a fence that no row of the writer had before.
+
+        The row may have been deleted while a write under one of its fences waited on this node.
+        """
+        transaction.execute(_ADD_WRITER, {"writer_id": self.writer_id, "fence": secrets.randbits(62)})
 
 
 def check_leases(

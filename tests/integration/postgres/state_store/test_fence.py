@@ -157,3 +157,16 @@ def test_writers_without_leases_are_deleted_and_may_return(
     owner = Owner(store)
     assert owner.append(COMMIT) == WriteResult()
     assert execute(sql_connection, "SELECT FROM writers") == 2
+
+
+@EVERY_WRITE
+def test_writer_that_returns_has_no_fence_that_it_had_before(
+    owner: Owner, store: PostgresStore, other: PostgresStore, sql_connection: PsycopgConnection, change: GroupWrite
+) -> None:
+    """A write that was under way all the time compares the fence of a lease that was lost meanwhile."""
+    execute(sql_connection, EXPIRE)
+    other.acquire_leases("node-2", owner.epochs, TTL_MS)
+    other.delete_lost_nodes(0)
+    execute(sql_connection, EXPIRE)
+    store.acquire_leases(NODE, [SHARD + 1], TTL_MS)
+    assert owner.append(change) == LOST
