@@ -8,7 +8,8 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from coordinator_core.protocol.settings import Now
-from coordinator_core.runtime.memory import end_process
+from coordinator_core.runtime.memory import end_process, is_out_of_memory
+from coordinator_core.state_store.interface import StoreUnavailable
 
 T = TypeVar("T")
 
@@ -27,6 +28,12 @@ class SystemClock:
     def now(self) -> Now:
         """Return the current time of both clocks."""
         return Now(time.monotonic_ns() // 1_000_000, time.time_ns() // 1_000_000)
+
+
+class NodeStopping(StoreUnavailable):
+    """The node has ended its threads; a request that is still under way goes on at another node."""
+
+    summary = "the node is stopping"
 
 
 class Threads(Protocol):
@@ -85,7 +92,7 @@ class SystemThreads:
 
 
 def _run(pool: ThreadPoolExecutor, call: Callable[[], T]) -> asyncio.Future[T]:
-    """Run a call on a thread of a pool, unless its future is cancelled before.
+    """Run a call on a thread of a pool, unless its future is cancelled before, or the pool has ended.
 
     If its outcome finds no memory on the way to the event loop, the process ends: the caller would wait for ever.
     """
@@ -106,7 +113,12 @@ def _run(pool: ThreadPoolExecutor, call: Callable[[], T]) -> asyncio.Future[T]:
             end_process()
         del report  # An error has this frame in its traceback, which would be a cycle.
 
-    pool.submit(work)
+    try:
+        pool.submit(work)
+    except RuntimeError as error:
+        if is_out_of_memory(error):
+            raise
+        future.set_exception(NodeStopping("the threads have ended"))
     return future
 
 

@@ -1,6 +1,8 @@
 """Settings, topic metadata, operations and maintenance runs on existing groups."""
 
 import asyncio
+import threading
+from collections.abc import Mapping
 from uuid import uuid4
 
 import pytest
@@ -10,9 +12,10 @@ from coordinator_core.admin.offsets import delete_offsets
 from coordinator_core.admin.settings import put_settings
 from coordinator_core.admin.topics import put_topic
 from coordinator_core.admin.undo import undo_change
-from coordinator_core.protocol.errors import InvalidRequest, NonEmptyGroup, UnknownMemberId
+from coordinator_core.protocol.errors import CoordinatorNotAvailable, InvalidRequest, NonEmptyGroup, UnknownMemberId
 from coordinator_core.state_store.rows import ChangeRow
 from tests.support.memory_store import MemoryStore
+from tests.support.waiting import PATIENCE_S
 from tests.unit.coordinator_core.runtime.nodes import (
     HeldStore,
     JumpingClock,
@@ -47,6 +50,38 @@ async def test_another_node_learns_of_a_setting_within_one_renewal() -> None:
     async with running(store) as first, running(store, config("b")) as second:
         await put_settings(first, "g", {"group_max_size": 3}, a_change())
         await until(lambda: second.metadata_cache.effective_settings("g")["group_max_size"].value == 3, "it is known")
+
+
+class HeldSettings(MemoryStore):
+    """A store whose changes of settings wait for `go`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_begun = threading.Event()
+        self.go = threading.Event()
+
+    def put_settings(self, group_id: str | None, values: Mapping[str, str | None], change: ChangeRow) -> None:
+        self.has_begun.set()
+        assert self.go.wait(PATIENCE_S), "the test never let the change go"
+        super().put_settings(group_id, values, change)
+
+
+async def test_change_during_the_stop_of_a_node_is_to_be_repeated() -> None:
+    """What it reads afterwards, the node's threads no longer read."""
+    store = HeldSettings()
+    async with running(store) as node:
+        change = asyncio.create_task(put_settings(node, None, {"group_max_size": 5}, a_change()))
+        await asyncio.to_thread(store.has_begun.wait)
+
+        async def go_when_threads_end() -> None:
+            await until(lambda: node._threads._readers._shutdown, "the threads end")  # type: ignore[attr-defined]
+            store.go.set()
+
+        going = asyncio.create_task(go_when_threads_end())
+    await going
+    with pytest.raises(CoordinatorNotAvailable, match="the node is stopping"):
+        await change
+    assert store.settings().cluster == {"group_max_size": "5"}
 
 
 @pytest.mark.parametrize(
