@@ -47,7 +47,7 @@ from coordinator_core.runtime.quarantine import Quarantine, QuarantinedGroup
 from coordinator_core.runtime.readiness import ReadinessCheck, quarantine_notice
 from coordinator_core.runtime.rebalance_rate import RebalanceRate
 from coordinator_core.runtime.shard import Shard, completed_future
-from coordinator_core.runtime.shard_ownership import ShardOwnership
+from coordinator_core.runtime.shard_ownership import FAST_RENEWALS_PER_TTL, ShardOwnership
 from coordinator_core.runtime.shard_scan import scan_awaited_members, scan_sessions
 from coordinator_core.runtime.stuck_groups import rebalancing_groups
 from coordinator_core.runtime.timer_loop import TimerLoop
@@ -246,22 +246,28 @@ class Coordinator:
         if renewal is None:
             return
         if renewal.versions != self.metadata_cache.versions:
-            try:
-                await self._refresh()
-            except StoreError as error:
-                log.warning("settings_refresh_failed", reason=str(error))
-            else:
-                self._ownership.wake()  # the next renewal confirms the settings
+            refreshing = self._begin("refresh", self._refresh_and_confirm)
+            patience_s = self._config.lease_ttl_ms / FAST_RENEWALS_PER_TTL / 1000  # Where reads are slow, leases go on.
+            await asyncio.wait([refreshing], timeout=patience_s)
         await self._ownership.rebalance_shards(renewal)
-        self._begin_maintenance()
+        self._begin("maintenance", self._maintenance.process_pending)
 
-    def _begin_maintenance(self) -> None:
-        """Start a round of maintenance in the background, unless one is under way."""
-        if any(task.get_name() == "muster-maintenance" and not task.done() for task in self._tasks):
-            return
+    def _begin(self, name: str, work: Callable[[], Coroutine[None, None, None]]) -> asyncio.Task[None]:
+        """Start work in the background, unless it is under way; return its task."""
         self._tasks = [task for task in self._tasks if not task.done()]
-        processing = log_errors("maintenance", self._maintenance.process_pending)
-        self._tasks.append(asyncio.create_task(processing, name="muster-maintenance"))
+        under_way = [task for task in self._tasks if task.get_name() == f"muster-{name}"]
+        if not under_way:
+            under_way = [asyncio.create_task(log_errors(name, work), name=f"muster-{name}")]
+            self._tasks += under_way
+        return under_way[0]
+
+    async def _refresh_and_confirm(self) -> None:
+        try:
+            await self._refresh()
+        except StoreError as error:
+            log.warning("settings_refresh_failed", reason=str(error))
+        else:
+            self._ownership.wake()  # the next renewal confirms the settings
 
     async def _history_loop(self, has_partitions: bool) -> None:
         while True:

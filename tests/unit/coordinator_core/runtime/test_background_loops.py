@@ -11,8 +11,9 @@ import structlog
 from coordinator_core.runtime import coordinator
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.state_store.interface import StoreUnavailable
-from coordinator_core.state_store.rows import Renewal, StoredGroup, UnreadableGroup
+from coordinator_core.state_store.rows import Renewal, StoredGroup, StoredSettings, UnreadableGroup
 from tests.support.memory_store import MemoryStore
+from tests.support.store_rows import change_row
 from tests.support.waiting import PATIENCE_S
 from tests.unit.coordinator_core.runtime.nodes import (
     HeldStore,
@@ -57,6 +58,7 @@ class TroubledStore(MemoryStore):
         self.before_load: Callable[[], None] = lambda: None
         self.creating_partitions = Trouble()
         self.created_partitions = 0
+        self.reading_settings = Trouble()
 
     def create_history_partitions(self, days_ahead: int) -> None:
         self.creating_partitions.strike()
@@ -79,6 +81,10 @@ class TroubledStore(MemoryStore):
         wanted = list(shard_ids)
         self.taken_at_once.append(len(wanted))
         return super().acquire_leases(node_id, wanted, ttl_ms)
+
+    def settings(self) -> StoredSettings:
+        self.reading_settings.strike()
+        return super().settings()
 
     def load_shards(self, shard_ids: Iterable[int]) -> list[StoredGroup | UnreadableGroup]:
         self.before_load()
@@ -114,6 +120,20 @@ async def test_node_recovers_from_a_failed_renewal() -> None:
             await until(lambda: len(node._ownership.owned) == 50, "the node serves again")
     assert "KeyError" in broken.reasons[0]
     assert "background_loop_failed" in [event["event"] for event in events]
+
+
+async def test_slow_read_of_changed_settings_delays_no_renewal() -> None:
+    store = TroubledStore()
+    async with running(store) as node:
+        store.reading_settings.is_hanging = True
+        store.put_settings(None, {"group_max_size": "5"}, change_row("put"))
+        try:
+            before = node.counts().sums.renewals
+            await until(lambda: node.counts().sums.renewals > before + 3, "leases are renewed")
+            assert node.settings_of("g").group_max_size != 5
+        finally:
+            store.reading_settings.go.set()
+        await until(lambda: node.settings_of("g").group_max_size == 5, "the settings are effective")
 
 
 async def test_hanging_renewal_counts_as_unreachable_database() -> None:
