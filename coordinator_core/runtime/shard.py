@@ -585,5 +585,6 @@ class Shard:
         return self.groups.setdefault(group_id, self._absent(group_id))
 
     def _forget_if_absent(self, group_context: GroupContext) -> None:
-        if group_context.is_removable:
-            self.groups.pop(group_context.group.group_id, None)
+        group_id = group_context.group.group_id
+        if group_context.is_removable and self.groups.get(group_id) is group_context:
+            del self.groups[group_id]

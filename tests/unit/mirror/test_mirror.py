@@ -81,6 +81,18 @@ async def test_group_of_commits_alone_is_a_simple_group(world: World) -> None:
     assert view.protocol_type is None
 
 
+async def test_group_without_a_name_is_kept_when_a_position_is_stored(world: World) -> None:
+    """Kafka has one for old clients that set no group id; the row of a position is of no group either."""
+    world.commit(0, 5, "")
+    async with world.following() as node:
+        view = node.describe("")
+        world.commit(0, 6, "")
+        await world.stored({0: 6}, "")
+
+    assert view is not None
+    assert [row.to_state for row in world.store.history.transitions] == ["Empty"]
+
+
 async def test_deleted_offsets_are_archived(world: World) -> None:
     async with world.following():
         world.see(1, "a")
