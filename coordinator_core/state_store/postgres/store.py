@@ -7,6 +7,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Concatenate, ParamSpec, TypeVar
 
+import structlog
+
+from coordinator_core.state_store.interface import StoreError
 from coordinator_core.state_store.postgres import (
     archive,
     changes,
@@ -38,6 +41,8 @@ from coordinator_core.state_store.rows import (
     ShardCheckpoint,
     WriteResult,
 )
+
+log = structlog.get_logger("muster.runtime")
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -131,7 +136,10 @@ class PostgresStore:
     def checkpoint(self, node_id: str, shards: Mapping[int, ShardCheckpoint]) -> CheckpointResult:
         """Store the dirty offsets of shards in the table, and delete the rows of the log that are checkpointed."""
         result = writes.checkpoint(self._checkpoints, self._server, self._fence, node_id, shards)
-        self._log_start = self._checkpoints.transact(partial(offset_log.trim, from_seq=self._log_start))
+        try:
+            self._log_start = self._checkpoints.transact(partial(offset_log.trim, from_seq=self._log_start))
+        except StoreError as error:  # The checkpoint is stored, and the next one deletes its rows, too.
+            log.warning("offset_log_trim_failed", reason=str(error))
         return result
 
     load_offset_log = _changing(offset_log.load_dirty_offsets)

@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any, NamedTuple
 
+import psycopg2
 import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
+from structlog.testing import capture_logs
 
 from coordinator_core.state_store.dirty_offsets import LoggedCommits
 from coordinator_core.state_store.offset_log import decode
@@ -13,6 +15,7 @@ from coordinator_core.state_store.postgres import PostgresStore
 from coordinator_core.state_store.postgres.leases import read_leases
 from coordinator_core.state_store.postgres.offset_log import LATE_ROWS
 from coordinator_core.state_store.rows import CheckpointResult, QuarantinedOffset, ShardCheckpoint, WriteResult
+from muster.settings import psql_url
 from tests.integration.postgres.state_store.commit_gate import Gate
 from tests.support.memory_store.groups import dirty_offsets
 from tests.support.store_rows import MINUTE_MS, NOW_MS, SHARD, change_row, committed, removed, write
@@ -231,3 +234,23 @@ def test_row_that_cannot_be_decoded_is_quarantined_once_and_the_others_are_loade
     assert len(rows(sql_connection, "SELECT reason FROM quarantined_offsets WHERE group_id IS NULL")) == 1
     owner.checkpoint()
     assert seqs(sql_connection) == []
+
+
+def test_checkpoint_is_stored_also_if_rows_of_the_log_cannot_be_deleted(
+    database_url: str, sql_connection: PsycopgConnection
+) -> None:
+    with (
+        closing(PostgresStore(database_url, lease_ttl_ms=10_000)) as hasty,
+        closing(psycopg2.connect(psql_url(database_url))) as holder,
+    ):
+        owner = Owner(hasty)
+        owner.append(write(committed=(committed(offset=5),)))
+        rows(holder, "SELECT FROM offset_log FOR UPDATE")
+        with capture_logs() as events:
+            assert owner.checkpoint() == CheckpointResult()
+        assert [row.offset for row in hasty.fetch_offsets("orders")] == [5]
+        holder.rollback()
+        owner.write(write(committed=(committed(offset=6),)))
+
+    assert [event["event"] for event in events] == ["offset_log_trim_failed"]
+    assert rows(sql_connection, "SELECT FROM offset_log") == []
