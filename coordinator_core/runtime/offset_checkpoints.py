@@ -207,9 +207,9 @@ class OffsetCheckpoints:
                 some, size = [], 0
             for _ in range(limit, shard.offsets.size, limit):
                 yield [shard]
-                if shard in failures or shard.is_unloaded:
+                if _is_ended(shard, failures):
                     break
-            if shard in failures or shard.is_unloaded:
+            if _is_ended(shard, failures):
                 continue
             some.append(shard)
             size += shard.offsets.size
@@ -264,3 +264,8 @@ class OffsetCheckpoints:
         if not self.failures.is_repeated:
             log.warning("checkpoint_failed", reason=str(error))
         return CoordinatorNotAvailable(f"committed offsets cannot be stored in the table: {error.summary}")
+
+
+def _is_ended(shard: Shard, failures: Container[Shard]) -> bool:
+    """Return whether the checkpoint of a shard has failed, or stored everything."""
+    return shard in failures or shard.is_unloaded or not shard.offsets.size

@@ -89,13 +89,14 @@ class ShardOffsets:
                 loads the shard meanwhile reads all of them in the log. Their clients have them until all are stored.
         """
         assert self._under_way is None, "one checkpoint is under way at a time"
-        self.is_partly_stored = self._dirty.size > max_size
+        is_whole = self._dirty.size <= max_size
+        self._under_way = self._dirty if is_whole else self._dirty.take(max_size)
+        self._under_way_since_ms = self._since_ms
+        self.is_partly_stored = not is_whole and len(self._dirty) > 0
         if self.is_partly_stored:
-            self._under_way, self._under_way_since_ms = self._dirty.take(max_size), self._since_ms
             return ShardCheckpoint(epoch, 0, self._under_way)
-        self._under_way, self._dirty = self._dirty, DirtyOffsets()
+        self._dirty, self._since_ms = DirtyOffsets(), None
         self._under_way_sizes, self._sizes = self._sizes, Counter()
-        self._under_way_since_ms, self._since_ms = self._since_ms, None
         return ShardCheckpoint(epoch, self._position, self._under_way)
 
     def complete(self) -> int:

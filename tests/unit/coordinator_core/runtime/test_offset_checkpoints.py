@@ -207,16 +207,34 @@ async def test_many_offsets_of_one_shard_are_stored_in_parts_of_which_the_last_r
     assert store.load_offset_log([shard_of("g", 50)])[shard_of("g", 50)].commits == []
 
 
+async def commit_long(node: Coordinator, first_offset: int, partitions: int) -> None:
+    """Commit offsets with long metadata of partitions 0, 1, … in one request."""
+    offsets = [OffsetToCommit("t", number, first_offset + number, -1, 1_000 * "x") for number in range(partitions)]
+    await node.submit("g", CommitOffsets(node.new_token(), -1, "", None, tuple(offsets)))
+
+
 async def test_a_fetch_waits_for_all_parts_also_if_there_are_more_than_expected(store: CheckpointStore) -> None:
     """Metadata that commits have got since makes the parts smaller."""
     async with running(store, on_demand(max_checkpoint_offsets=3)) as node:
         await until(lambda: node.counts().shards_active == 50, "shards are loaded")
         await commit(node, *range(12))
-        longer = [OffsetToCommit("t", partition, 100 + partition, -1, 1_000 * "x") for partition in range(12)]
-        await node.submit("g", CommitOffsets(node.new_token(), -1, "", None, tuple(longer)))
+        await commit_long(node, 100, 12)
 
         assert await fetched(node) == list(range(100, 112))
     assert store.load_offset_log([shard_of("g", 50)])[shard_of("g", 50)].commits == []
+
+
+async def test_the_last_part_raises_the_position_also_if_more_were_expected(store: CheckpointStore) -> None:
+    """Metadata of replaced commits were counted."""
+    async with running(store, on_demand(max_checkpoint_offsets=3)) as node:
+        await until(lambda: node.counts().shards_active == 50, "shards are loaded")
+        for partitions in range(1, 5):
+            await commit_long(node, 10 * partitions, partitions)
+
+        assert await fetched(node) == [40, 41, 42, 43]
+        assert node.counts().dirty_offsets == 0
+        assert store.load_offset_log([shard_of("g", 50)])[shard_of("g", 50)].commits == []
+        assert store.checkpoints == [[1], [1], [1], [1]]
 
 
 async def test_a_fetch_waits_for_one_part_of_another_shard_and_not_for_all(store: CheckpointStore) -> None:
