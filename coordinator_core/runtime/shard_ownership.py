@@ -31,8 +31,8 @@ from coordinator_core.runtime.database_errors import summary_of
 from coordinator_core.runtime.load_failures import LoadFailures
 from coordinator_core.runtime.memory import end_if_out_of_memory
 from coordinator_core.runtime.shard import Shard
-from coordinator_core.state_store.incarnations import ROLLED_BACK, is_rolled_back
-from coordinator_core.state_store.interface import RuntimeStore, StoreError
+from coordinator_core.state_store.incarnations import ROLLED_BACK
+from coordinator_core.state_store.interface import RolledBack, RuntimeStore, StoreError
 from coordinator_core.state_store.rows import Incarnation, LeaseRow, Renewal, ShardLog, StoredGroup, UnreadableGroup
 
 log = structlog.get_logger("muster.runtime")
@@ -168,13 +168,12 @@ class ShardOwnership:
     def _renew_at_store(self, epochs: dict[int, int], last: Renewal | None, cluster_configs: int) -> Renewal:
         """Renew; if the database was rolled back, start a new incarnation and renew again."""
         config, store = self._config, self._store
-        renewals, ttl_ms = 0 if last is None else last.renewals, config.lease_ttl_ms
-        node = (config.node_id, config.listeners, config.version, epochs, ttl_ms, renewals, cluster_configs)
-        renewal = store.renew(*node)
-        if last is not None and is_rolled_back(renewal, last):
-            store.start_incarnation(renewal.incarnation.number, config.node_id, ROLLED_BACK)
-            renewal = store.renew(*node)
-        return renewal
+        node = (config.node_id, config.listeners, config.version, epochs, config.lease_ttl_ms, last, cluster_configs)
+        try:
+            return store.renew(*node)
+        except RolledBack as rollback:
+            store.start_incarnation(rollback.incarnation, config.node_id, ROLLED_BACK)
+            return store.renew(*node)
 
     def _unload_for_incarnation(self, found: Incarnation, last: Incarnation) -> None:
         """Unload every shard: memory may hold more than the database."""

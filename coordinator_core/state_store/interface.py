@@ -66,6 +66,17 @@ class OutcomeUnknown(StoreError):
     summary = "the connection to the database was lost"
 
 
+class RolledBack(StoreUnavailable):
+    """The database holds less than the node remembers, without a new incarnation."""
+
+    summary = "the database was rolled back"
+
+    def __init__(self, incarnation: int) -> None:
+        super().__init__(f"{self.summary}, to incarnation {incarnation}")
+        self.incarnation = incarnation
+        """The number of the incarnation that is to be replaced."""
+
+
 class RunNotFound(StoreError):
     """There is no maintenance run with this id."""
 
@@ -110,7 +121,7 @@ class RuntimeStore(Protocol):
         version: str,
         epochs: Mapping[int, int],
         ttl_ms: int,
-        renewals: int = 0,
+        last: Renewal | None = None,
         cluster_configs: int = 0,
     ) -> Renewal:
         """Renew the node's row and its leases with matching epochs, by the clock of the database.
@@ -123,8 +134,12 @@ class RuntimeStore(Protocol):
             version: its version of Muster.
             epochs: shard → the epoch of its lease.
             ttl_ms: how long the leases last.
-            renewals: the node's own count of renewals; the new count starts from it if the node has no row.
+            last: the node's last renewal; the count of renewals starts from it if the node has no row.
             cluster_configs: `Versions.cluster_configs` that the node has applied.
+
+        Raises:
+            RolledBack: the database was rolled back since the last renewal. Nothing is stored, also no write of the
+                node, until a new incarnation was started.
         """
         ...
 

@@ -16,8 +16,9 @@ class Backup:
             self._held = deepcopy({name: getattr(store, name) for name in HELD})
 
     def put_back(self, store: MemoryStore) -> None:
-        """Roll the store back in place; its identity stays."""
+        """Roll the store back in place, for which its server is started again; its identity stays."""
         with store._lock:
+            store.server_starts += 1
             for name, held in deepcopy(self._held).items():
                 setattr(store, name, held)
 

@@ -15,6 +15,7 @@ an old snapshot. Nothing is stored there, since another server may have later co
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from coordinator_core.state_store.interface import RolledBack
 from coordinator_core.state_store.postgres.connections import Transaction
 from coordinator_core.state_store.postgres.failures import FormerPrimary
 from coordinator_core.state_store.postgres.identity import MARKS, read_identity, read_incarnation
@@ -25,8 +26,9 @@ _RENEWALS: Final = "SELECT renewals FROM nodes WHERE node_id = %(node_id)s"
 
 class _Known(NamedTuple):
     incarnation: Incarnation
+    node_id: str
     renewals: int
-    """The node's number of renewals when it last renewed on this server."""
+    """The node's number of renewals when it last renewed on this server; 0: it has not."""
     started_at: str
     file: str
 
@@ -38,18 +40,25 @@ class KnownServer:
         """Start without a known server: no write succeeds before the first renewal or acquired lease."""
         self._known: _Known | None = None
 
-    def remember(self, transaction: Transaction, incarnation: Incarnation, renewals: int | None = None) -> None:
+    def remember(
+        self, transaction: Transaction, incarnation: Incarnation, node_id: str, renewals: int | None = None
+    ) -> None:
         """Remember the server, on which leases were renewed, or (without `renewals`) acquired, in this transaction.
 
         Raises:
             FormerPrimary: the known server is of the same Postgres cluster, and has a later timeline.
+            RolledBack: leases were acquired after a rollback that no renewal has noticed yet.
         """
-        self._refuse_former_primary(incarnation)
+        self.refuse_former_primary(incarnation)
+        known = self._known
         if renewals is None:
-            renewals = 0 if self._known is None else self._known.renewals
-        self._known = _Known(incarnation, renewals, *transaction.execute(MARKS).one())
+            renewals = 0 if known is None or known.node_id != node_id else known.renewals
+            if known is not None and incarnation == known.incarnation and _renewals(transaction, node_id) < renewals:
+                raise RolledBack(incarnation.number)
+        self._known = _Known(incarnation, node_id, renewals, *transaction.execute(MARKS).one())
 
-    def _refuse_former_primary(self, incarnation: Incarnation) -> None:
+    def refuse_former_primary(self, incarnation: Incarnation) -> None:
+        """Raise FormerPrimary if the known server is of the same Postgres cluster, and has a later timeline."""
         last = None if self._known is None else self._known.incarnation.identity
         found = incarnation.identity
         if last is None or found is None or found.system_identifier != last.system_identifier:
@@ -77,8 +86,15 @@ class KnownServer:
         known = self._known
         if known is None or read_incarnation(transaction) != known.incarnation:
             return False
-        renewals = transaction.execute(_RENEWALS, {"node_id": node_id}).scalar() or 0
-        if renewals < known.renewals or read_identity(transaction) != known.incarnation.identity:
+        if read_identity(transaction) != known.incarnation.identity:
             return False
-        self.remember(transaction, known.incarnation)
+        try:
+            self.remember(transaction, known.incarnation, node_id)
+        except RolledBack:
+            return False
         return True
+
+
+def _renewals(transaction: Transaction, node_id: str) -> int:
+    """Return a node's number of renewals in the database; 0: it has no row."""
+    return transaction.execute(_RENEWALS, {"node_id": node_id}).scalar() or 0

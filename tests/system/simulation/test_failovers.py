@@ -5,10 +5,10 @@ from unittest.mock import patch
 
 import pytest
 
-from coordinator_core.runtime import shard_ownership
 from coordinator_core.state_store.incarnations import Jump
 from coordinator_core.state_store.rows import GroupRow
 from tests.support.memory_store import groups
+from tests.support.memory_store import store as memory_store
 from tests.system.simulation.failovers import run_lossy_seed
 from tests.system.simulation.seeds import first_violation
 
@@ -41,6 +41,6 @@ def test_generations_that_do_not_jump_are_reported() -> None:
 
 
 def test_rollback_that_no_node_detects_is_reported() -> None:
-    with patch.object(shard_ownership, "is_rolled_back", lambda *_: False):
+    with patch.object(memory_store, "is_rolled_back", lambda *_: False):
         found = first_violation(range(1, 20), run_lossy_seed)
     assert found is not None

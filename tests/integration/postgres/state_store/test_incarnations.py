@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from coordinator_core.queries.changes import ChangeFilter, read_changes
 from coordinator_core.state_store.incarnations import (
     GENERATION_JUMP,
@@ -9,7 +11,7 @@ from coordinator_core.state_store.incarnations import (
     GENERATIONS_A_MINUTE,
     is_rolled_back,
 )
-from coordinator_core.state_store.interface import Store
+from coordinator_core.state_store.interface import RolledBack, Store
 from coordinator_core.state_store.rows import Renewal, WriteResult
 from tests.support.store_rows import MINUTE_MS, NOW_MS, SHARD, committed, group_row, loaded, member_row, write
 from tests.support.store_worlds import NODE, TTL_MS, Owner, Query, World
@@ -18,8 +20,8 @@ OTHER = "node-2:8080"
 COMMIT = write(committed=(committed(),))
 
 
-def renew(store: Store, epochs: dict[int, int], node_id: str = NODE, renewals: int = 0) -> Renewal:
-    return store.renew(node_id, {"http": f"http://{node_id}"}, "1.0", epochs, TTL_MS, renewals)
+def renew(store: Store, epochs: dict[int, int], node_id: str = NODE, last: Renewal | None = None) -> Renewal:
+    return store.renew(node_id, {"http": f"http://{node_id}"}, "1.0", epochs, TTL_MS, last)
 
 
 def generation_of(store: Store, group_id: str = "orders") -> int:
@@ -142,18 +144,32 @@ def test_operator_starts_an_incarnation_once(store: Store, owner: Owner) -> None
 
 
 def test_renewals_are_counted(store: Store) -> None:
-    assert [renew(store, {}, renewals=known).renewals for known in (0, 1, 2)] == [1, 2, 3]
+    assert [renew(store, {}).renewals for _ in range(3)] == [1, 2, 3]
 
 
 def test_renewal_count_continues_for_an_unknown_node(store: Store) -> None:
+    last = renew(store, {})
     store.delete_node(NODE)
-    assert renew(store, {}, renewals=41).renewals == 42
+    assert renew(store, {}, last=replace(last, renewals=41)).renewals == 42
 
 
 def test_fewer_renewals_show_a_rollback(store: Store) -> None:
     first, second = renew(store, {}), renew(store, {})
     assert not is_rolled_back(second, first)
     assert is_rolled_back(first, second)
+
+
+def test_a_rollback_refuses_every_renewal_until_a_new_incarnation(store: Store) -> None:
+    """One that fails to start the incarnation must not make the next one look right."""
+    last = renew(store, {})
+    remembered = replace(last, renewals=last.renewals + 1)
+    for _ in range(2):
+        with pytest.raises(RolledBack):
+            renew(store, {}, last=remembered)
+    with pytest.raises(RolledBack) as refused:
+        renew(store, {}, last=remembered)
+    assert store.start_incarnation(refused.value.incarnation, NODE, "rolled back").number == 2
+    assert renew(store, {}, last=remembered).incarnation.number == 2
 
 
 def test_a_lower_epoch_shows_a_rollback(store: Store) -> None:

@@ -30,14 +30,14 @@ class FarStore(MemoryStore):
         version: str,
         epochs: Mapping[int, int],
         ttl_ms: int,
-        renewals: int = 0,
+        last: Renewal | None = None,
         cluster_configs: int = 0,
     ) -> Renewal:
         if self.is_away:
             self.failures += 1
             raise StoreUnavailable("far away")
         self.renewals += 1
-        return super().renew(node_id, listeners, version, epochs, ttl_ms, renewals, cluster_configs)
+        return super().renew(node_id, listeners, version, epochs, ttl_ms, last, cluster_configs)
 
     def stored_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]] | None = None) -> list[StoredOffset]:
         self.is_reading.set()

@@ -124,12 +124,12 @@ class AwayStore(HeldStore):
         version: str,
         epochs: Mapping[int, int],
         ttl_ms: int,
-        renewals: int = 0,
+        last: Renewal | None = None,
         cluster_configs: int = 0,
     ) -> Renewal:
         if self.is_away:
             raise StoreUnavailable("away")
-        return super().renew(node_id, listeners, version, epochs, ttl_ms, renewals, cluster_configs)
+        return super().renew(node_id, listeners, version, epochs, ttl_ms, last, cluster_configs)
 
 
 async def test_database_outage_is_logged_once_with_its_end() -> None:

@@ -9,8 +9,11 @@ from coordinator_core.protocol.errors import IllegalGeneration, RejoinError, Ret
 from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.state_store.incarnations import GENERATION_JUMP
+from coordinator_core.state_store.interface import StoreUnavailable
+from coordinator_core.state_store.rows import Incarnation
 from tests.support.memory_backup import Backup
 from tests.support.memory_store import MemoryStore
+from tests.support.waiting import turns
 from tests.unit.coordinator_core.runtime.nodes import Member, config, running, until
 
 pytestmark = pytest.mark.anyio
@@ -87,6 +90,35 @@ async def test_members_rejoin_after_a_failover(go_back: GoBack) -> None:
         await remaining.commit(42)
         assert [one.offset for one in await node.fetch_offsets("g", None)] == [42]
         assert store.history.rebalances[-1].trigger == "database_restored"
+
+
+class RefusingStore(MemoryStore):
+    """A store that fails to start an incarnation a few times."""
+
+    left = 10
+
+    def start_incarnation(self, known: int, actor: str, reason: str) -> Incarnation:
+        self.left -= 1
+        if self.left >= 0:
+            raise StoreUnavailable("the server has just been started")
+        return super().start_incarnation(known, actor, reason)
+
+
+async def test_a_rollback_is_not_forgotten_when_starting_the_incarnation_fails() -> None:
+    store = RefusingStore()
+    async with running(store) as node:
+        member = Member(node, "g")
+        await member.settle()
+        backup = Backup(store)
+        await renewed(node)
+        backup.put_back(store)
+        for _ in range(store.left):
+            node._ownership.wake()
+            await turns()
+        with pytest.raises(RetryError):
+            await member.commit(41)
+        await until(lambda: incarnation_of(node) == 2, "the node starts an incarnation")
+        assert store.fetch_offsets("g") == []
 
 
 async def test_write_after_a_failover_is_refused_until_the_node_detects_it() -> None:
