@@ -5,7 +5,7 @@
     ├── RejoinError            the membership is out of date; the next poll() rejoins
     │   └── CommitFailed       another member may own the partitions: do not repeat the commit
     ├── RetryError             a temporary failure: repeat the call later
-    ├── NoOffsetForPartition   nothing is committed, and auto_offset_reset is "none"
+    ├── NoOffsetForPartition   nothing is committed, and auto_offset_reset has no position
     ├── OffsetsRefused         some partitions of a commit were rejected
     ├── AgentClosed            the agent is closed
     └── ConcurrentUse          a second thread or a forked process called the agent
@@ -148,13 +148,11 @@ class Unreachable(RetryError):
 
 
 class NoOffsetForPartition(AgentError):
-    """Nothing is committed for these partitions, and auto_offset_reset is "none"; seek() sets a position."""
+    """Nothing is committed for these partitions, and auto_offset_reset is "none", or "latest" and the end not known."""
 
-    def __init__(self, partitions: tuple[TopicPartition, ...]) -> None:
+    def __init__(self, partitions: tuple[TopicPartition, ...], reason: str = "auto_offset_reset is 'none'") -> None:
         names = ", ".join(str(partition) for partition in partitions)
-        super().__init__(
-            f"no committed offset for {names}, and auto_offset_reset is 'none'; call seek() to set a position"
-        )
+        super().__init__(f"no committed offset for {names}, and {reason}; call seek() to set a position")
         self.partitions = partitions
 
 

@@ -103,7 +103,7 @@ class Positions:
         """Set the position of partitions that have none.
 
         Raises:
-            NoOffsetForPartition: `to` is "none" and there are such partitions.
+            NoOffsetForPartition: there are such partitions, and `to` is "none", or "latest" and an end is not known.
             ValueError: a partition's log end offset is not a whole number.
         """
         missing = tuple(sorted(each for each in partitions if self._state(each).position is None))
@@ -113,7 +113,10 @@ class Positions:
             state = self._state(partition)
             if to == "latest":
                 assert self._end_offset_of is not None
-                state.position = _whole_end(partition, await self._end_offset_of(partition))
+                end = await self._end_offset_of(partition)
+                if end is None:
+                    raise NoOffsetForPartition((partition,), "its log end offset is not known")
+                state.position = _whole_end(partition, end)
             else:
                 state.position = state.log_start
 

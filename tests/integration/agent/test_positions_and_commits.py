@@ -368,6 +368,17 @@ def test_reset_to_latest_starts_at_the_log_end_without_a_committed_offset(joined
     assert dict(agent.poll()) == {ZERO: 100, ONE: 101, TWO: 102}
 
 
+def test_reset_to_latest_waits_for_a_log_end_that_is_not_known(make_agent: AgentMaker) -> None:
+    ends: dict[TopicPartition, int] = {ZERO: 100, ONE: 101}
+    agent = make_agent(auto_offset_reset="latest", end_offset_of=ends.get)
+    with pytest.raises(NoOffsetForPartition, match="and its log end offset is not known") as refused:
+        agent.poll(PATIENCE_S)
+    assert refused.value.partitions == (TWO,)
+    ends[TWO] = 102
+
+    assert dict(agent.poll()) == {ZERO: 100, ONE: 101, TWO: 102}
+
+
 def test_reset_none_raises_without_a_committed_offset_until_a_seek(
     coordinator: FakeCoordinator, make_agent: AgentMaker
 ) -> None:
