@@ -7,7 +7,7 @@ clients and nodes already know. So a new incarnation raises each of these number
   writes compare the parts that are cheap to read.
 * A database that was rolled back in place keeps its identity. A node detects it with `is_rolled_back`.
 * The jump grows with the time since the last recorded activity in the database, so numbers do not repeat even if one
-  backup is restored twice, or an older one after it.
+  backup is restored again, a minute later or more, or an older one after it.
 
 Source: docs/backup.md.
 """
