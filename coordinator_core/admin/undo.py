@@ -84,7 +84,8 @@ async def _undo_settings(coordinator: Coordinator, undone: ChangeRow, change: Ch
     earlier = await _recorded_undo(coordinator, undone, change)
     if earlier is not None:
         return earlier
-    coordinator.metadata_cache.check_change(undone.group_id, undone.before)
+    restorable = await coordinator.read(partial(coordinator.store.restorable_settings, undone))
+    coordinator.metadata_cache.check_change(undone.group_id, restorable)
     recorded = await _undo_in_store(coordinator, undone, change)
     await coordinator.refresh_settings()
     return recorded

@@ -377,6 +377,10 @@ class AdminStore(Protocol):
         """Set or (None) unset settings of a group, or of the cluster (None); the store fills in before and after."""
         ...
 
+    def restorable_settings(self, undone: ChangeRow) -> dict[str, str | None]:
+        """Return the values that an undo of a change of settings would restore."""
+        ...
+
     def undo_settings(self, change_id: str, change: ChangeRow) -> ChangeRow:
         """Undo a change of settings, for the keys that were not set again since; return the recorded undo.
 

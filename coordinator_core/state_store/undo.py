@@ -20,7 +20,7 @@ def settings_to_restore(
     return {
         key: undone.before[key]
         for key, value in undone.after.items()
-        if current.get(key) == value and (value is None or key not in changed_since)
+        if current.get(key) == value and key not in changed_since
     }
 
 

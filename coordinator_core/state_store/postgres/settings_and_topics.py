@@ -103,7 +103,7 @@ def put_settings(
     _lock(transaction, version)
     if change_exists(transaction, change.change_id):
         return
-    table, owner = (cluster_configs, {}) if group_id is None else (group_configs, {"group_id": group_id})
+    table, owner = _table_of(group_id)
     before = _read_values(transaction, table, owner)
     _replace_values(transaction, table, owner, values, change)
     transaction.execute(update(versions).values({version: version + 1}))
@@ -132,6 +132,11 @@ def _replace_values(
         transaction.execute(insert(table).values(rows))
 
 
+def _table_of(group_id: str | None) -> tuple[Table, dict[str, str]]:
+    """Return the table of the settings of a group, or of the cluster (None), and the columns that name their owner."""
+    return (cluster_configs, {}) if group_id is None else (group_configs, {"group_id": group_id})
+
+
 def _owned(table: Table, owner: Mapping[str, str]) -> list[ColumnElement[bool]]:
     return [table.c[name] == value for name, value in owner.items()]
 
@@ -144,7 +149,7 @@ def undo_settings(transaction: Transaction, change_id: str, change: ChangeRow) -
         return recorded.change
     undone = lock_undoable(transaction, change_id)
     group_id = undone.group_id
-    table, owner = (cluster_configs, {}) if group_id is None else (group_configs, {"group_id": group_id})
+    table, owner = _table_of(group_id)
     current = _read_values(transaction, table, owner)
     restored = settings_to_restore(undone, current, _changed_since(transaction, undone))
     _replace_values(transaction, table, owner, restored, change)
@@ -152,6 +157,12 @@ def undo_settings(transaction: Transaction, change_id: str, change: ChangeRow) -
     transaction.execute(update(versions).values({version: version + 1}))
     mark_undone(transaction, [UndoneChange(change_id, change.at_ms, change.change_id)])
     return record_change(transaction, undo_of_settings(undone, change, current, restored))
+
+
+def restorable_settings(transaction: Transaction, undone: ChangeRow) -> dict[str, str | None]:
+    """Return the values that an undo of a change of settings would restore."""
+    current = _read_values(transaction, *_table_of(undone.group_id))
+    return settings_to_restore(undone, current, _changed_since(transaction, undone))
 
 
 def _changed_since(transaction: Transaction, undone: ChangeRow) -> set[str]:

@@ -163,6 +163,11 @@ class SettingsAndTopics:
 
     # -- undo -----------------------------------------------------------------------------------------------
 
+    def restorable_settings(self, undone: ChangeRow) -> dict[str, str | None]:
+        """Return the values that an undo of a change of settings would restore."""
+        standing = self._stored(undone.group_id)
+        return settings_to_restore(undone, standing, self._groups.settings_changed_since(undone))
+
     def undo_settings(self, change_id: str, change: ChangeRow) -> ChangeRow:
         """Undo a change of settings, for the keys where nothing newer was set; return the recorded undo."""
         recorded = self._groups.change(change.change_id)
@@ -171,7 +176,7 @@ class SettingsAndTopics:
         undone = self._undoable(change_id)
         group_id = undone.group_id
         standing = dict(self._stored(group_id))
-        restored = settings_to_restore(undone, standing, self._groups.settings_changed_since(undone))
+        restored = self.restorable_settings(undone)
         self._set(group_id, restored, change)
         return self._undo(change_id, undo_of_settings(undone, change, standing, restored))
 

@@ -463,6 +463,11 @@ class MemoryStore:
         with self._lock:
             self._settings_and_topics.put_settings(group_id, values, change)
 
+    def restorable_settings(self, undone: ChangeRow) -> dict[str, str | None]:
+        """Return the values that an undo of a change of settings would restore."""
+        with self._lock:
+            return self._settings_and_topics.restorable_settings(undone)
+
     def undo_settings(self, change_id: str, change: ChangeRow) -> ChangeRow:
         """Undo a change of settings, for the keys that were not set again since."""
         with self._lock:

@@ -300,6 +300,12 @@ def test_key_unset_and_set_again_is_kept(store: Store) -> None:
     assert settings_undone(store, "unset") == [("a", "newer_there", "9")]
 
 
+def test_key_unset_again_is_kept(store: Store) -> None:
+    for number, (name, value) in enumerate({"first": "1", "unset": None, "since": "9", "again": None}.items()):
+        store.put_settings("orders", {"a": value}, setting_row(name, NOW_MS + number, "orders"))
+    assert settings_undone(store, "unset") == [("a", "newer_there", None)]
+
+
 def test_changes_of_a_setting_are_undone_one_after_the_other(store: Store) -> None:
     for number, name in enumerate(("first", "second", "third"), 1):
         store.put_settings("orders", {"a": str(number)}, setting_row(name, NOW_MS + number, "orders"))

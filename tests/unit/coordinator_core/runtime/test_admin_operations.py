@@ -122,6 +122,29 @@ async def test_taking_back_a_setting_of_the_cluster_that_a_group_needs_is_refuse
         assert node.metadata_cache.effective_settings(None)["group_max_session_timeout_ms"].value == 9_000_000
 
 
+async def test_restored_setting_that_conflicts_with_a_newer_one_is_refused() -> None:
+    async with running(MemoryStore()) as node:
+        low, high = "group_min_session_timeout_ms", "group_max_session_timeout_ms"
+        await put_settings(node, None, {low: 6_000}, a_change())
+        short = a_change()
+        await put_settings(node, None, {low: 1_000, high: 5_000}, short)
+        await put_settings(node, None, {high: 4_000}, a_change())
+        with pytest.raises(InvalidRequest, match=r"\(6000\) is above group_max_session_timeout_ms \(4000\)"):
+            await undo_change(node, short.change_id, a_change())
+        assert node.metadata_cache.effective_settings(None)[low].value == 1_000
+
+
+async def test_setting_that_an_undo_does_not_restore_cannot_conflict() -> None:
+    async with running(MemoryStore()) as node:
+        high, change = "group_max_session_timeout_ms", a_change()
+        await put_settings(node, None, {high: 20_000}, a_change())
+        await put_settings(node, None, {high: 40_000, "group_max_size": 10}, change)
+        await put_settings(node, None, {high: 50_000, "session_timeout_ms": 30_000}, a_change())
+        done = await undo_change(node, change.change_id, a_change())
+        outcomes = {one["key"]: one["outcome"] for one in done.after["settings"]}
+        assert outcomes == {high: "newer_there", "group_max_size": "restored"}
+
+
 async def test_existing_settings_conflict_does_not_block_a_group() -> None:
     store = MemoryStore()
     unchecked = ChangeRow(str(uuid4()), 0, "sql", "put_settings", "odd", None, None, None)
