@@ -56,7 +56,9 @@ def read_changes(transaction: Transaction, which: ChangeFilter) -> ChangePage:
     if which.group_id is not None:
         page = page.where(changes.c.group_id == which.group_id)
     if which.actor:
-        page = page.where(func.strpos(func.lower(changes.c.actor), which.actor.lower()) > 0)
+        # The collation C and bytes have the same lower-case letters: those of ASCII.
+        actor = func.lower(changes.c.actor.collate("C"))
+        page = page.where(func.strpos(actor, which.actor.encode().lower().decode()) > 0)
     if which.actions:
         page = page.where(changes.c.action.in_(which.actions))
     if not which.has_empty_runs:

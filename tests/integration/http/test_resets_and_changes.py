@@ -2,6 +2,7 @@
 
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from urllib.parse import quote
 from uuid import uuid4
 
 import pytest
@@ -241,6 +242,16 @@ def test_changes_are_filtered(client: Client, group: Group) -> None:
     assert ids("&actor=gRA&action=undo&action=put_settings") == [made["Grace"]]
     assert ids("&action=undo") == []
     assert ids("&empty_runs=false") == [made["dag:tidy"], made["Grace"]]
+
+
+@pytest.mark.parametrize("actor", ["İdil", "ΟΔΟΣ", "Ädä"])
+def test_changes_of_an_actor_with_letters_beyond_ascii_are_found(client: Client, group: Group, actor: str) -> None:
+    body = b'{"values": {"group_max_size": 3}, "reason": "a test"}'
+    headers = {**AS_JSON, "X-Muster-Actor": actor.encode()}
+    client.send("PUT", f"{group.path}/config", body, headers)  # type: ignore[arg-type]  # bytes are sent as they are
+
+    found = client.ok("GET", f"/v1/changes?group_id={group.group_id}&actor={quote(actor)}")["changes"]
+    assert [each["actor"] for each in found] == [actor]
 
 
 @pytest.mark.parametrize(
