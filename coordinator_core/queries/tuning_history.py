@@ -261,6 +261,8 @@ WITH ended AS (
         AND ended_at < to_timestamp(%(to_ms)s / 1000.0)
     ORDER BY ended_at DESC
     LIMIT %(max_evictions)s
+), evaluated AS (
+    SELECT count(*) AS number, {SQL_MS.format("min(ended_at)")} AS oldest_at_ms FROM ended
 ), arrivals AS (
     SELECT {_IDENTITY} AS identity, member_id, joined_at FROM members WHERE group_id = %(group_id)s
     UNION
@@ -290,13 +292,15 @@ WITH ended AS (
     WHERE past.group_id = %(group_id)s AND part.outcome = 'evicted'
         AND past.completed_at >= to_timestamp(%(from_ms)s / 1000.0)
 )
-SELECT ended.member_id, ended.group_instance_id, ended.client_id, ended.client_host, ended.end_reason,
+SELECT evaluated.number, evaluated.oldest_at_ms,
+    ended.member_id, ended.group_instance_id, ended.client_id, ended.client_host, ended.end_reason,
     {SQL_MS.format("ended.ended_at")} AS at_ms, ended.silent_ms, ended.session_timeout_ms,
     CASE ended.end_reason WHEN 'rebalance_timeout' THEN waited.waited_for_ms ELSE ended.session_timeout_ms END
         AS limit_ms,
     {SQL_MS.format("reconnects.reconnected_at")} AS reconnected_at_ms,
     coalesce(reconnects.has_successor, false) AS has_successor
 FROM ended
+CROSS JOIN evaluated
 LEFT JOIN reconnects ON (reconnects.member_id, reconnects.ended_at) = (ended.member_id, ended.ended_at)
 LEFT JOIN waited ON waited.member_id = ended.member_id AND ended.end_reason = 'rebalance_timeout'
     AND ended.ended_at BETWEEN waited.started_at AND waited.completed_at
@@ -384,8 +388,8 @@ def read_tuning_history(transaction: Transaction, query: TuningQuery) -> TuningH
     """Return the history of a group, as early as the query's limits allow."""
     limits: dict[str, Any] = asdict(query)
     ended = transaction.execute(_EVICTIONS, limits).all()
-    if len(ended) == query.max_evictions:
-        limits["from_ms"] = ended[-1].at_ms
+    if ended and ended[0].number == query.max_evictions:
+        limits["from_ms"] = ended[0].oldest_at_ms
     days = transaction.execute(_DAYS, limits).all()
     if sum(day.row_count for day in days) == query.max_rows:
         limits["from_ms"] = min(day.from_ms for day in days)
@@ -410,7 +414,7 @@ def _evictions(ended: Iterable[Row[*tuple[Any, ...]]], from_ms: int) -> Iterator
     """Yield evictions; those by the rebalance timeout only after their rebalance has ended."""
     for row in ended:
         if row.limit_ms is not None and row.at_ms >= from_ms:
-            *columns, limit_ms, reconnected_at_ms, has_successor = row
+            _, _, *columns, limit_ms, reconnected_at_ms, has_successor = row
             yield evicted(EndedSession(*columns), limit_ms, reconnected_at_ms, has_successor=has_successor)
 
 

@@ -304,6 +304,14 @@ def test_a_limit_makes_the_window_shorter(owner: Owner, question: TuningQuery, q
     assert [day.heartbeats for day in merged(past.days)] == [6]
 
 
+def test_a_limit_counts_evicted_members_that_may_still_reconnect(owner: Owner, query: Query) -> None:
+    sessions = [gone(f"m-{number}", NOW_MS + number, client_id=str(number)) for number in range(5)]
+    owner.write(write(sessions=tuple(sessions)))
+    past = query(read_tuning_history, replace(QUESTION, to_ms=NOW_MS + 60_004, max_evictions=2))
+    assert [each.member_id for each in past.evictions] == ["m-3"]
+    assert past.from_ms == NOW_MS + 3
+
+
 def test_group_without_members_uses_its_last_timeouts(owner: Owner, query: Query) -> None:
     sessions = (session_row("m-1", session_timeout_ms=9_000), session_row("m-2", ended_at_ms=NOW_MS + 9_001))
     owner.write(write(sessions=sessions))
