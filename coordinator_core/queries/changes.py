@@ -3,16 +3,16 @@
 from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import UUID, case, cast, func, select, tuple_
+from sqlalchemy import UUID, ColumnElement, case, cast, func, literal, select, tuple_
 
 from coordinator_core.queries.group_patterns import GroupPatterns, covers
 from coordinator_core.state_store.audit_tables import changes
 from coordinator_core.state_store.change_actions import ChangeAction
 from coordinator_core.state_store.postgres.changes import CHANGES, recorded
 from coordinator_core.state_store.postgres.connections import Transaction
-from coordinator_core.state_store.postgres.timestamps import as_ms
+from coordinator_core.state_store.postgres.timestamps import from_ms
 from coordinator_core.state_store.rows import RecordedChange
 from coordinator_core.state_store.tables import maintenance_runs
 
@@ -52,7 +52,7 @@ class ChangePage(NamedTuple):
 def read_changes(transaction: Transaction, which: ChangeFilter) -> ChangePage:
     """Return a page of changes."""
     page = CHANGES.where(*covers(changes.c.group_id, which.patterns))
-    page = page.order_by(changes.c.at.desc(), changes.c.change_id.desc())
+    page = page.order_by(*(each.desc() for each in _PLACE))
     if which.group_id is not None:
         page = page.where(changes.c.group_id == which.group_id)
     if which.actor:
@@ -64,11 +64,21 @@ def read_changes(transaction: Transaction, which: ChangeFilter) -> ChangePage:
     if not which.has_empty_runs:
         page = page.where(~_EMPTY_RUN)
     if which.after is not None:
-        page = page.where(tuple_(as_ms(changes.c.at), changes.c.change_id) < which.after)
+        page = page.where(_place_of(*which.after) > _PLACE)
     sizes = transaction.execute(page.with_only_columns(_STORED_BYTES).limit(which.limit + 1)).scalars().all()
     fitting = max(1, bisect_right(list(accumulate(sizes)), PAGE_MAX_BYTES))
     count = min(which.limit, fitting)
     return ChangePage([recorded(row) for row in transaction.execute(page.limit(count))], len(sizes) > count)
+
+
+_PLACE: Final = tuple_(changes.c.at, changes.c.change_id)
+
+
+def _place_of(at_ms: int, change_id: str) -> ColumnElement[Any]:
+    """Return the place of a change in the list; the database writes times of changes that are no whole milliseconds."""
+    last = changes.alias()
+    at = select(last.c.at).where(last.c.change_id == change_id).scalar_subquery()
+    return tuple_(func.coalesce(at, from_ms(at_ms)), literal(change_id, changes.c.change_id.type))
 
 
 _STORED_BYTES: Final = func.coalesce(func.pg_column_size(changes.c.before), 0) + func.coalesce(

@@ -3,6 +3,7 @@
 import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
+from coordinator_core.queries.changes import ChangeFilter, read_changes
 from coordinator_core.queries.runs import describe_run, read_candidates
 from coordinator_core.state_store.interface import Store
 from coordinator_core.state_store.runs import GROUP_CLEANUP, CandidateRow, Rejection
@@ -94,6 +95,18 @@ def test_expired_proposal_does_not_hold(world: World, store: Store, query: Query
     assert store.expire_proposals(1, "node:a") == [uuid_of("first")]
     propose(world, "next", 0)
     assert holding(query, "next") is None
+
+
+def test_changes_of_proposals_that_expire_together_are_all_on_a_page(world: World, store: Store, query: Query) -> None:
+    for number in range(20):
+        world.propose(run_row(f"run-{number}"), [])
+    world.pass_time(3_600_001)
+    expired = store.expire_proposals(1, "node:a")
+    listed, after = [], None
+    while page := query(read_changes, ChangeFilter(after=after, limit=1)).changes:
+        listed.append(page[0].change.after["run_id"])
+        after = page[0].change.at_ms, page[0].change.change_id
+    assert sorted(listed) == expired
 
 
 def test_newest_rejection_of_an_operator_holds(rejected: None, world: World, store: Store, query: Query) -> None:
