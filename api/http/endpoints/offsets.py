@@ -46,7 +46,7 @@ from coordinator_core.state_store.rows import FetchedOffset
 
 TAGS: Final = ["Agents: offsets"]
 ANONYMOUS_ACTOR: Final = "anonymous"
-"""The actor of a deletion without token and actor header, which agents may send."""
+"""The actor of a deletion without token and actor header, which agents may send, and of a dry run."""
 
 
 class PartitionResultResponse(Struct):

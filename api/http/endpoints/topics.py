@@ -11,8 +11,17 @@ from litestar.params import FromPath, FromQuery, JSONBody
 from msgspec import Struct
 
 from api.http.cursors import Name, page_of, read_cursor
+from api.http.endpoints.offsets import ANONYMOUS_ACTOR
 from api.http.fast_path import REQUEST
-from api.http.fields import LongPageLimit, Offset, PartitionCount, PartitionParam, Reason, RequiredReasonParam
+from api.http.fields import (
+    LongPageLimit,
+    Offset,
+    PartitionCount,
+    PartitionParam,
+    Reason,
+    ReasonParam,
+    RequiredReasonParam,
+)
 from api.http.limits import LONG_PAGE_MAX
 from api.http.request_context import CurrentRequest
 from api.http.rows import response_of
@@ -186,20 +195,22 @@ class LogEndDeletionResponse(Struct):
 async def delete_log_ends(
     context: CurrentRequest,
     topic: FromPath[str],
-    reason: RequiredReasonParam,
+    reason: ReasonParam = None,
     partition: PartitionParam = None,
     dry_run: FromQuery[bool] = False,
 ) -> LogEndDeletionResponse:
     """Delete wrong log end offsets of a topic, or of one partition; the next report sets them again.
 
-    With `dry_run` they are listed, and nothing is deleted.
+    With `dry_run` they are listed, and nothing is deleted; only otherwise a reason is required.
     """
     if dry_run:
-        context.read_change(reason)
+        context.read_change(reason, default_actor=ANONYMOUS_ACTOR)
         ends = sorted((await context.query(read_log_ends, [topic])).items())
         wanted = [(number, end) for (_, number), end in ends if partition in {None, number}]
         found = [LogEndResponse(number, end.offset, instant(end.at_ms)) for number, end in wanted]
         return LogEndDeletionResponse(topic, found)
+    if not reason:
+        raise InvalidRequest("reason: required unless it is a dry run")
     change = await admin_topics.delete_log_ends(context.coordinator, topic, partition, context.begin_change(reason))
     deleted = [
         LogEndResponse(each["partition"], each["log_end_offset"], instant(each["reported_at_ms"]))

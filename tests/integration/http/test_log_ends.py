@@ -472,6 +472,14 @@ def test_deletion_of_an_unknown_log_end_has_no_effect(client: Client, topic: str
     assert delete_ends(client, topic, "&partition=-1").status == 400
 
 
+def test_dry_run_of_a_deletion_needs_neither_actor_nor_reason(client: Client, topic: str) -> None:
+    answer = client.send("DELETE", f"/v1/topics/{topic}/log-ends?dry_run=true")
+    assert (answer.status, answer.json) == (200, {"topic": topic, "log_ends": []})
+    for query in ("", "?reason="):
+        refused = client.call("DELETE", f"/v1/topics/{topic}/log-ends{query}")
+        assert (refused.status, refused.json["detail"][:7]) == (400, "reason:")
+
+
 @pytest.mark.parametrize("who", ["billing", "narrow"])
 def test_only_an_operator_of_every_group_deletes_ends(clients: list[Client], who: str) -> None:
     assert delete_ends(clients[0], "orders-eu", headers=bearer(who)).status == 403
