@@ -1,10 +1,12 @@
-"""Undo of settings: restores the previous values of keys that were not set again since."""
+"""Undo: which settings it restores, those that were not set again since; and why others have nothing to restore."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from coordinator_core.protocol.restore import KEPT_NEWER, RESTORED
 from coordinator_core.state_store.rows import ChangeRow, Json, TopicRow
+
+NOTHING_TO_RESTORE = "the run retired groups, which had nothing to restore"
 
 
 def settings_to_restore(

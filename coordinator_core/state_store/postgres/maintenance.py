@@ -24,6 +24,7 @@ from coordinator_core.state_store.postgres.rejections import delete_repeated_can
 from coordinator_core.state_store.postgres.timestamps import columns_of, from_ms
 from coordinator_core.state_store.rows import ChangeRow
 from coordinator_core.state_store.runs import (
+    GROUP_CLEANUP,
     TOPIC_DELETION,
     UNDECIDED,
     UNDO,
@@ -35,6 +36,7 @@ from coordinator_core.state_store.runs import (
     has_candidate_count,
 )
 from coordinator_core.state_store.tables import cleanup_candidates, expiry_candidates, maintenance_runs
+from coordinator_core.state_store.undo import NOTHING_TO_RESTORE
 
 _RUN = [each.name for each in fields(RunRow) if each.name != "decision"]
 RUNS = select(*columns_of(maintenance_runs, _RUN), *columns_of(changes, ("actor", "at_ms", "reason"))).join_from(
@@ -188,12 +190,14 @@ def begin_undo_run(transaction: Transaction, undoes: str, change: ChangeRow) -> 
     """Start a run over all offsets that a change archived; return their number.
 
     Raises:
-        NotUndoable: the change is a run that is still applying, or one that dropped history.
+        NotUndoable: the change is a run that is still applying, or one that dropped history or retired groups.
     """
     run = select(maintenance_runs.c.kind, maintenance_runs.c.status).where(maintenance_runs.c.change_id == undoes)
     kind, status = transaction.execute(run).first() or (None, None)
     if kind == HISTORY_ARCHIVE:
         raise NotUndoable("the run dropped history, which is in the archive; run history_restore to restore it")
+    if kind == GROUP_CLEANUP:
+        raise NotUndoable(NOTHING_TO_RESTORE)
     if status == RunStatus.APPLYING:
         raise NotUndoable("its run is still applying; try again when it is applied")
     found = transaction.execute(_UNDO_CANDIDATES, {"run_id": change.change_id, "undoes": undoes})

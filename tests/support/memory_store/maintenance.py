@@ -8,6 +8,7 @@ from coordinator_core.protocol.requests import GroupSnapshot
 from coordinator_core.state_store.interface import RunNotFound
 from coordinator_core.state_store.rows import ChangeRow
 from coordinator_core.state_store.runs import (
+    GROUP_CLEANUP,
     UNDECIDED,
     CandidateRow,
     OutcomeRow,
@@ -73,6 +74,10 @@ class Maintenance:
         self.set_status(run.run_id, RunStatus.APPLYING, change)
         self._runs[run.run_id].undoes = undoes
         return len(rows)
+
+    def is_cleanup(self, change_id: str) -> bool:
+        """Return whether a change's run retired groups."""
+        return any(run.change_id == change_id and run.row.kind == GROUP_CLEANUP for run in self._runs.values())
 
     def is_under_way(self, change_id: str) -> bool:
         """Return whether a change's run is still applying."""

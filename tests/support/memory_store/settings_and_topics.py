@@ -10,7 +10,7 @@ from coordinator_core.state_store.interface import NotUndoable
 from coordinator_core.state_store.log_ends import deleted_json
 from coordinator_core.state_store.rows import ChangeRow, Json, StoredSettings, TopicRow, UndoneChange, Versions
 from coordinator_core.state_store.runs import TOPIC_DELETION, UNDO, CandidateRow
-from coordinator_core.state_store.undo import settings_to_restore, topic_json, undo_of_settings
+from coordinator_core.state_store.undo import NOTHING_TO_RESTORE, settings_to_restore, topic_json, undo_of_settings
 from tests.support.memory_store.groups import Groups
 from tests.support.memory_store.log_ends import LogEnds
 from tests.support.memory_store.maintenance import Maintenance
@@ -186,6 +186,8 @@ class SettingsAndTopics:
         if recorded is not None:
             return recorded.change
         undone = self._undoable(change_id)
+        if self._maintenance.is_cleanup(change_id):
+            raise NotUndoable(NOTHING_TO_RESTORE)
         if self._maintenance.is_under_way(change_id):
             raise NotUndoable("its run is still applying; try again when it is applied")
         after: Json = {"undoes": change_id, "action": undone.action, "run_id": change.change_id}

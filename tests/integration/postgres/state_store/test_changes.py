@@ -10,6 +10,7 @@ from coordinator_core.queries.runs import read_runs
 from coordinator_core.state_store.change_actions import ChangeAction
 from coordinator_core.state_store.interface import NotUndoable, Store
 from coordinator_core.state_store.rows import ChangeRow, RecordedChange, TopicRow, UndoneChange, Versions
+from coordinator_core.state_store.runs import GROUP_CLEANUP
 from tests.support.store_rows import (
     NOW_MS,
     SHARD,
@@ -260,6 +261,15 @@ def test_a_run_is_undone_once(applied: None, store: Store, query: Query) -> None
     assert undone is not None
     assert (undone.undone_at_ms, undone.undone_by_change_id) == (UNDO.at_ms, uuid_of("undo"))
     assert [run.kind for run in query(read_runs)] == ["undo", "offset_retention"]
+
+
+def test_a_cleanup_is_not_undone(world: World, store: Store) -> None:
+    world.propose(run_row(kind=GROUP_CLEANUP), [])
+    store.begin_apply(uuid_of("run"), change_row("apply", action="apply_run"))
+    store.finish_runs()
+    with pytest.raises(NotUndoable, match="nothing to restore"):
+        store.begin_undo(uuid_of("apply"), UNDO)
+    assert store.change(uuid_of("undo")) is None
 
 
 # -- settings -------------------------------------------------------------------------------------------------
