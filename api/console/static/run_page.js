@@ -15,6 +15,12 @@ import { groupAddress, groupLink, plain, topicLink } from "./labels.js";
 
 const EVERY_MS = 2_500;
 const ROWS = 100;
+const RETENTION = "offset_retention";
+const CONSEQUENCES = {
+  [RETENTION]: "Offsets that are still due are archived and removed; the change can be undone.",
+  group_cleanup: "Groups that are still unused become Dead. That cannot be undone.",
+  history_archive: "Days that their copies still equal are dropped; history_restore brings them back.",
+};
 
 /** Show one run and its candidates. */
 export function runPage(main, [runId]) {
@@ -54,12 +60,12 @@ export function runPage(main, [runId]) {
     const done = await askReason({
       title: isApply ? "Apply this run?" : "Reject this run?",
       text: isApply
-        ? `${run.counts.candidates === undefined ? "All candidates are" : `${plural(run.counts.candidates, "candidate")} ${run.counts.candidates === 1 ? "is" : "are"}`} checked again first. Rows that are still due are archived and removed; the change can be undone.`
+        ? `${run.counts.candidates === undefined ? "All candidates are" : `${plural(run.counts.candidates, "candidate")} ${run.counts.candidates === 1 ? "is" : "are"}`} checked again first. ${CONSEQUENCES[run.kind] ?? ""}`
         : "Rejection is final. Later runs with the same candidates are rejected too.",
       verb: isApply ? "Apply" : "Reject", danger: isApply,
       act: ({ reason }, key) => change("POST", `${path}/${verb}`, { body: { reason }, key }),
     });
-    if (done) toast(isApply ? "Applying the run." : "Run rejected.", isApply && undoOf(done, poller.now));
+    if (done) toast(isApply ? "Applying the run." : "Run rejected.", isApply && run.kind === RETENTION && undoOf(done, poller.now));
     poller.now();
   }
 
