@@ -228,7 +228,7 @@ class PolledShard:
             CoordinatorError: the shard was lost, or the database cannot be reached.
         """
         seen = [each for group_id in polled.listed for each in await self._seen(group_id, polled)]
-        seen += self._deleted(polled.listed)
+        seen += await self._deleted(polled.listed)
         entries = [LogEntry(self.next_offset + place, polled.at_ms, each) for place, each in enumerate(seen)]
         self.next_offset += len(entries)
         if self._is_first:
@@ -267,15 +267,16 @@ class PolledShard:
             }
         return self._offsets[group_id]
 
-    def _deleted(self, listed: Collection[str]) -> list[Observed]:
+    async def _deleted(self, listed: Collection[str]) -> list[Observed]:
         """Return the deletions of the groups that neither this poll nor the one before had."""
         missing = {group.group_id for group in self._shard.live_groups() if group.group_id not in listed}
         gone, self._missing = missing & self._missing, missing
-        return [
-            each
-            for group_id in sorted(gone)
-            for each in (*observed_offsets(group_id, self._offsets.pop(group_id, {}), {}, 0), GroupDeleted(group_id))
-        ]
+        seen: list[Observed] = []
+        for group_id in sorted(gone):
+            known = await self._known_offsets(group_id)
+            seen += [*observed_offsets(group_id, known, {}, 0), GroupDeleted(group_id)]
+            del self._offsets[group_id]
+        return seen
 
     def _take_states(self, polled: PolledShardGroups) -> None:
         """Let groups enter the join and sync phases that the poll saw, and keep share and streams groups."""

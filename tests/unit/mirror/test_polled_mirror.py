@@ -231,6 +231,20 @@ async def test_group_is_deleted_when_two_polls_miss_it(world: World) -> None:
         await world.offsets_are({})
 
 
+async def test_group_that_was_deleted_while_the_mirror_was_away_is_gone_with_its_offsets(world: World) -> None:
+    world.groups.show("g", "Stable", "a")
+    world.groups.commit("g", 0, 5)
+    async with world.polling():
+        await world.offsets_are({0: 5})
+    world.groups.delete("g")
+    async with world.polling() as node:
+        await world.poll()
+        await until(lambda: node.describe("g") is None, "the deletion")
+        await world.offsets_are({})
+
+    assert [(row.partition, row.offset) for row in world.store.history.archived] == [(0, 5)]
+
+
 async def test_mirror_that_starts_again_goes_on(world: World) -> None:
     world.groups.show("g", "Stable", "a")
     world.groups.commit("g", 0, 5)
