@@ -19,6 +19,7 @@ from aiokafka.errors import (  # type: ignore[import-untyped]  # comes without t
     TopicAuthorizationFailedError,
 )
 
+from mirror.partition_ends import known_ends
 from mirror.topic_ids import names_of
 
 TOPIC: Final = "__consumer_offsets"
@@ -220,6 +221,11 @@ class KafkaLog:
         except KafkaError as failure:
             raise KafkaUnavailable(reason_of(failure)) from failure
         return {each.partition: Bounds(starts[each], ends[each]) for each in wanted}
+
+    async def ends(self, partitions: Collection[int]) -> dict[int, int]:
+        """Return where the logs of partitions end, with what open transactions hide, as far as brokers answer."""
+        client = self._consumer._client  # noqa: SLF001 - it knows which brokers lead the partitions
+        return await known_ends(client, TOPIC, partitions)
 
     async def poll(self, timeout_ms: int) -> dict[int, list[Record]]:
         """Return new records by partition; empty if there are none in time.

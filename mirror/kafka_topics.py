@@ -3,21 +3,15 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from aiokafka.client import AIOKafkaClient  # type: ignore[import-untyped]  # comes without types
 from aiokafka.errors import KafkaError  # type: ignore[import-untyped]  # comes without types
 from aiokafka.protocol.metadata import MetadataRequest  # type: ignore[import-untyped]  # comes without types
-from aiokafka.protocol.offset import OffsetRequest  # type: ignore[import-untyped]  # comes without types
 
 from mirror.kafka_log import KafkaConnection, KafkaUnavailable, reason_of
+from mirror.partition_ends import ends_of
 from mirror.topic_ids import NO_ERROR
-
-LATEST: Final = -1
-"""The time that stands for the end of a log."""
-CONSUMER: Final = -1
-"""The replica id of a request that is not of a broker."""
-READ_UNCOMMITTED: Final = 0
 
 
 class KafkaTopics:
@@ -68,10 +62,10 @@ class KafkaTopics:
         Raises:
             KafkaUnavailable: a broker cannot be reached, or refuses; the others have been yielded before.
         """
-        of_brokers: dict[int, dict[str, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
+        of_brokers: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         for (topic, number), leader in self._leaders.items():
             if topic in partitions and leader >= 0:
-                of_brokers[leader][topic].append((number, LATEST))
+                of_brokers[leader][topic].append(number)
         failure = None
         for answer in asyncio.as_completed([self._log_ends_of(each, of) for each, of in of_brokers.items()]):
             try:
@@ -81,16 +75,11 @@ class KafkaTopics:
         if failure is not None:
             raise failure
 
-    async def _log_ends_of(
-        self, broker: int, topics: Mapping[str, list[tuple[int, int]]]
-    ) -> dict[tuple[str, int], int]:
-        answer = await self._send(broker, OffsetRequest(CONSUMER, READ_UNCOMMITTED, list(topics.items())))
-        return {
-            (each["topic"], one["partition"]): one["offset"]
-            for each in answer["topics"]
-            for one in each["partitions"]
-            if one["error_code"] == NO_ERROR
-        }
+    async def _log_ends_of(self, broker: int, topics: Mapping[str, list[int]]) -> dict[tuple[str, int], int]:
+        try:
+            return await ends_of(self._client, broker, topics)
+        except (KafkaError, OSError) as failure:
+            raise KafkaUnavailable(reason_of(failure)) from failure
 
     async def _send(self, broker: int, request: Any) -> dict[str, Any]:  # noqa: ANN401 - aiokafka has no types
         try:

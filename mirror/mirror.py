@@ -48,6 +48,10 @@ class Log(Protocol):
         """Return where the logs of partitions begin and end."""
         ...
 
+    async def ends(self, partitions: Collection[int]) -> Mapping[int, int]:
+        """Return where the logs of partitions end, with what open transactions hide, as far as that is known."""
+        ...
+
     async def topic_names(self, topic_ids: Collection[UUID]) -> Mapping[UUID, str]:
         """Return the names of topics, as far as they are found."""
         ...
@@ -98,7 +102,7 @@ class Mirror:
         self._polled: dict[Shard, dict[Group, GroupState | None]] = {}
         """The states that the last poll showed, of groups for which they are new; None: no rebalance."""
         self._polled_at_ms = 0
-        self._polled_ends: Mapping[int, Bounds] | None = None
+        self._polled_ends: Mapping[int, int] | None = None
         """Where the logs of their partitions ended after the poll; None: that was not read yet."""
 
     async def run(self) -> None:
@@ -236,15 +240,23 @@ class Mirror:
         )
 
     async def _enter_polled_states(self, kafka: Log) -> None:
-        """Let groups enter the states of the last poll, once the log is applied to where it ended after the poll."""
-        if self._polled_ends is None:
-            wanted = [shard.shard_id for shard, states in self._polled.items() if states and shard in self._followers]
-            self._polled_ends = await kafka.bounds(wanted)
+        """Let groups enter the states of the last poll, once the log is applied to where it ended after the poll.
+
+        What an open transaction hides may be the end of a rebalance, so the states wait for it. A poll that ends while
+        the ends are read has its own.
+        """
+        polled, ends = self._polled, self._polled_ends
+        if ends is None:
+            wanted = [shard.shard_id for shard, states in polled.items() if states and shard in self._followers]
+            ends = await kafka.ends(wanted)
+            if polled is not self._polled:
+                return
+            self._polled_ends = ends
         for shard, follower in self._followers.items():
-            ends = self._polled_ends.get(shard.shard_id)
-            if ends is None or follower.end is not None or await kafka.position(shard.shard_id) < ends.end:
+            end = ends.get(shard.shard_id)
+            if end is None or follower.end is not None or await kafka.position(shard.shard_id) < end:
                 continue
-            for group, state in self._polled.pop(shard, {}).items():
+            for group, state in polled.pop(shard, {}).items():
                 context = shard.groups.get(group.group_id)
                 if context is not None and context.group is group and not shard.is_unloaded:
                     shard.perform(group.group_id, StatePolled(state, self._polled_at_ms))

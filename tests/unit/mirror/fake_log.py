@@ -24,7 +24,10 @@ class FakeLog:
         self._records: dict[int, list[LogRecord]] = {number: [] for number in range(partitions)}
         self._starts = dict.fromkeys(self._records, 0)
         self._ends = dict.fromkeys(self._records, 0)
+        self._transactions: dict[int, int] = {}
+        """Where a transaction is open: what follows it is hidden."""
         self._positions: dict[int, int] = {}
+        self._ends_held: tuple[asyncio.Event, asyncio.Event] | None = None
         self.idle_polls = 0
         """How many polls of all partitions have found nothing."""
 
@@ -41,6 +44,16 @@ class FakeLog:
     def skip(self, partition: int = 0) -> None:
         """Append what readers do not see, such as the end of a transaction."""
         self._ends[partition] += 1
+
+    def begin_transaction(self, partition: int = 0) -> None:
+        """Hide what follows until the transaction ends."""
+        self._transactions[partition] = self._ends[partition]
+        self.skip(partition)
+
+    def end_transaction(self, partition: int = 0) -> None:
+        """Show what has followed the transaction."""
+        del self._transactions[partition]
+        self.skip(partition)
 
     def recreate(self, partition: int = 0) -> None:
         """Delete all records, and begin at 0 again."""
@@ -75,7 +88,22 @@ class FakeLog:
     async def bounds(self, partitions: Collection[int]) -> dict[int, Bounds]:
         """Return where the logs of partitions begin and end."""
         self._check()
-        return {number: Bounds(self._starts[number], self._ends[number]) for number in partitions}
+        return {number: Bounds(self._starts[number], self._readable_end(number)) for number in partitions}
+
+    def hold_ends(self) -> tuple[asyncio.Event, asyncio.Event]:
+        """Hold the next answer about log ends; return an event that says it was asked for, and one that releases it."""
+        self._ends_held = asyncio.Event(), asyncio.Event()
+        return self._ends_held
+
+    async def ends(self, partitions: Collection[int]) -> dict[int, int]:
+        """Return where the logs of partitions end, with what transactions hide."""
+        self._check()
+        found = {number: self._ends[number] for number in partitions}
+        if found and self._ends_held is not None:
+            (is_asked, may_answer), self._ends_held = self._ends_held, None
+            is_asked.set()
+            await may_answer.wait()
+        return found
 
     async def topic_names(self, topic_ids: Collection[UUID]) -> dict[UUID, str]:
         """Return the names of topics."""
@@ -89,13 +117,15 @@ class FakeLog:
         self._check()
         found: dict[int, list[LogRecord]] = {}
         for number, position in self._positions.items():
-            if not self._starts[number] <= position <= self._ends[number]:
+            end = self._readable_end(number)
+            if not self._starts[number] <= position <= end:
                 raise LogChanged([number])
-            some = [each for each in self._records[number] if each.offset >= position][:BATCH]
-            self._positions[number] = some[-1].offset + 1 if len(some) == BATCH else self._ends[number]
+            some = [each for each in self._records[number] if position <= each.offset < end][:BATCH]
+            self._positions[number] = some[-1].offset + 1 if len(some) == BATCH else end
             if some:
                 found[number] = some
-        self.idle_polls += not found and self._positions == self._ends
+        ends = {number: self._readable_end(number) for number in self._ends}
+        self.idle_polls += not found and self._positions == ends
         return found
 
     async def position(self, partition: int) -> int:
@@ -104,8 +134,13 @@ class FakeLog:
 
     async def lag(self) -> dict[int, Lag]:
         """Return how many offsets are left to read."""
-        left = {number: self._ends[number] - position for number, position in self._positions.items()}
-        return {number: Lag(offsets, offsets) for number, offsets in left.items()}
+        return {
+            number: Lag(self._ends[number] - position, self._readable_end(number) - position)
+            for number, position in self._positions.items()
+        }
+
+    def _readable_end(self, partition: int) -> int:
+        return self._transactions.get(partition, self._ends[partition])
 
     def _check(self) -> None:
         if self.failure is not None:

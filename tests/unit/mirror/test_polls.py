@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from coordinator_core.protocol.states import PREPARING, STABLE, GroupState
+from coordinator_core.protocol.states import COMPLETING, PREPARING, STABLE, GroupState
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.runtime.counters import MirrorCounts
 from mirror.group_poll import GroupPoll
@@ -129,6 +129,47 @@ async def test_rebalance_is_abandoned_when_a_poll_sees_none(world: World, cluste
         await until(lambda: len(world.rebalances) == 2, "its row")
 
     assert world.rebalances[1].outcome == "abandoned"
+
+
+async def test_polled_end_of_a_rebalance_waits_for_what_a_transaction_hides(world: World, cluster: FakeCluster) -> None:
+    async with world.following() as node:
+        world.see(1, "a")
+        await world.caught_up()
+        cluster.states = {"g": PREPARING}
+        await poll(world, cluster)
+        await until(lambda: state(node) is PREPARING, "the rebalance")
+        world.log.begin_transaction()
+        world.see(2, "a", "b")
+        cluster.states = {}
+        await poll(world, cluster)
+        await world.caught_up()
+        assert state(node) is PREPARING
+        world.log.end_transaction()
+        await until(lambda: state(node) is STABLE, "the generation")
+        await until(lambda: len(world.rebalances) == 2, "its row")
+
+    assert [(row.generation, row.outcome) for row in world.rebalances] == [(1, "completed"), (2, "completed")]
+
+
+async def test_poll_that_ends_while_log_ends_are_read_waits_for_its_own(world: World, cluster: FakeCluster) -> None:
+    async with world.following() as node:
+        world.see(1, "a")
+        await world.caught_up()
+        cluster.states = {"g": PREPARING}
+        await poll(world, cluster)
+        await until(lambda: state(node) is PREPARING, "the rebalance")
+        is_asked, may_answer = world.log.hold_ends()
+        cluster.states = {"g": COMPLETING}
+        await poll(world, cluster)
+        await is_asked.wait()
+        world.see(2, "a", "b")
+        cluster.states = {}
+        await poll(world, cluster)
+        may_answer.set()
+        await until(lambda: state(node) is STABLE, "the generation")
+        await until(lambda: len(world.rebalances) >= 2, "its row")
+
+    assert [(row.generation, row.outcome) for row in world.rebalances] == [(1, "completed"), (2, "completed")]
 
 
 def state(node: Coordinator) -> GroupState:
