@@ -5,7 +5,7 @@ import ssl
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic, time
+from time import time
 from typing import Any, Final, Literal, NamedTuple, Protocol, Self
 from uuid import UUID
 
@@ -177,9 +177,8 @@ class KafkaLog:
         )
         self._client = AIOKafkaClient(**connection.options())
         self._is_client_connected = False
-        self._assigned: set[TopicPartition] = set()
-        self._assigned_s = 0.0
-        """When the partitions were assigned, by the monotonic clock."""
+        self._waiting_since_ms: dict[TopicPartition, float] = {}
+        """The partitions that are read, and the wall time since when records of theirs are wanted."""
 
     async def __aenter__(self) -> Self:
         """Connect.
@@ -202,8 +201,7 @@ class KafkaLog:
     def assign(self, next_offsets: Mapping[int, int]) -> None:
         """Read these partitions from now on, each from its next offset."""
         partitions = {TopicPartition(TOPIC, number): offset for number, offset in next_offsets.items()}
-        self._assigned = set(partitions)
-        self._assigned_s = monotonic()
+        self._waiting_since_ms = dict.fromkeys(partitions, time() * 1000)
         self._consumer.assign(list(partitions))
         for partition, offset in partitions.items():
             self._consumer.seek(partition, offset)
@@ -240,18 +238,25 @@ class KafkaLog:
             raise LogChanged([partition.partition for partition in failure.args[0]]) from failure
         except KafkaError as failure:
             raise KafkaUnavailable(reason_of(failure)) from failure
-        self._check_answers()
+        self._check_answers(found)
         return {partition.partition: records for partition, records in found.items()}
 
-    def _check_answers(self) -> None:
-        """Raise KafkaUnavailable if a partition's broker has not answered for long: the client only tries again."""
+    def _check_answers(self, found: Collection[TopicPartition]) -> None:
+        """Raise KafkaUnavailable if a partition's broker has not answered for long: the client only tries again.
+
+        The client asks for no records of a partition while it keeps some, however long those of others are applied.
+        """
         now_ms = time() * 1000
-        ages_s = [
-            (now_ms - answered_ms) / 1000
-            for partition in self._assigned
-            if (answered_ms := self._consumer.last_poll_timestamp(partition)) is not None
-        ]
-        silent_s = max(ages_s) if len(ages_s) == len(self._assigned) else monotonic() - self._assigned_s
+        self._waiting_since_ms.update(dict.fromkeys(found, now_ms))
+        kept = self._consumer._fetcher._records  # noqa: SLF001 - aiokafka does not tell which partitions it asks for
+        silent_s = max(
+            (
+                (now_ms - max(since_ms, self._consumer.last_poll_timestamp(partition) or 0)) / 1000
+                for partition, since_ms in self._waiting_since_ms.items()
+                if partition not in kept
+            ),
+            default=0,
+        )
         if silent_s > SILENT_MAX_S:
             raise KafkaUnavailable(f"a broker has not answered for {silent_s:.0f} s")
 
@@ -277,7 +282,7 @@ class KafkaLog:
     async def lag(self) -> dict[int, Lag]:
         """Return how far each partition is behind the end of its log, as far as that is known."""
         behind: dict[int, Lag] = {}
-        for partition in self._assigned:
+        for partition in self._waiting_since_ms:
             end, readable_end = self._consumer.highwater(partition), self._consumer.last_stable_offset(partition)
             if end is not None and readable_end is not None:
                 position = await self._consumer.position(partition)

@@ -1,0 +1,87 @@
+"""Reader of the log: a broker counts as silent only while records are wanted of it."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka import TopicPartition  # type: ignore[import-untyped]  # comes without types
+
+from mirror import kafka_log
+from mirror.kafka_log import SILENT_MAX_S, TOPIC, KafkaConnection, KafkaLog, KafkaUnavailable
+
+pytestmark = pytest.mark.anyio
+
+FIRST, SECOND = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
+LONG_S = SILENT_MAX_S + 5
+
+
+class FakeConsumer:
+    """A consumer that keeps what brokers have answered until it is polled, and asks for no more meanwhile."""
+
+    def __init__(self, **_: object) -> None:
+        self.now_s = 1_000_000.0
+        self._fetcher = SimpleNamespace(_records={})
+        self._answered_ms: dict[TopicPartition, int] = {}
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        """Read partitions."""
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Read on from an offset."""
+
+    def answer(self, partition: TopicPartition, *records: object) -> None:
+        """Receive the answer of a broker."""
+        self._answered_ms[partition] = int(self.now_s * 1000)
+        if records:
+            self._fetcher._records[partition] = list(records)
+
+    async def getmany(self, **_: object) -> dict[TopicPartition, list[object]]:
+        """Return the records of one partition."""
+        kept = self._fetcher._records
+        return {partition: kept.pop(partition) for partition in list(kept)[:1]}
+
+    def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
+        """Return when the broker of a partition has answered last."""
+        return self._answered_ms.get(partition)
+
+
+@pytest.fixture
+def consumer(monkeypatch: pytest.MonkeyPatch) -> FakeConsumer:
+    fake = FakeConsumer()
+
+    def consumer_of(**_: Any) -> FakeConsumer:  # noqa: ANN401 - as aiokafka's
+        return fake
+
+    monkeypatch.setattr(kafka_log, "AIOKafkaConsumer", consumer_of)
+    monkeypatch.setattr(kafka_log, "time", lambda: fake.now_s)
+    return fake
+
+
+async def test_broker_is_not_silent_while_its_records_wait_to_be_applied(consumer: FakeConsumer) -> None:
+    log = KafkaLog(KafkaConnection(bootstrap_servers="kafka:9092"))
+    log.assign({0: 0, 1: 0})
+    consumer.answer(FIRST, "a")
+    consumer.answer(SECOND, "b")
+
+    assert list(await log.poll(0)) == [0]
+    consumer.now_s += LONG_S
+    consumer.answer(FIRST)
+    assert list(await log.poll(0)) == [1]
+    consumer.now_s += SILENT_MAX_S / 2
+    consumer.answer(FIRST)
+    assert list(await log.poll(0)) == []
+
+
+@pytest.mark.parametrize("has_answered", [True, False])
+async def test_broker_that_does_not_answer_is_noticed_beside_one_that_does(
+    consumer: FakeConsumer, has_answered: bool
+) -> None:
+    log = KafkaLog(KafkaConnection(bootstrap_servers="kafka:9092"))
+    log.assign({0: 0, 1: 0})
+    if has_answered:
+        consumer.answer(SECOND)
+    consumer.now_s += LONG_S
+    consumer.answer(FIRST, "a")
+
+    with pytest.raises(KafkaUnavailable, match="a broker has not answered for 15 s"):
+        await log.poll(0)
