@@ -106,8 +106,7 @@ class KafkaConnection:
         """Return the options of an aiokafka client.
 
         Raises:
-            OSError: a file cannot be read.
-            ssl.SSLError: a file has no certificate or key.
+            KafkaUnavailable: a file cannot be read, or has no certificate or key, as while it is being replaced.
         """
         options: dict[str, Any] = {
             "bootstrap_servers": self.bootstrap_servers,
@@ -115,10 +114,7 @@ class KafkaConnection:
             "security_protocol": self.security_protocol,
         }
         if self.security_protocol in {"SSL", "SASL_SSL"}:
-            context = ssl.create_default_context(cafile=self.ssl_ca_file)
-            if self.ssl_certificate_file is not None:
-                context.load_cert_chain(self.ssl_certificate_file, self.ssl_key_file)
-            options["ssl_context"] = context
+            options["ssl_context"] = self._ssl_context()
         if self.sasl_mechanism is not None:
             options["sasl_mechanism"] = self.sasl_mechanism
             options["sasl_plain_username"] = self.sasl_username
@@ -126,6 +122,17 @@ class KafkaConnection:
         if self.sasl_token_file is not None:
             options["sasl_oauth_token_provider"] = _TokenFile(self.sasl_token_file)
         return options
+
+    def _ssl_context(self) -> ssl.SSLContext:
+        try:
+            context = ssl.create_default_context(cafile=self.ssl_ca_file)
+            if self.ssl_certificate_file is not None:
+                context.load_cert_chain(self.ssl_certificate_file, self.ssl_key_file)
+        except OSError as failure:
+            files = (self.ssl_ca_file, self.ssl_certificate_file, self.ssl_key_file)
+            names = ", ".join(str(file) for file in files if file is not None)
+            raise KafkaUnavailable(f"{reason_of(failure)} ({names})") from failure
+        return context
 
 
 class _TokenFile(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -10,8 +12,10 @@ from coordinator_core.protocol.states import COMPLETING, PREPARING, STABLE, Grou
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.runtime.counters import MirrorCounts
 from mirror.group_poll import GroupPoll
-from mirror.kafka_log import KafkaUnavailable
+from mirror.kafka_groups import KafkaGroups
+from mirror.kafka_log import KafkaConnection, KafkaUnavailable
 from mirror.log_end_poll import LogEndPoll
+from mirror.polling import poll_at_intervals
 from tests.unit.coordinator_core.runtime.nodes import until
 from tests.unit.mirror.fake_log import BATCH
 from tests.unit.mirror.observations import T0_MS, generation, member
@@ -234,6 +238,24 @@ async def test_end_that_is_lower_in_one_poll_only_has_no_effect(world: World, cl
         await until(lambda: known_ends(world) == {0: 101}, "the log end")
 
     assert world.store.versions().log_end_deletions == 0
+
+
+async def test_certificate_that_cannot_be_read_is_a_failed_poll(tmp_path: Path) -> None:
+    missing = tmp_path / "ca.pem"
+    connection = KafkaConnection(bootstrap_servers="kafka:9093", security_protocol="SSL", ssl_ca_file=missing)
+    counts = MirrorCounts()
+
+    async def poll_nothing(_: KafkaGroups) -> None:
+        raise AssertionError("there is no connection")
+
+    running = asyncio.create_task(
+        poll_at_intervals("groups", counts, partial(KafkaGroups, connection), poll_nothing, INTERVAL_S)
+    )
+    try:
+        await until(lambda: running.done() or counts.polls_failed["groups"] >= 2, "failed polls")
+        assert not running.done()
+    finally:
+        running.cancel()
 
 
 def known_ends(world: World) -> dict[int, int]:
