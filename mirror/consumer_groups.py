@@ -112,7 +112,7 @@ class ConsumerGroups:
         key = (_group_type(record), record.group_id)
         if isinstance(record, GroupEpoch) and record.epoch is None:
             self._groups.pop(key, None)
-            return [GroupDeleted(record.group_id)]
+            return [GroupDeleted(record.group_id, is_classic=False)]
         group = self._groups.get(key) or _Group(*key)
         if group.apply(record, appended_ms):
             self._groups[key] = group
@@ -215,15 +215,17 @@ def is_conversion(deleted: GroupDeleted, following: Decoded | None) -> bool:
 
     Kafka does so when the first member of the new protocol joins, or the last one leaves: the records of the old
     protocol are deleted, and those of the new one follow in the same batch. A group with members keeps its generation
-    as its epoch; an Empty one begins again.
+    as its epoch; an Empty one begins again. One that was created again with the protocol that it had is another group.
 
     Args:
         deleted: what the tombstone of a group's metadata or epoch says.
         following: what the next record of the log says.
     """
     match following:
-        case MemberSubscription(subscription=Subscription()) | GroupEpoch(epoch=int()) | ObservedGroup():
-            return following.group_id == deleted.group_id
+        case MemberSubscription(subscription=Subscription()) | GroupEpoch(epoch=int()):
+            return following.group_id == deleted.group_id and deleted.is_classic
+        case ObservedGroup():
+            return following.group_id == deleted.group_id and not deleted.is_classic
         case _:
             return False
 

@@ -45,6 +45,8 @@ class GroupDeleted(NamedTuple):
     """A group was deleted, or expired: its record is a tombstone."""
 
     group_id: str
+    is_classic: bool = True
+    """Whether its protocol was the classic one."""
 
 
 class ObservedCommit(NamedTuple):

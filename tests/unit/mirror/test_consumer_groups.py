@@ -286,7 +286,9 @@ def test_a_deleted_group_is_forgotten() -> None:
     log.join(1, "m1")
     log.leave(2, "m1")
 
-    assert log.apply(TargetAssignmentEpoch(GroupType.CONSUMER, "g", None, None), epoch(None)) == [GroupDeleted("g")]
+    assert log.apply(TargetAssignmentEpoch(GroupType.CONSUMER, "g", None, None), epoch(None)) == [
+        GroupDeleted("g", is_classic=False)
+    ]
     assert log.groups.current("g") == []
     assert log.groups.state("g") is None
 
@@ -300,22 +302,25 @@ def test_deletions_do_not_make_a_group() -> None:
 
 
 @pytest.mark.parametrize(
-    ("following", "expected"),
+    ("is_classic", "following", "expected"),
     [
-        (MemberSubscription(GroupType.CONSUMER, "g", "m1", A_SUBSCRIPTION), True),
-        (GroupEpoch(GroupType.CONSUMER, "g", 4), True),
-        (ObservedGroup("g", "consumer", 4, None, None, None), True),
-        (ObservedGroup("another", "consumer", 4, None, None, None), False),
-        (MemberSubscription(GroupType.CONSUMER, "g", "m1", None), False),
-        (OffsetDeleted("g", "orders", 0), False),
-        (UnknownRecord(99), False),
-        (None, False),
+        (True, MemberSubscription(GroupType.CONSUMER, "g", "m1", A_SUBSCRIPTION), True),
+        (True, GroupEpoch(GroupType.CONSUMER, "g", 4), True),
+        (True, ObservedGroup("g", "consumer", 4, None, None, None), False),
+        (False, MemberSubscription(GroupType.CONSUMER, "g", "m1", A_SUBSCRIPTION), False),
+        (False, GroupEpoch(GroupType.CONSUMER, "g", 4), False),
+        (False, ObservedGroup("g", "consumer", 4, None, None, None), True),
+        (False, ObservedGroup("another", "consumer", 4, None, None, None), False),
+        (True, MemberSubscription(GroupType.CONSUMER, "g", "m1", None), False),
+        (True, OffsetDeleted("g", "orders", 0), False),
+        (True, UnknownRecord(99), False),
+        (True, None, False),
     ],
 )
-def test_a_deletion_before_records_of_the_same_group_is_a_conversion(
-    following: Decoded | None, *, expected: bool
+def test_a_deletion_before_records_of_the_same_group_is_a_conversion_to_another_protocol(
+    following: Decoded | None, *, is_classic: bool, expected: bool
 ) -> None:
-    assert is_conversion(GroupDeleted("g"), following) is expected
+    assert is_conversion(GroupDeleted("g", is_classic), following) is expected
 
 
 # -- share and streams groups --------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import pytest
 
 from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.protocol.hashing import shard_of
+from coordinator_core.protocol.states import DEAD
 from mirror import follower
 from mirror.observed import GroupDeleted, OffsetDeleted
 from tests.support.memory_store import MemoryStore
@@ -117,6 +118,21 @@ async def test_deleted_group_is_gone_with_its_offsets(world: World) -> None:
 
     assert world.offsets() == {}
     assert [row.outcome for row in world.rebalances] == ["completed", "emptied"]
+
+
+async def test_group_that_was_deleted_and_created_again_is_another_one(world: World) -> None:
+    async with world.following():
+        world.see(1, "a")
+        world.see(2)
+        await world.caught_up()
+    world.log.say(T0_MS + 3_000, GroupDeleted("g"))
+    world.see(0)
+    world.see(1, "b")
+    async with world.following():
+        await until(lambda: len(world.rebalances) >= 3, "the generation")
+
+    assert [row.outcome for row in world.rebalances] == ["completed", "emptied", "completed"]
+    assert [row.to_state for row in world.store.history.transitions].count(DEAD) == 1
 
 
 async def test_simple_group_ends_with_its_last_offset(world: World) -> None:
