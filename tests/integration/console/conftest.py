@@ -85,6 +85,7 @@ def page(context: BrowserContext, node: Node) -> Iterator[Page]:
     page = context.new_page()
     watched = WatchedPage(page)
     yield page
+    page.unroute_all(behavior="wait")  # a handler under way would find the page closed
     assert watched.complaints == []
     assert [url for url in watched.requests if not url.startswith((node.url + "/", "data:"))] == []
 
