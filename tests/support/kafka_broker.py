@@ -68,6 +68,7 @@ class KafkaBroker:
         secure_listener: str | None = None,
         scram_users: Sequence[str] = (),
         node_id: int = 1,
+        ports: Sequence[int] = (),
         quorum: Sequence[int] = (),
     ) -> None:
         """Prepare the broker's data; it is not started.
@@ -80,14 +81,15 @@ class KafkaBroker:
             secure_listener: the security protocol of a second listener, at `secure_bootstrap`; None: there is none.
             scram_users: users of SCRAM, as `SCRAM-SHA-256=[name=…,password=…]`.
             node_id: its number in its cluster, from 1.
+            ports: those of its two listeners; empty: any.
             quorum: the ports of the cluster's controllers, one for each broker; empty: it is the only broker.
 
         Raises:
             KafkaUnavailable: it cannot be had.
         """
         java = java_or_unavailable(directory)
-        port, secure_port, free = free_ports(3)
-        controllers = dict(enumerate(quorum or [free], start=1))
+        port, secure_port, *quorum = (*ports, *quorum) or free_ports(3)
+        controllers = dict(enumerate(quorum, start=1))
         self.bootstrap: Final = f"{HOST}:{port}"
         self.secure_bootstrap: Final = f"{HOST}:{secure_port}"
         self.log_file: Final = directory / "kafka.log"

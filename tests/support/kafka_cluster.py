@@ -39,10 +39,15 @@ class KafkaCluster:
         Raises:
             KafkaUnavailable: they cannot be had.
         """
-        quorum = free_ports(BROKERS)
+        ports = free_ports(3 * BROKERS)  # at once: they have to differ
         self.brokers: Final = [
             KafkaBroker(
-                _made(directory / f"broker-{node_id}"), properties, (*SMALL, *HEAP), node_id=node_id, quorum=quorum
+                _made(directory / f"broker-{node_id}"),
+                properties,
+                (*SMALL, *HEAP),
+                node_id=node_id,
+                ports=ports[2 * node_id - 2 : 2 * node_id],
+                quorum=ports[2 * BROKERS :],
             )
             for node_id in range(1, BROKERS + 1)
         ]
