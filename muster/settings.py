@@ -20,6 +20,7 @@ from coordinator_core.protocol.setting_rules import INT32_MAX, find_conflict
 from coordinator_core.protocol.settings import GroupSettings
 from coordinator_core.queries.limits import QueryLimits
 from coordinator_core.runtime.config import NodeConfig
+from coordinator_core.state_store.rows import LEASE_TTL_MAX_MS
 from muster.data_dir import DEFAULT_DATA_DIR
 from muster.errors import USAGE_EXIT_CODE, UserError
 
@@ -158,7 +159,7 @@ class NodeSettings(BaseSettings):
     """How long an idle connection of a Kafka client is kept open, as `connections.max.idle.ms` of Kafka's brokers."""
     shards: int = Field(default=DEFAULT_SHARDS, ge=1, le=10_000)
     """The number of shards of a new database. An existing database keeps its own number."""
-    lease_ttl_ms: int = Field(default=NODE.lease_ttl_ms, ge=300, le=600_000)
+    lease_ttl_ms: int = Field(default=NODE.lease_ttl_ms, ge=300, le=LEASE_TTL_MAX_MS)
     """How long a node owns its shards without renewing its leases."""
     forward: bool = True
     """Whether a node forwards requests for groups that another node owns."""

@@ -493,6 +493,8 @@ class CheckpointResult:
 
 LEASE_TTL_MS: Final = 5_000
 """How long a lease lasts by default."""
+LEASE_TTL_MAX_MS: Final = 600_000
+"""How long it lasts at most."""
 
 
 @dataclass(frozen=True, slots=True)

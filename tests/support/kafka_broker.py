@@ -69,7 +69,6 @@ class KafkaBroker:
         scram_users: Sequence[str] = (),
         node_id: int = 1,
         ports: Sequence[int] = (),
-        quorum: Sequence[int] = (),
     ) -> None:
         """Prepare the broker's data; it is not started.
 
@@ -81,14 +80,14 @@ class KafkaBroker:
             secure_listener: the security protocol of a second listener, at `secure_bootstrap`; None: there is none.
             scram_users: users of SCRAM, as `SCRAM-SHA-256=[name=…,password=…]`.
             node_id: its number in its cluster, from 1.
-            ports: those of its two listeners; empty: any.
-            quorum: the ports of the cluster's controllers, one for each broker; empty: it is the only broker.
+            ports: those of its two listeners, and of its cluster's controllers, one for each broker; empty: it is the
+                only broker.
 
         Raises:
             KafkaUnavailable: it cannot be had.
         """
         java = java_or_unavailable(directory)
-        port, secure_port, *quorum = (*ports, *quorum) or free_ports(3)
+        port, secure_port, *quorum = ports or free_ports(3)
         controllers = dict(enumerate(quorum, start=1))
         self.bootstrap: Final = f"{HOST}:{port}"
         self.secure_bootstrap: Final = f"{HOST}:{secure_port}"

@@ -46,8 +46,7 @@ class KafkaCluster:
                 properties,
                 (*SMALL, *HEAP),
                 node_id=node_id,
-                ports=ports[2 * node_id - 2 : 2 * node_id],
-                quorum=ports[2 * BROKERS :],
+                ports=[*ports[2 * node_id - 2 : 2 * node_id], *ports[2 * BROKERS :]],
             )
             for node_id in range(1, BROKERS + 1)
         ]

@@ -76,7 +76,7 @@ class DiskFull(StoreUnavailable):
 
 
 class NotOnStandby(OutcomeUnknown):
-    """A COMMIT succeeded although somebody cancelled its wait for a synchronous standby; a failover may lose it."""
+    """A COMMIT succeeded although its wait for a synchronous standby was cancelled; a failover may lose it."""
 
     summary = "the wait of a commit for a synchronous standby was cancelled"
 
@@ -114,10 +114,10 @@ def translate_autocommit(failure: Error) -> StoreError:
 
 
 def require_confirmed(connection: PsycopgConnection) -> None:
-    """Check, after a COMMIT, that nobody has cancelled its wait for a synchronous standby (`pg_cancel_backend`).
+    """Check, after a COMMIT, that its wait for a synchronous standby was not cancelled (`pg_cancel_backend`).
 
     Raises:
-        NotOnStandby: somebody has.
+        NotOnStandby: it was.
     """
     if not connection.notices:
         return

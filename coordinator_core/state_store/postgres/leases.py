@@ -21,10 +21,10 @@ from coordinator_core.state_store.postgres.arrays import array_literal
 from coordinator_core.state_store.postgres.connections import Transaction
 from coordinator_core.state_store.postgres.fence import Fence, delete_unused_writers, raise_fences
 from coordinator_core.state_store.postgres.known_server import KnownServer
-from coordinator_core.state_store.rows import LeaseRow, Renewal, Versions
+from coordinator_core.state_store.rows import LEASE_TTL_MAX_MS, LeaseRow, Renewal, Versions
 
-MAX_EXPIRY = "clock_timestamp() + interval '10 minutes'"
-"""The end of the longest possible lease (`MUSTER_LEASE_TTL_MS`)."""
+MAX_EXPIRY = f"clock_timestamp() + interval '{LEASE_TTL_MAX_MS} ms'"
+"""The end of the longest possible lease."""
 
 _RENEW_NODE = """
 INSERT INTO nodes (node_id, listeners, version, started_at, expires_at, renewals, cluster_configs)

@@ -1,4 +1,4 @@
-"""Offsets beyond 2^53, such as times in nanoseconds: a page that rounds them shows positions that nobody committed."""
+"""Offsets beyond 2^53, as times in nanoseconds: a page that rounds them shows offsets that were never committed."""
 
 import re
 

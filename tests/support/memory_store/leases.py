@@ -3,10 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from coordinator_core.state_store.rows import LeaseRow
-
-LEASE_TTL_MAX_MS = 600_000
-"""A lease that ends later is one from before the clock was set back."""
+from coordinator_core.state_store.rows import LEASE_TTL_MAX_MS, LeaseRow
 
 
 @dataclass(slots=True)

@@ -122,11 +122,7 @@ async def test_polled_rebalance_that_has_ended_in_the_log_unread_has_no_effect(
 
 async def test_rebalance_is_abandoned_when_a_poll_sees_none(world: World, cluster: FakeCluster) -> None:
     async with world.following() as node:
-        world.see(1, "a")
-        await world.caught_up()
-        cluster.states = {"g": PREPARING}
-        await poll(world, cluster)
-        await until(lambda: state(node) is PREPARING, "the rebalance")
+        await begin_rebalance(world, cluster, node)
         cluster.states = {}
         await poll(world, cluster)
         await until(lambda: state(node) is STABLE, "the end of the rebalance")
@@ -137,11 +133,7 @@ async def test_rebalance_is_abandoned_when_a_poll_sees_none(world: World, cluste
 
 async def test_polled_end_of_a_rebalance_waits_for_what_a_transaction_hides(world: World, cluster: FakeCluster) -> None:
     async with world.following() as node:
-        world.see(1, "a")
-        await world.caught_up()
-        cluster.states = {"g": PREPARING}
-        await poll(world, cluster)
-        await until(lambda: state(node) is PREPARING, "the rebalance")
+        await begin_rebalance(world, cluster, node)
         world.log.begin_transaction()
         world.see(2, "a", "b")
         cluster.states = {}
@@ -157,11 +149,7 @@ async def test_polled_end_of_a_rebalance_waits_for_what_a_transaction_hides(worl
 
 async def test_poll_that_ends_while_log_ends_are_read_waits_for_its_own(world: World, cluster: FakeCluster) -> None:
     async with world.following() as node:
-        world.see(1, "a")
-        await world.caught_up()
-        cluster.states = {"g": PREPARING}
-        await poll(world, cluster)
-        await until(lambda: state(node) is PREPARING, "the rebalance")
+        await begin_rebalance(world, cluster, node)
         is_asked, may_answer = world.log.hold_ends()
         cluster.states = {"g": COMPLETING}
         await poll(world, cluster)
@@ -186,6 +174,15 @@ def state(node: Coordinator) -> GroupState:
 def starts(world: World) -> list[int]:
     """Return when the stored rebalances have started."""
     return [row.at_ms for row in world.store.history.transitions if row.to_state is PREPARING]
+
+
+async def begin_rebalance(world: World, cluster: FakeCluster, node: Coordinator) -> None:
+    """Let a poll see that the group, which has a generation, rebalances."""
+    world.see(1, "a")
+    await world.caught_up()
+    cluster.states = {"g": PREPARING}
+    await poll(world, cluster)
+    await until(lambda: state(node) is PREPARING, "the rebalance")
 
 
 async def poll(world: World, cluster: FakeCluster) -> None:
