@@ -56,10 +56,10 @@ class Databases:
         self._execute("CREATE DATABASE {}", TEMPLATE)
         upgrade(postgres.superuser_url(TEMPLATE))
 
-    def create(self, *, is_migrated: bool = True) -> str:
-        """Return the URL of a new database, with empty tables or without any."""
+    def create(self, *, is_migrated: bool = True, template: str | None = None) -> str:
+        """Return the URL of a new database, with empty tables or without any, or a copy of that of the URL `template`."""
         name = f"test_{next(self._numbers)}"
-        template = TEMPLATE if is_migrated else "template0"
+        template = _name(template) if template else TEMPLATE if is_migrated else "template0"
         # With fsync off, copying files is quicker than logging what is in them.
         self._execute("CREATE DATABASE {} TEMPLATE {} STRATEGY FILE_COPY", name, template)
         return self._postgres.superuser_url(name)

@@ -51,6 +51,8 @@ VALUES ('late', 3, now(), timestamptz '{day} 23:30:00+00', 1, 'Empty', 'why')
 
 OTHERS = ("offset_history", "partition_ownership")
 
+TABLES = (*OTHERS, "group_transitions")
+
 
 def rows(connection: pg.connection, statement: str) -> list[tuple[Any, ...]]:
     with connection, connection.cursor() as cursor:
@@ -63,6 +65,13 @@ def add_day(connection: pg.connection, day: date) -> None:
         bounds = f"FROM ('{day} 00:00:00+00') TO ('{day + timedelta(days=1)} 00:00:00+00')"
         rows(connection, f"CREATE TABLE {table}_p{day:%Y%m%d} PARTITION OF {table} FOR VALUES {bounds}")
     rows(connection, ROWS.format(day=day))
+
+
+def add_old_days(connection: pg.connection) -> None:
+    """Store two days that are old enough, one that is kept, and a row that came too late for its partition."""
+    for day in (OLD, OLDER, KEPT):
+        add_day(connection, day)
+    rows(connection, STRAY.format(day=LATE))
 
 
 EXPECTED = [

@@ -1,6 +1,6 @@
 """Tests of history_restore: days return unchanged, or not at all."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import date, timedelta
@@ -24,6 +24,7 @@ from spark_jobs.arguments import JobArguments
 from spark_jobs.database import Database
 from spark_jobs.errors import JobError
 from spark_jobs.jobs import history_restore
+from tests.integration.spark.archive.copied_days import CopiedDays
 from tests.integration.spark.archive.old_days import (
     KEPT,
     LATE,
@@ -45,30 +46,32 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def archived(
-    spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments, database_url: str
-) -> pg.connection:
-    archive_closed_days(spark, database, populated, arguments)
+def database_url(old_days: CopiedDays, tmp_path: Path) -> Iterator[str]:
+    with old_days.copied(tmp_path) as url:
+        yield url
+
+
+@pytest.fixture
+def archived(database_url: str, connection: pg.connection) -> pg.connection:
     apply(database_url)
-    return populated
+    return connection
 
 
 def test_restored_days_are_unchanged_and_kept_as_long_again(
-    spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments, database_url: str
+    spark: SparkSession, database: Database, connection: pg.connection, arguments: JobArguments, database_url: str
 ) -> None:
-    before = {table: in_postgres(populated, table) for table in OTHERS}
-    archive_closed_days(spark, database, populated, arguments)
+    before = {table: in_postgres(connection, table) for table in OTHERS}
     apply(database_url)
     for table in before:
-        restored = restore_days(spark, database, populated, table, OLDER, OLD, "operator")
+        restored = restore_days(spark, database, connection, table, OLDER, OLD, "operator")
         assert set(restored) == {OLDER, OLD}
-    assert {table: in_postgres(populated, table) for table in before} == before
-    assert {table: everything(spark, database, populated, table) for table in before} == before
+    assert {table: in_postgres(connection, table) for table in before} == before
+    assert {table: everything(spark, database, connection, table) for table in before} == before
     noted = "SELECT actor, count(*) FROM changes WHERE action = 'restore_history_partition' GROUP BY actor"
-    assert rows(populated, noted) == [("operator", 4)]
+    assert rows(connection, noted) == [("operator", 4)]
     lately = NOW - timedelta(days=29)
-    rows(populated, f"UPDATE archived_partitions SET restored_at = '{lately}'")  # noqa: S608 - a time of the test's own
-    again = archive_closed_days(spark, database, populated, replace(arguments, run_id=NEXT_RUN_ID))
+    rows(connection, f"UPDATE archived_partitions SET restored_at = '{lately}'")  # noqa: S608 - a time of the test's own
+    again = archive_closed_days(spark, database, connection, replace(arguments, run_id=NEXT_RUN_ID))
     assert again.counts["candidates"] == 0
 
 

@@ -1,6 +1,8 @@
 """Tests that reports on archived days equal those from before the archiving."""
 
 import shutil
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -17,7 +19,7 @@ from spark_jobs import report_job
 from spark_jobs.archive.archive_copy import archive_closed_days
 from spark_jobs.archive.archive_restore import restore_days
 from spark_jobs.arguments import JobArguments
-from spark_jobs.database import Database
+from spark_jobs.database import Database, parse_url
 from spark_jobs.errors import JobError
 from spark_jobs.history import History, Relation, TablePeriod
 from spark_jobs.jdbc import write_staging
@@ -38,8 +40,10 @@ from spark_jobs.report_relations import (
     waits_within,
 )
 from spark_jobs.submit import default_options
+from tests.integration.spark.archive.copied_days import CopiedDays, copied_days
 from tests.integration.spark.archive.old_days import NEXT_RUN_ID, RUN_ID, apply, in_postgres, rows
 from tests.integration.spark.rows import NOW
+from tests.support.databases import Databases
 from tests.support.random_history import DAY, Past, scattered
 from tests.support.stored_history import table_rows
 
@@ -55,22 +59,53 @@ GRACE = timedelta(minutes=1)
 READ = ("rebalances", "rebalance_members", "member_sessions")
 
 
-@pytest.fixture
-def archiving(tmp_path: Path) -> JobArguments:
+def archive_arguments(archive: str) -> JobArguments:
     """Archive everything before the last day of the history: two days of three tables."""
-    archive = f"file://{tmp_path}/archive"
     return JobArguments(RUN_ID, END, None, None, -1, is_dry_run=False, read_partitions=2, keep_days=1, archive=archive)
 
 
 @pytest.fixture
-def past(connection: pg.connection) -> pg.connection:
-    """Whatever may happen to some groups within three days, and one rebalance over a midnight."""
+def archiving(tmp_path: Path) -> JobArguments:
+    return archive_arguments(f"file://{tmp_path}/archive")
+
+
+def store_past(connection: pg.connection) -> None:
+    """Store whatever may happen to some groups within three days, and one rebalance over a midnight."""
     past = Past(END)
     for seed in range(4):
         scattered(past, f"scattered {seed}", seed)
     past.rebalance("scattered 1", END - DAY - GRACE, 2 * GRACE // timedelta(milliseconds=1))
     add_partitions(connection, END - 3 * DAY, END + DAY)
     past.store(connection)
+
+
+@pytest.fixture(scope="module")
+def copied_past(
+    databases: Databases, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[CopiedDays]:
+    with copied_days(databases, spark, tmp_path_factory.mktemp("archive"), store_past, archive_arguments) as days:
+        yield days
+
+
+@pytest.fixture(scope="module")
+def at_first(copied_past: CopiedDays, spark: SparkSession) -> list[dict[str, Any]]:
+    """The frequency report on the first day, while no day was dropped."""
+    database = parse_url(copied_past.url)
+    with closing(database.connect()) as connection:
+        found = report_rows(FREQUENCY, spark, connection, database, asked(FREQUENCY, 2))
+        rows(connection, f"TRUNCATE {FREQUENCY.spec.reports[0]}")
+    return found
+
+
+@pytest.fixture
+def database_url(copied_past: CopiedDays, tmp_path: Path) -> Iterator[str]:
+    with copied_past.copied(tmp_path) as url:
+        yield url
+
+
+@pytest.fixture
+def past(connection: pg.connection) -> pg.connection:
+    """Days that were copied into the archive, and are in Postgres still."""
     return connection
 
 
@@ -105,13 +140,6 @@ def report_rows(
     return table_rows(connection, job.spec.reports[0])
 
 
-def archive_and_drop(
-    spark: SparkSession, database: Database, connection: pg.connection, arguments: JobArguments, database_url: str
-) -> None:
-    archive_closed_days(spark, database, connection, arguments)
-    apply(database_url, arguments.run_id)
-
-
 # -- archived and stored days ---------------------------------------------------------------------------------
 
 
@@ -130,7 +158,7 @@ def test_archived_days_are_reported_as_before(
         assert len(found) >= 4
         assert sum(row["evicted"] for row in found) > sum(row["spuriously_evicted"] for row in found) > 0
     before = {table: in_postgres(past, table).row_count for table in READ}
-    archive_and_drop(spark, database, past, archiving, database_url)
+    apply(database_url)
     assert all(0 < in_postgres(past, table).row_count < before[table] for table in READ)
     for what, one in reports.items():
         again = report_rows(FREQUENCY, spark, past, database, replace(one, archive=archiving.archive))
@@ -143,36 +171,42 @@ def test_advice_over_archived_days_is_unchanged(
     at_first = report_rows(ADVICE, spark, past, database, asked(ADVICE))
     assert len(at_first) == 4
     assert sum(row["heartbeats"] for row in at_first) > 0
-    archive_and_drop(spark, database, past, archiving, database_url)
+    apply(database_url)
     assert report_rows(ADVICE, spark, past, database, asked(ADVICE, archive=archiving.archive)) == at_first
 
 
 def test_a_day_that_was_copied_and_not_yet_dropped_is_counted_once(
-    spark: SparkSession, database: Database, past: pg.connection, archiving: JobArguments
+    spark: SparkSession,
+    database: Database,
+    past: pg.connection,
+    archiving: JobArguments,
+    at_first: list[dict[str, Any]],
 ) -> None:
-    at_first = report_rows(FREQUENCY, spark, past, database, asked(FREQUENCY, 2))
-    archive_closed_days(spark, database, past, archiving)
     assert report_rows(FREQUENCY, spark, past, database, asked(FREQUENCY, 2, archiving.archive)) == at_first
 
 
 def test_a_row_that_came_after_its_day_was_dropped_is_counted_with_it(
     spark: SparkSession, database: Database, past: pg.connection, archiving: JobArguments, database_url: str
 ) -> None:
-    archive_and_drop(spark, database, past, archiving, database_url)
+    apply(database_url)
     late = Past(END)
     late.session("late", "c", END - 3 * DAY, END - 2 * DAY - GRACE, "session_expired")
     late.store(past)
     found = report_rows(FREQUENCY, spark, past, database, asked(FREQUENCY, 2, archiving.archive))
     assert [row["evicted"] for row in found if row["group_id"] == "late"] == [1]
-    archive_and_drop(spark, database, past, replace(archiving, run_id=NEXT_RUN_ID), database_url)
+    archive_closed_days(spark, database, past, replace(archiving, run_id=NEXT_RUN_ID))
+    apply(database_url, NEXT_RUN_ID)
     assert report_rows(FREQUENCY, spark, past, database, asked(FREQUENCY, 2, archiving.archive)) == found
 
 
 def test_restored_days_are_read_from_postgres(
-    spark: SparkSession, database: Database, past: pg.connection, archiving: JobArguments, database_url: str
+    spark: SparkSession,
+    database: Database,
+    past: pg.connection,
+    database_url: str,
+    at_first: list[dict[str, Any]],
 ) -> None:
-    at_first = report_rows(FREQUENCY, spark, past, database, asked(FREQUENCY, 2))
-    archive_and_drop(spark, database, past, archiving, database_url)
+    apply(database_url)
     for table in READ:
         restore_days(spark, database, past, table, (END - 5 * DAY).date(), END.date(), "operator")
     assert report_rows(FREQUENCY, spark, past, database, asked(FREQUENCY, 2)) == at_first
@@ -227,16 +261,12 @@ def test_relation_has_equal_rows_in_postgres_and_spark(
 
 @pytest.mark.usefixtures("jobs_in_warm_spark")
 def test_muster_job_reads_the_archive_of_its_data_directory(
-    spark: SparkSession,
-    database: Database,
     past: pg.connection,
-    archiving: JobArguments,
     database_url: str,
     tmp_path: Path,
+    at_first: list[dict[str, Any]],
 ) -> None:
-    at_first = report_rows(FREQUENCY, spark, past, database, asked(FREQUENCY, 2))
-    archive_and_drop(spark, database, past, archiving, database_url)
-    rows(past, f"TRUNCATE {FREQUENCY.spec.reports[0]}")
+    apply(database_url)
     day = f"{(END - 3 * DAY).date()}"
     run_job(FREQUENCY.spec.name, END - 2 * DAY, False, load_settings(database_url=database_url, data_dir=tmp_path), day)
     found = table_rows(past, FREQUENCY.spec.reports[0], "run_id")
@@ -247,10 +277,14 @@ def test_muster_job_reads_the_archive_of_its_data_directory(
 
 
 def test_archived_days_without_archive_are_rejected_and_reports_kept(
-    spark: SparkSession, database: Database, past: pg.connection, archiving: JobArguments, database_url: str
+    spark: SparkSession,
+    database: Database,
+    past: pg.connection,
+    database_url: str,
+    at_first: list[dict[str, Any]],
 ) -> None:
-    at_first = report_rows(FREQUENCY, spark, past, database, asked(FREQUENCY, 2))
-    archive_and_drop(spark, database, past, archiving, database_url)
+    assert report_rows(FREQUENCY, spark, past, database, asked(FREQUENCY, 2)) == at_first
+    apply(database_url)
     with pytest.raises(JobError) as refusal:
         report(FREQUENCY, spark, database, past, asked(FREQUENCY, 2))
     why = f"History of rebalances of {(END - 3 * DAY).date()} to {(END - 2 * DAY).date()} is only in the archive"
@@ -262,12 +296,11 @@ def test_moved_archive_is_read_from_its_new_path(
     spark: SparkSession,
     database: Database,
     past: pg.connection,
-    archiving: JobArguments,
     database_url: str,
     tmp_path: Path,
+    at_first: list[dict[str, Any]],
 ) -> None:
-    at_first = report_rows(FREQUENCY, spark, past, database, asked(FREQUENCY, 2))
-    archive_and_drop(spark, database, past, archiving, database_url)
+    apply(database_url)
     shutil.move(tmp_path / "archive", tmp_path / "moved")
     assert report_rows(FREQUENCY, spark, past, database, asked(FREQUENCY, 2, f"file://{tmp_path}/moved/")) == at_first
     with pytest.raises(JobError, match=r"files are not at file:.*/archive/.*, nor at file:///nowhere/.*; set"):
@@ -282,7 +315,7 @@ def test_files_that_lack_rows_are_refused(
     database_url: str,
     tmp_path: Path,
 ) -> None:
-    archive_and_drop(spark, database, past, archiving, database_url)
+    apply(database_url)
     day = (END - 3 * DAY).date()
     for file in (tmp_path / "archive" / "rebalances" / f"day={day}").glob("*/*.parquet"):
         file.unlink()
@@ -307,9 +340,8 @@ def test_days_dropped_during_a_report_are_read_again(
     archiving: JobArguments,
     database_url: str,
     monkeypatch: pytest.MonkeyPatch,
+    at_first: list[dict[str, Any]],
 ) -> None:
-    at_first = report_rows(FREQUENCY, spark, past, database, asked(FREQUENCY, 2))
-    archive_closed_days(spark, database, past, archiving)
     write, calls = write_staging, []
 
     def drop_and_write(*given: Any) -> None:  # noqa: ANN401 - as the original
@@ -328,7 +360,6 @@ def test_report_gives_up_when_days_keep_moving(
     spark: SparkSession,
     database: Database,
     past: pg.connection,
-    archiving: JobArguments,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(History, "has_moved", lambda _: True)
