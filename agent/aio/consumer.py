@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self, Unpack
 
 from agent.aio.runtime import AsyncioRuntime
 from agent.core.consumer import Consumer, ConsumerOptions
+from agent.partitions import TopicPartition
 
 
 class ConsumerAgent(Consumer):
@@ -27,6 +29,11 @@ class ConsumerAgent(Consumer):
         **options: Unpack[ConsumerOptions],
     ) -> None:
         super().__init__(AsyncioRuntime(), base_url, group_id, topics, **options)
+
+    async def poll(self, timeout_s: float = 0.0) -> Mapping[TopicPartition, int]:
+        """Poll as `agent.ConsumerAgent.poll` does; heartbeats and other tasks run, also if it returns at once."""
+        await asyncio.sleep(0)
+        return await super().poll(timeout_s)
 
     async def __aenter__(self) -> Self:
         return self

@@ -176,6 +176,20 @@ def test_an_agent_with_a_hanging_function_can_be_closed(coordinator: FakeCoordin
     play(scenario, coordinator.url, partitions_of=hang)
 
 
+def test_heartbeats_are_sent_though_nothing_has_to_be_waited_for(coordinator: FakeCoordinator) -> None:
+    async def scenario(agent: ConsumerAgent) -> None:
+        await agent.poll(PATIENCE_S)
+        polls = 0
+        while coordinator.count("heartbeat") < 3:
+            for partition, offset in (await agent.poll()).items():
+                agent.seek(partition, offset + 1)
+            polls += 1
+            assert polls < 1_000_000
+
+    coordinator.heartbeat_interval_ms = 5
+    play(scenario, coordinator.url)
+
+
 def test_wakeup_from_another_thread_ends_a_poll(coordinator: FakeCoordinator, never: threading.Event) -> None:
     async def scenario(agent: ConsumerAgent) -> None:
         coordinator.next("join", Hold(never))
