@@ -53,7 +53,7 @@ class AiohttpClient:
 
     async def _exchange(self, request: HttpRequest) -> HttpResponse:
         connect_s, response_s = request.connect_timeout_ms / 1000, request.timeout_ms / 1000
-        timeout = aiohttp.ClientTimeout(total=connect_s + response_s, sock_connect=connect_s)
+        timeout = aiohttp.ClientTimeout(total=connect_s + response_s, sock_connect=connect_s, sock_read=response_s)
         try:
             async with self._open_session().request(
                 request.method,

@@ -242,6 +242,20 @@ def test_a_node_that_does_not_answer_is_unreachable(coordinator: FakeCoordinator
     play(scenario, coordinator.url, request_timeout_ms=1)
 
 
+def test_the_timeout_of_a_response_does_not_include_that_of_a_connection(
+    coordinator: FakeCoordinator, never: threading.Event
+) -> None:
+    async def send() -> None:
+        http = AiohttpClient(None)
+        unlimited_ms = 2_000 * PATIENCE_S
+        with pytest.raises(NoResponse):
+            await http.send(HttpRequest("GET", coordinator.url, {}, None, unlimited_ms, timeout_ms=1))
+        await http.close()
+
+    coordinator.next("topics", Hold(never))
+    asyncio.run(asyncio.wait_for(send(), PATIENCE_S))
+
+
 def test_the_reason_is_the_operating_systems(secure: FakeCoordinator) -> None:
     async def failure(url: str) -> NoResponse:
         patient_ms = 1_000 * PATIENCE_S
