@@ -123,14 +123,14 @@ class CommitQueue:
         self._connection = shared.new_connection()
         self._waiting: deque[_CommitBatch] = deque()
         self._results: deque[CommitResult] = deque()
-        self._is_sending = False
+        self._in_progress: _CommitBatch | None = None
         self._is_stopped = False
         self._task = shared.runtime.new_task(self._run, f"{name}-commits")
 
     @property
     def is_idle(self) -> bool:
         """Whether no commit is waiting or in progress; under the lock."""
-        return not self._waiting and not self._is_sending
+        return not self._waiting and self._in_progress is None
 
     @property
     def has_results(self) -> bool:
@@ -162,28 +162,35 @@ class CommitQueue:
         return await self._shared.wait_until(deadline_ms, lambda: self.is_idle)
 
     async def stop(self) -> None:
-        """End the task; unsent commits fail."""
+        """End the task; commits without an answer fail, also that of a thread which cannot be ended now."""
         with self._shared.changed:
             self._is_stopped = True
             self._shared.changed.notify_all()
         self._connection.abort()
         await self._task.join()
-        with self._shared.changed:
-            while self._waiting:
-                unsent = CoordinatorNotAvailable("the agent was closed before the commit was sent")
-                self._finish(self._waiting.popleft(), repeat(unsent))
+        self._fail_unanswered()
 
     async def _run(self) -> None:
         try:
             while (batch := await self._next()) is not None:
                 errors = await self._send(batch)
                 with self._shared.changed:
-                    self._is_sending = False
-                    self._finish(batch, errors)
+                    if self._in_progress is batch:
+                        self._finish(batch, errors)
         finally:
+            self._fail_unanswered()
             await self._connection.close()
 
+    def _fail_unanswered(self) -> None:
+        with self._shared.changed:
+            if self._in_progress is not None:
+                self._waiting.appendleft(self._in_progress)
+            while self._waiting:
+                unanswered = CoordinatorNotAvailable("the agent was closed or cancelled before the commit was answered")
+                self._finish(self._waiting.popleft(), repeat(unanswered))
+
     def _finish(self, batch: _CommitBatch, errors: Iterable[AgentError | None]) -> None:
+        self._in_progress = None
         results = zip(batch.commits, errors, strict=False)
         self._results += [CommitResult(offsets, on_complete, error) for (offsets, on_complete), error in results]
         self._shared.changed.notify_all()
@@ -192,8 +199,8 @@ class CommitQueue:
         with self._shared.changed:
             while not self._is_stopped:
                 if self._waiting:
-                    self._is_sending = True
-                    return self._waiting.popleft()
+                    self._in_progress = self._waiting.popleft()
+                    return self._in_progress
                 await self._shared.runtime.wait(IDLE_MS)
             return None
 

@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from agent import CommitFailed, ConcurrentUse, OffsetAndMetadata, TopicPartition, Unreachable
+from agent import AgentError, CommitFailed, ConcurrentUse, OffsetAndMetadata, TopicPartition, Unreachable
 from agent.aio import ConsumerAgent
 from agent.aio.http_client import AiohttpClient
 from agent.core.runtime import HttpRequest, NoResponse
+from agent.errors import CoordinatorNotAvailable
 from tests.integration.agent.agents import QUICK
 from tests.support.fake_coordinator import Drop, FakeCoordinator, Hold, Problem
 from tests.support.ports import free_port
@@ -149,6 +150,27 @@ def test_a_cancelled_call_leaves_the_agent_usable(coordinator: FakeCoordinator, 
     play(scenario, coordinator.url)
 
     assert coordinator.offsets[ZERO]["offset"] == 2
+
+
+def test_a_commit_whose_task_is_cancelled_fails_and_the_next_one_is_sent(
+    coordinator: FakeCoordinator, never: threading.Event
+) -> None:
+    failed: list[AgentError | None] = []
+
+    async def scenario(agent: ConsumerAgent) -> None:
+        await agent.poll(PATIENCE_S)
+        coordinator.next("commit", Hold(never))
+        await agent.commit({ZERO: 1}, asynchronous=True, on_complete=lambda _, error: failed.append(error))
+        await until_called(coordinator, "commit", 1)
+        await agent.commit({ZERO: 2}, asynchronous=True, on_complete=lambda _, error: failed.append(error))
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:  # as programs do that are told to end
+            task.cancel()
+        await agent.commit({ZERO: 3})
+
+    play(scenario, coordinator.url)
+
+    assert [type(error) for error in failed] == [CoordinatorNotAvailable, CoordinatorNotAvailable]
+    assert coordinator.offsets[ZERO]["offset"] == 3
 
 
 def test_closing_ends_a_long_poll(coordinator: FakeCoordinator, never: threading.Event) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from decimal import Decimal
 
@@ -20,6 +21,7 @@ from agent import (
 )
 from agent.core.commit_queue import Offsets
 from agent.core.runtime import run_blocking
+from agent.errors import CoordinatorNotAvailable
 from tests.integration.agent.agents import AgentMaker
 from tests.support.fake_coordinator import FakeCoordinator, Hold, Problem
 from tests.support.waiting import PATIENCE_S
@@ -249,6 +251,24 @@ def test_commit_cut_off_by_close_is_reported_as_failed(
     never.set()
 
     assert [isinstance(error, RetryError) for error in outcomes.reported] == [True, True]
+
+
+def test_commit_that_waits_for_a_connection_is_reported_as_failed_by_close(
+    coordinator: FakeCoordinator, joined: AgentMaker, outcomes: Outcomes
+) -> None:
+    coordinator.heartbeat_interval_ms = 600_000
+    agent = joined(client_id="consumer-billing-hangs")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        coordinator.headers = {"X-Muster-Coordinator": f"https://127.0.0.1:{silent.getsockname()[1]}"}
+        agent.commit({ONE: 1})
+        agent.commit({ZERO: 1}, asynchronous=True, on_complete=outcomes.on_complete)
+        with silent.accept()[0]:  # The handshake of TLS begins, which nothing ends but its timeout.
+            agent.close(timeout_s=0.05)
+    for thread in threading.enumerate():
+        if thread.name == "consumer-billing-hangs-commits":
+            thread.join(PATIENCE_S)
+
+    assert outcomes.kinds() == [CoordinatorNotAvailable]
 
 
 def test_raising_callback_does_not_prevent_other_callbacks(joined: AgentMaker, outcomes: Outcomes) -> None:
