@@ -92,7 +92,15 @@ class _Connection(HTTPConnection):
         self._on_open = opened
 
     def connect(self) -> None:
-        super().connect()
+        """Connect, with TLS if it is secure.
+
+        Raises:
+            NewConnectionError: also if the handshake of TLS fails, for which urllib3 has the errors of a response.
+        """
+        try:
+            super().connect()
+        except (OSError, ValueError) as problem:  # the latter if the certificate has another name
+            raise urllib3.exceptions.NewConnectionError(self, str(problem)) from problem
         self._on_open(self.sock)
 
 

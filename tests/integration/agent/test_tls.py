@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 import threading
 from pathlib import Path
 
+import pytest
+
 from agent import ConsumerAgent, TopicPartition
+from agent.core.runtime import HttpRequest, NoResponse, run_blocking
+from agent.threaded.http_client import Urllib3Client
 from tests.integration.agent.agents import QUICK, CallbackLog
 from tests.support.fake_coordinator import FakeCoordinator, Hold, Problem
 from tests.support.waiting import PATIENCE_S
@@ -37,6 +42,25 @@ def test_an_agent_that_does_not_trust_the_authority_sends_nothing(secure: FakeCo
         agent.poll(timeout_s=0.2)
 
     assert secure.seen == []
+
+
+def failure(url: str, connect_timeout_ms: int) -> NoResponse:
+    http = Urllib3Client(None)
+    with pytest.raises(NoResponse) as caught:
+        run_blocking(http.send(HttpRequest("GET", f"{url}/", {}, None, connect_timeout_ms, 1_000 * PATIENCE_S)))
+    run_blocking(http.close())
+    return caught.value
+
+
+def test_a_failed_handshake_is_no_connection(secure: FakeCoordinator) -> None:
+    doubted = failure(secure.url, 1_000 * PATIENCE_S)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        unanswered = failure(f"https://127.0.0.1:{silent.getsockname()[1]}", 10)
+
+    assert "certificate verify failed" in str(doubted)
+    assert "timed out" in str(unanswered)
+    assert not doubted.was_connected
+    assert not unanswered.was_connected
 
 
 def test_token_is_never_sent_over_plain_http(
