@@ -357,11 +357,23 @@ class Consumer:
         await self._commits.drain(self._runtime.now_ms() + self._timing.request_timeout_ms)
 
     async def _revoke_and_leave(self, deadline_ms: int, reason: str) -> None:
-        """Revoke all partitions and leave; each step runs even if a callback raised in one before it."""
+        """Revoke all partitions and leave; each step runs even if a callback raised in one before it.
+
+        The deadline is that of answers: it is later by the time that on_revoked and on_lost take.
+        """
+
+        async def revoke() -> None:
+            nonlocal deadline_ms
+            began_at_ms = self._runtime.now_ms()
+            try:
+                await self._rebalancer.revoke_all()
+            finally:
+                deadline_ms += self._runtime.now_ms() - began_at_ms
+
         async with AsyncExitStack() as steps:  # in reverse order
-            steps.push_async_callback(self._leave, reason, deadline_ms)
-            steps.push_async_callback(self._commits.finish_pending, deadline_ms)
-            steps.push_async_callback(self._rebalancer.revoke_all)
+            steps.push_async_callback(lambda: self._leave(reason, deadline_ms))
+            steps.push_async_callback(lambda: self._commits.finish_pending(deadline_ms))
+            steps.push_async_callback(revoke)
             steps.push_async_callback(self._commits.finish_pending, deadline_ms)
             await self._commits.commit_before_revocation(deadline_ms)
 

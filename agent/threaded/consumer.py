@@ -130,9 +130,9 @@ class ConsumerAgent:
     def close(self, timeout_s: float = 5.0) -> None:
         """Revoke the partitions, leave the group unless the member is static, and end all threads.
 
-        Commits only if enable_auto_commit is on. If the coordinator does not answer within timeout_s, the member is
-        evicted when its session expires. A second call does nothing, and neither does a call in a forked process,
-        since the member belongs to the parent.
+        Commits only if enable_auto_commit is on. If the coordinator does not answer within timeout_s, in which the time
+        of on_revoked and on_lost does not count, the member is evicted when its session expires. A second call does
+        nothing, and neither does a call in a forked process, since the member belongs to the parent.
 
         Raises:
             Exception: an error raised by on_revoked or on_lost; the agent is closed nevertheless.

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 
 import pytest
 
 from agent import AgentClosed, ConsumerAgent, TopicPartition
+from agent.core.runtime import HttpRequest, HttpResponse
+from agent.threaded.http_client import Urllib3Client
+from agent.threaded.runtime import ThreadRuntime
 from tests.integration.agent.agents import AgentMaker, CallbackLog
 from tests.support.fake_coordinator import FakeCoordinator, Hold, numbers
 from tests.support.manual_clock import ManualClock
@@ -147,6 +151,25 @@ def test_closing_leaves_with_a_reason_and_ends_the_heartbeats(
     assert callback_log.lines == [("assigned", [0, 1, 2]), ("revoked", [0, 1, 2])]
     assert coordinator.count("commit") == 0
     assert agent.member_id == ""
+
+
+def test_time_in_a_callback_is_not_taken_from_the_leave(make_agent: AgentMaker, clock: ManualClock) -> None:
+    sent: list[HttpRequest] = []
+
+    class RecordingClient(Urllib3Client):
+        async def send(self, request: HttpRequest) -> HttpResponse:
+            sent.append(request)
+            return await super().send(request)
+
+    class RecordingRuntime(ThreadRuntime):
+        def new_http_client(self, ssl_context: ssl.SSLContext | None) -> Urllib3Client:
+            return RecordingClient(ssl_context)
+
+    agent = make_agent(runtime=RecordingRuntime(clock), on_revoked=lambda _: clock.advance(60_000))
+    agent.poll(PATIENCE_S)
+    agent.close(timeout_s=5)
+
+    assert [request.timeout_ms for request in sent if request.url.endswith("/leave")] == [5_000]
 
 
 def test_closing_a_static_member_does_not_leave_the_group(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
