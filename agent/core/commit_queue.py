@@ -147,7 +147,7 @@ class CommitQueue:
         if not self._task.is_alive():
             self._task.start()
 
-    def fail(self, offsets: Offsets, on_complete: AsyncOnComplete | None, error: AgentError) -> None:
+    def complete(self, offsets: Offsets, on_complete: AsyncOnComplete | None, error: AgentError | None) -> None:
         """Add the result of a commit that is not sent."""
         with self._shared.changed:
             self._results.append(CommitResult(offsets, on_complete, error))

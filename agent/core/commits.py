@@ -40,11 +40,13 @@ class Commits:
         self._report_at_ms = shared.now_ms() + shared.timing.log_end_report_interval_ms
 
     async def commit_sync(self, offsets: Offsets, deadline_ms: int) -> None:
-        """Store offsets, after all earlier asynchronous commits; raises as ConsumerAgent.commit does."""
-        identity = self._identity()
+        """Store offsets, perhaps none, after all earlier asynchronous commits; raises as ConsumerAgent.commit does."""
+        identity = self._identity() if offsets else None
         if not await self._queue.drain(deadline_ms):
             raise CoordinatorNotAvailable("earlier asynchronous commits are still in progress; commit again later")
         self._take_results()
+        if identity is None:
+            return
         try:
             await send_commit(
                 self._shared, self._connection, identity, offsets, deadline_ms=deadline_ms, should_stop=lambda: False
@@ -55,11 +57,14 @@ class Commits:
         self._record(offsets, None)
 
     def commit_async(self, offsets: Offsets, on_complete: AsyncOnComplete | None) -> None:
-        """Store offsets in another task; if this agent is not a member, the callback gets the error."""
+        """Store offsets, perhaps none, in another task; if this agent is not a member, the callback gets the error."""
+        if not offsets:
+            self._queue.complete(offsets, on_complete, None)
+            return
         try:
             identity = self._identity()
         except AgentError as error:
-            self._queue.fail(offsets, on_complete, error)
+            self._queue.complete(offsets, on_complete, error)
         else:
             self._queue.put(identity, offsets, on_complete)
 

@@ -277,9 +277,9 @@ class Consumer:
         if completed is not None and not asynchronous:
             raise ValueError("on_complete is called for asynchronous commits only; this one returns or raises")
         wanted = await self._positions.all() if offsets is None else _as_offsets(offsets)
-        if asynchronous and wanted:
+        if asynchronous:
             self._commits.commit_async(wanted, completed)
-        elif wanted:
+        else:
             try:
                 await self._commits.commit_sync(wanted, self._deadline_ms(timeout_s))
             finally:

@@ -180,6 +180,29 @@ def test_commit_outcomes_are_reported_at_the_next_commit(joined: AgentMaker, out
     assert outcomes.reported == [None]
 
 
+@pytest.mark.parametrize("has_joined", [True, False])
+def test_commit_of_nothing_has_an_outcome(make_agent: AgentMaker, outcomes: Outcomes, has_joined: bool) -> None:
+    agent = make_agent()
+    if has_joined:
+        agent.poll(PATIENCE_S)
+    agent.commit({}, asynchronous=True, on_complete=outcomes.on_complete)
+    agent.poll()
+
+    assert outcomes.reported == [None]
+
+
+def test_commit_of_nothing_waits_for_earlier_commits(
+    coordinator: FakeCoordinator, joined: AgentMaker, outcomes: Outcomes
+) -> None:
+    agent = joined()
+    coordinator.next("commit", BUSY)
+    agent.commit({ZERO: 1}, asynchronous=True, on_complete=outcomes.on_complete)
+    agent.commit({})
+
+    assert outcomes.reported == [None]
+    assert coordinator.offsets[ZERO]["offset"] == 1
+
+
 def test_commit_outcomes_are_reported_at_a_failing_commit(
     coordinator: FakeCoordinator, joined: AgentMaker, outcomes: Outcomes
 ) -> None:
