@@ -9,10 +9,11 @@ from agent.core.connection import Connection
 from agent.core.group_api import GroupApi
 from agent.core.responses import TopicMetadata
 from agent.errors import RequestError
+from agent.partitions import whole_number
 
 log = logging.getLogger("muster.agent")
 
-AsyncPartitionsOf = Callable[[str], Awaitable[int]]
+AsyncPartitionsOf = Callable[[str], Awaitable[int | None]]
 
 
 class PartitionCounts:
@@ -28,6 +29,7 @@ class PartitionCounts:
 
         Raises:
             AgentError: the topic metadata cannot be read; see Connection.call.
+            ValueError: partitions_of returned neither a whole number nor None.
         """
         topic_metadata = await self._topic_metadata(connection)
         return {topic: await self._count(topic, topic_metadata) for topic in sorted(set(topics))}
@@ -48,7 +50,8 @@ class PartitionCounts:
     async def _count(self, topic: str, topic_metadata: dict[str, TopicMetadata]) -> int:
         if topic in topic_metadata:
             return topic_metadata[topic].partitions
-        if self._partitions_of is not None:
-            return await self._partitions_of(topic)
+        count = None if self._partitions_of is None else await self._partitions_of(topic)
+        if count is not None:
+            return whole_number(f"the partition count of {topic}", count)
         log.warning("topic %s has no topic metadata, so no partitions are assigned", topic)
         return 0

@@ -45,8 +45,8 @@ class ConsumerAgent:
         auto_offset_reset: the position of a partition without a committed offset: the topic's log_start_offset
             ("earliest"), end_offset_of ("latest"), or none ("none": poll() raises NoOffsetForPartition until seek()).
         enable_auto_commit: commit changed positions every auto_commit_interval_ms, on revocation and on close().
-        partitions_of: returns the partition count of a topic that has no topic metadata; called in another thread
-            during a rebalance, and inside poll() every metadata_max_age_ms.
+        partitions_of: returns the partition count of a topic that has no topic metadata (None: not known); called in
+            another thread during a rebalance, and inside poll() every metadata_max_age_ms.
         end_offset_of: returns the log end offset of a partition (None: not known), from which Muster computes the lag.
             It is sent with commits. If a partition has no commit for log_end_report_interval_ms, poll() and wait()
             repeat its last one with the present log end offset, so that the lag of an idle consumer remains known.

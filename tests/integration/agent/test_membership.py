@@ -126,6 +126,30 @@ def test_partitions_of_is_used_for_topics_without_metadata(coordinator: FakeCoor
     assert [str(each) for each in agent.poll()] == ["files-0", "files-1", "orders-0", "orders-1", "orders-2"]
 
 
+class Two:
+    """A whole number of another kind, such as numpy's."""
+
+    def __index__(self) -> int:
+        return 2
+
+
+def test_partition_count_may_be_an_integer_of_another_type_or_not_known(
+    joined: AgentMaker, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = joined(topics=["files", "mails"], partitions_of={"files": Two()}.get)
+
+    assert [str(each) for each in agent.poll()] == ["files-0", "files-1"]
+    assert "topic mails has no topic metadata, so no partitions are assigned" in caplog.messages
+
+
+@pytest.mark.parametrize("count", [2.0, "2", True])
+def test_partition_count_of_another_type_is_rejected(make_agent: AgentMaker, count: object) -> None:
+    agent = make_agent(topics=["files"], partitions_of=lambda _: count)
+
+    with pytest.raises(ValueError, match="the partition count of files must be a whole number, and is"):
+        agent.poll(PATIENCE_S)
+
+
 NOT_FOR_AGENTS = Problem("GROUP_AUTHORIZATION_FAILED", 403, "fix")
 
 
