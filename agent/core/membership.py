@@ -180,12 +180,8 @@ class Membership:
             return Reaction.IGNORE
         if listed is Reaction.REJOIN and call is RequestType.HEARTBEAT and self.state is not MemberState.STABLE:
             return Reaction.IGNORE
-        if (
-            listed is Reaction.RESET_GENERATION
-            and call is RequestType.HEARTBEAT
-            and self.state is MemberState.PREPARING_REBALANCE
-        ):
-            return Reaction.IGNORE  # The join was processed before the heartbeat and began the next generation.
+        if listed is Reaction.RESET_GENERATION and self.state is MemberState.PREPARING_REBALANCE:
+            return Reaction.IGNORE  # The join was processed before this request and began the next generation.
         return listed
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from agent import CommitFailed, ConsumerAgent, GroupMaxSizeReached, Member, TopicPartition
+from agent import AgentError, CommitFailed, ConsumerAgent, GroupMaxSizeReached, Member, TopicPartition
 from agent.assignors.claims import Claim, owned_claim, remembered_claim, remembered_data
 from tests.integration.agent.agents import PATIENT, REBALANCE, AgentMaker, CallbackLog, orders, poll_on, rebalance
 from tests.support.fake_coordinator import FakeCoordinator, Hold, Problem, numbers
@@ -197,6 +197,33 @@ def test_raising_end_offset_of_does_not_prevent_revocation(
     is_gone = False
 
     assert callback_log.lines == [("assigned", [0, 1]), ("revoked", [1]), ("assigned", [])]
+
+
+def test_commit_that_the_join_has_overtaken_loses_no_partitions(
+    coordinator: FakeCoordinator, joined: AgentMaker, callback_log: CallbackLog
+) -> None:
+    never, commit_gate, join_gate = threading.Event(), threading.Event(), threading.Event()
+    coordinator.leader, coordinator.assigned = "other-member", orders(0, 1)
+    agent = joined(assignors=[PATIENT], request_timeout_ms=100, **callback_log.callbacks())
+    overtaken = Problem("ILLEGAL_GENERATION", 409, "rejoin")
+    coordinator.next("commit", Hold(never), *[Hold(commit_gate, overtaken)] * 1_000)
+    coordinator.next("join", Hold(join_gate))
+    failed: list[AgentError | None] = []
+    agent.commit(asynchronous=True, on_complete=lambda _, error: failed.append(error))
+    agent.subscribe(["orders", "refunds"])
+    agent.poll()
+    coordinator.wait_for_calls("join", 3)
+    coordinator.wait_for_calls("commit", 2)
+    commit_gate.set()
+    while not failed:
+        agent.wait(PATIENCE_S)
+        agent.poll()
+    join_gate.set()
+    never.set()
+    callback_log.until_assigned(agent, 2)
+
+    assert callback_log.lines == [("assigned", [0, 1]), ("assigned", [])]
+    assert [type(error) for error in failed] == [CommitFailed]
 
 
 def test_rejected_rejoin_loses_kept_partitions_at_once(

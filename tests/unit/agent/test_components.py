@@ -134,10 +134,11 @@ def test_rebalance_heartbeat_is_ignored_unless_stable(state: MemberState) -> Non
     assert membership.rejoin_reason is None
 
 
-def test_heartbeat_error_during_a_join_is_ignored() -> None:
+@pytest.mark.parametrize("call", [RequestType.HEARTBEAT, RequestType.COMMIT])
+def test_error_of_the_generation_during_a_join_is_ignored(call: RequestType) -> None:
     membership = member(MemberState.PREPARING_REBALANCE)
 
-    assert membership.handle_error(RequestType.HEARTBEAT, error("ILLEGAL_GENERATION"), M3) is IGNORE
+    assert membership.handle_error(call, error("ILLEGAL_GENERATION"), M3) is IGNORE
     assert membership.identity == M3
 
 
