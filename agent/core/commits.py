@@ -98,9 +98,22 @@ class Commits:
             return self._queue.is_idle and self._shared.membership.state is MemberState.STABLE
 
     async def commit_before_revocation(self, deadline_ms: int) -> None:
-        """Finish pending commits and, with auto-commit on, commit changed positions; a failure is only logged."""
+        """Finish pending commits and, with auto-commit on, commit changed positions; a failed commit is only logged.
+
+        Raises:
+            Exception: an error raised by end_offset_of; the positions are committed without log ends.
+        """
         await self._queue.drain(deadline_ms)
-        changed = await self._positions.uncommitted() if self._is_automatic else {}
+        if not self._is_automatic:
+            return
+        try:
+            changed = await self._positions.uncommitted()
+        except Exception:
+            await self._commit_or_log(await self._positions.uncommitted(with_log_ends=False), deadline_ms)
+            raise
+        await self._commit_or_log(changed, deadline_ms)
+
+    async def _commit_or_log(self, changed: Offsets, deadline_ms: int) -> None:
         if not changed:
             return
         try:

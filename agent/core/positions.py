@@ -128,10 +128,10 @@ class Positions:
             if state.position is not None
         }
 
-    async def uncommitted(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the positions that differ from the committed offsets."""
+    async def uncommitted(self, *, with_log_ends: bool = True) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the positions that differ from the committed offsets; only with log ends a function may raise."""
         return {
-            partition: await self._commitable(partition, state.position)
+            partition: await self._commitable(partition, state.position, with_log_end=with_log_ends)
             for partition, state in sorted(self._states.items())
             if state.position is not None and (state.committed is None or state.position != state.committed.offset)
         }
@@ -164,8 +164,10 @@ class Positions:
             if state.committed is not None and ends[partition] is not None
         }
 
-    async def _commitable(self, partition: TopicPartition, position: int) -> OffsetAndMetadata:
-        end = None if self._end_offset_of is None else await self._end_offset_of(partition)
+    async def _commitable(
+        self, partition: TopicPartition, position: int, *, with_log_end: bool = True
+    ) -> OffsetAndMetadata:
+        end = await self._end_offset_of(partition) if self._end_offset_of and with_log_end else None
         return OffsetAndMetadata(position, log_end_offset=None if end is None else _whole_end(partition, end))
 
     def _state(self, partition: TopicPartition) -> _PartitionState:

@@ -171,9 +171,17 @@ class Rebalancer:
         identity = self._shared.membership.identity
         if not identity.has_generation or self._is_prepared:
             return
-        await self._callbacks.before_revoking()
-        if self._shared.membership.identity != identity:
-            return
+        failed: Exception | None = None
+        try:
+            await self._callbacks.before_revoking()
+        except Exception as problem:  # noqa: BLE001  # the caller's end_offset_of, for which the group must not wait
+            failed = problem
+        if self._shared.membership.identity == identity:
+            await self._revoke_before_join()
+        if failed is not None:
+            raise failed
+
+    async def _revoke_before_join(self) -> None:
         self._is_prepared = True
         owned = self._positions.owned()
         unwanted = tuple(each for each in owned if each.topic not in self._subscription.topics)

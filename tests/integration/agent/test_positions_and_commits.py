@@ -288,6 +288,45 @@ def test_auto_commit_stores_positions_before_the_agent_unsubscribes(
     assert [seen.call for seen in coordinator.seen[-2:]] == ["commit", "leave"]
 
 
+def with_log_ends_that_vanish(joined: AgentMaker, callback_log: CallbackLog) -> ConsumerAgent:
+    """Return an agent with auto-commit, at 60 of partition 1, whose end_offset_of raises KeyError from now on."""
+    ends = dict.fromkeys((ZERO, ONE, TWO), 100)
+    agent = joined(
+        enable_auto_commit=True,
+        auto_commit_interval_ms=600_000,
+        end_offset_of=ends.__getitem__,
+        **callback_log.callbacks(),
+    )
+    agent.commit()
+    agent.seek(ONE, 60)
+    ends.clear()
+    return agent
+
+
+def test_failing_log_end_function_does_not_block_a_rebalance(
+    coordinator: FakeCoordinator, joined: AgentMaker, callback_log: CallbackLog
+) -> None:
+    agent = with_log_ends_that_vanish(joined, callback_log)
+    agent.subscribe(["orders", "refunds"])
+    with pytest.raises(KeyError):
+        agent.poll()
+    agent.poll(PATIENCE_S)
+
+    assert agent.position(ONE) == 60
+    assert callback_log.lines == [("assigned", [0, 1, 2]), ("revoked", [0, 1, 2]), ("assigned", [0, 1, 2])]
+
+
+def test_failing_log_end_function_does_not_prevent_the_last_commit(
+    coordinator: FakeCoordinator, joined: AgentMaker, callback_log: CallbackLog
+) -> None:
+    agent = with_log_ends_that_vanish(joined, callback_log)
+    with pytest.raises(KeyError):
+        agent.close()
+
+    assert (coordinator.offsets[ONE]["offset"], coordinator.offsets[ONE]["log_end_offset"]) == (60, None)
+    assert coordinator.member_id == ""
+
+
 def test_failing_auto_commit_does_not_block_a_rebalance(
     coordinator: FakeCoordinator, joined: AgentMaker, callback_log: CallbackLog
 ) -> None:
