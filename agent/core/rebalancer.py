@@ -222,7 +222,7 @@ class Rebalancer:
     async def _finish(self, done: RebalanceRound) -> None:
         self._round = None
         if done.error is not None:
-            self._back_off(str(done.error))
+            self._back_off(f"the rebalance failed: {type(done.error).__name__}")  # Its text may hold secrets.
             raise done.error
         if done.result is None:
             self._back_off("the rebalance round ended without a result")

@@ -126,6 +126,23 @@ def test_partitions_of_is_used_for_topics_without_metadata(coordinator: FakeCoor
     assert [str(each) for each in agent.poll()] == ["files-0", "files-1", "orders-0", "orders-1", "orders-2"]
 
 
+def test_error_of_the_caller_is_not_sent_to_the_coordinator(
+    coordinator: FakeCoordinator, make_agent: AgentMaker
+) -> None:
+    def refuse(_: str) -> int:
+        raise ConnectionError("no database at postgresql://me:s3cret@db/files")
+
+    agent = make_agent(topics=["files"], partitions_of=refuse)
+    for _ in range(2):
+        with pytest.raises(ConnectionError):
+            agent.poll(PATIENCE_S)
+
+    assert {body["reason"] for body in coordinator.bodies("join")} == {
+        "joining",
+        "the rebalance failed: ConnectionError",
+    }
+
+
 class Two:
     """A whole number of another kind, such as numpy's."""
 
