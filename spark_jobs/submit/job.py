@@ -27,6 +27,9 @@ RETENTION_MAX_MINUTES = 2**31 - 1
 TIMEOUT_MAX_MINUTES = 7 * 24 * 60
 """Maximum of all timeouts: a week."""
 
+RUN_TYPES_WITH_INTERVAL = frozenset({"scheduled", "backfill"})
+"""Airflow's types of DAG runs that are for an interval, whatever the job; others are for the time of their request."""
+
 SPARK_CONF = {
     # Sized for one machine; clusters set other keys in their spark-defaults.conf.
     "spark.driver.memory": "512m",
@@ -195,11 +198,12 @@ def cron_of(schedule: Schedule) -> str:
 def interval_of(dag_id: str, dag_run: Any) -> tuple[datetime, datetime] | None:  # noqa: ANN401 - a model of Airflow's
     """Return start and end of the interval that a DAG run is about; None for a run about the time of its request.
 
-    A run by hand has no interval, unless Airflow's form gave it one. A report of an interval then takes the last one of
-    its schedule that was complete; a job about the current state ignores the form's, which is in the past.
+    A run by hand has no interval, unless Airflow's form, or the DAG that triggers it, gave it one. A report of an
+    interval then takes the last one of its schedule that was complete; a job about the current state ignores what it
+    was given, which is in the past.
     """
     spec = job_of(dag_id)
-    if dag_run.run_type == "manual" and (spec.is_of_now or not spec.is_report):
+    if dag_run.run_type not in RUN_TYPES_WITH_INTERVAL and (spec.is_of_now or not spec.is_report):
         return None
     if dag_run.data_interval_end:
         return dag_run.data_interval_start, dag_run.data_interval_end

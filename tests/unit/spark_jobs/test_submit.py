@@ -219,7 +219,7 @@ def test_report_by_hand_is_about_the_last_complete_interval_of_its_schedule(monk
     assert submit.interval_of(job, dag_run("manual")) == (noon - timedelta(hours=6), noon)
 
 
-@pytest.mark.parametrize("run_type", ["manual", "scheduled", "backfill"])
+@pytest.mark.parametrize("run_type", ["manual", "operator_triggered", "scheduled", "backfill"])
 def test_report_takes_the_interval_that_its_run_has(run_type: str) -> None:
     for job in ("rebalance_frequency_report", "timeout_advice"):
         assert submit.interval_of(job, dag_run(run_type, OF_THE_FORM)) == OF_THE_FORM
@@ -228,5 +228,6 @@ def test_report_takes_the_interval_that_its_run_has(run_type: str) -> None:
 @pytest.mark.parametrize("job", [*submit.PROPOSALS, "assignment_balance_audit"])
 def test_job_about_the_current_state_by_hand_has_no_interval(job: str) -> None:
     assert submit.interval_of(job, dag_run("manual", OF_THE_FORM)) is None
+    assert submit.interval_of(job, dag_run("operator_triggered", OF_THE_FORM)) is None
     assert submit.interval_of(job, dag_run("scheduled", OF_THE_FORM)) == OF_THE_FORM
     assert submit.interval_of(job, dag_run("asset_triggered")) is None
