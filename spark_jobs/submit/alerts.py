@@ -14,7 +14,8 @@ import urllib3
 
 WEBHOOK_VARIABLE = "MUSTER_ALERT_WEBHOOK_URL"
 WEBHOOK_TIMEOUT_S = 10.0
-FIRST_ERROR_STATUS = 400
+FIRST_STATUS_NOT_TAKEN = 300
+"""A redirect is not followed, as its target may be another host."""
 REASON_MAX_CHARS = 2_000
 """Maximum of the reason of a failed task: chat systems refuse messages of the length of a stack trace."""
 
@@ -67,5 +68,5 @@ def _post(url: str, event: Mapping[str, object]) -> None:
         # The error's text may contain the URL.
         log.warning("The webhook request failed: %s.", type(failure).__name__)
         return
-    if status >= FIRST_ERROR_STATUS:
+    if status >= FIRST_STATUS_NOT_TAKEN:
         log.warning("The webhook answered with status %s.", status)

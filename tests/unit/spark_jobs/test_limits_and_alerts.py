@@ -150,11 +150,13 @@ def test_failing_webhook_fails_no_task_and_its_url_is_not_logged(
     webhook: Webhook, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    webhook.status = 500
-    submit.alert("something", "A sentence.")
+    for status in (500, 302):
+        webhook.status = status
+        submit.alert("something", "A sentence.")
     for address in ("http://127.0.0.1:1/s3cret", "no address at all: s3cret"):
         monkeypatch.setenv("MUSTER_ALERT_WEBHOOK_URL", address)
         submit.alert("something", "A sentence.")
     assert "The webhook answered with status 500." in caplog.text
+    assert "The webhook answered with status 302." in caplog.text
     assert caplog.text.count("The webhook request failed") == 2
     assert "s3cret" not in "".join(record.getMessage() for record in caplog.records if record.name == "airflow.task")
