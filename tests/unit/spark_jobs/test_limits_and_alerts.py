@@ -140,6 +140,11 @@ def test_failed_run_and_missed_deadline_are_alerted(webhook: Webhook) -> None:
     ]
 
 
+def test_runs_of_a_backfill_that_wait_for_one_another_are_not_alerted(webhook: Webhook) -> None:
+    asyncio.run(submit.deadline_missed("d", context={"dag_run": {"dag_run_id": "r", "run_type": "backfill"}}))
+    assert webhook.alerts == []
+
+
 def test_alert_without_a_webhook_is_logged(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.delenv("MUSTER_ALERT_WEBHOOK_URL", raising=False)
     submit.alert("something", "A sentence.")
