@@ -42,6 +42,14 @@ def run_job(
     except FAILURES as failure:
         print(f"{kind}: {one_line_message(failure)}", file=sys.stderr)
         return 1
-    print(result_line(kind, result.values))
-    print(result.text, flush=True)
+    print("\n".join(output_lines(kind, result)), flush=True)
     return 0
+
+
+def output_lines(kind: str, result: Result) -> list[str]:
+    """Return the lines of a job's output; the last two are the values, and the last line of the text.
+
+    Whatever the text's length, Airflow finds the values: it keeps the last 20 lines only.
+    """
+    *details, summary = result.text.splitlines()
+    return [*details, result_line(kind, result.values), summary]

@@ -4,6 +4,7 @@ import pytest
 
 from api.shared.limits import REASON_MAX_CHARS
 from spark_jobs import submit
+from spark_jobs.job_runner import Result, output_lines
 
 RUN = submit.MaintenanceRun("r-1", "proposed", {"candidates": 7, "of": 100, "groups": 3})
 
@@ -13,6 +14,14 @@ def test_result_of_a_job_is_read_from_its_output() -> None:
     lines = ["WARN", submit.result_line("group_cleanup", values), submit.result_line("other", {}), "done"]
     assert submit.read_result("group_cleanup", lines) == values
     assert submit.read_result("history_archive", lines) == {}
+
+
+def test_result_is_in_the_last_lines_of_a_long_output() -> None:
+    values = {"counts": {"unverified": 50}}
+    text = "\n".join([*(f"history_archive: the copy of day {day} did not match" for day in range(50)), "summary"])
+    lines = output_lines("history_archive", Result(text, values))
+    assert (len(lines), lines[-1]) == (52, "summary")
+    assert submit.read_result("history_archive", lines[-20:]) == values
 
 
 def test_result_of_a_run_has_its_counts_and_a_link() -> None:
