@@ -2,11 +2,13 @@
 
 Rules:
 
-* Runs and candidates are written by database functions (migration 0017), which members of `muster_jobs` may call. They
-  change a run only while it is `proposed`. For a run in any other status, a repeated job changes nothing and says so.
+* Runs and candidates are written by database functions (`migrations/sql/0025/proposals.sql`), which members of
+  `muster_jobs` may call. They change a run only while it is `proposed`. For a run in any other status, a repeated job
+  changes nothing and says so.
 * A proposal without candidates is published too.
 * A report that belongs to a proposal is published in the same transaction. Its key is the end of its data interval, so
-  a second run of an interval replaces the first. The last report of each day is kept, once its instant has passed.
+  a second run of an interval replaces the first. The last report of each day is kept, once its instant has passed. A
+  run that is late, as of an instant before another run's, stores none.
 * Candidates of rejected runs are kept as long as reports; a later proposal deletes them.
 * An attempt deletes its staging rows, published or not; rows of killed attempts are deleted after one day. An
   attempt's id therefore starts with its time (UUID version 7).
@@ -244,9 +246,15 @@ def _largest_groups(cursor: pg.cursor, proposal: Proposal, table: CandidateTable
 def _replace_report(cursor: pg.cursor, proposal: Proposal, report: ReportTable, attempt_id: str) -> None:
     """Replace the rows with the same interval end by the attempt's; a manual run's interval is its instant.
 
-    An interval that ends in the future replaces no other one.
+    An interval that ends in the future replaces no other one. A run as of an earlier instant than another one, as in a
+    backfill, replaces none: it has read the present state.
     """
     lock_report(cursor, report)
+    later = "SELECT EXISTS (SELECT FROM maintenance_runs WHERE kind = %s AND as_of > %s AND as_of <= now())"
+    cursor.execute(later, (proposal.kind, proposal.as_of))
+    (is_late,) = _only_row(cursor)
+    if is_late:
+        return
     replace = SQL(
         "DELETE FROM {table} WHERE interval_end = %(end)s;"
         " DELETE FROM {table} WHERE interval_end < %(end)s"

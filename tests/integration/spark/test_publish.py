@@ -277,10 +277,15 @@ def test_last_report_of_a_day_is_kept_and_old_ones_deleted(connection: pg.connec
     assert forecasts(connection) == [("19 23:00", "a"), ("20 23:00", "a"), ("21 12:00", "a")]
 
 
-def test_a_late_run_of_an_early_interval_leaves_newer_reports(connection: pg.connection) -> None:
-    report(connection, "2026-11-21T12:00:00+00:00", "a")
-    report(connection, "2026-11-21T11:00:00+00:00", "a", run=new_attempt_id(NOW_MS))
-    assert forecasts(connection) == [("21 11:00", "a"), ("21 12:00", "a")]
+def test_a_late_run_of_an_early_interval_leaves_the_reports_of_then(connection: pg.connection) -> None:
+    """A backfill reads the present state, which is no forecast of days ago."""
+    report(connection, "2026-11-20T23:50:00+00:00", "a")
+    report(connection, "2026-11-21T12:00:00+00:00", "a", run=new_attempt_id(NOW_MS))
+    for number, end in enumerate(("2026-11-20T23:40:00+00:00", "2026-11-20T23:50:00+00:00"), 1):
+        report(connection, end, "b", run=new_attempt_id(NOW_MS + number))
+    assert forecasts(connection) == [("20 23:50", "a"), ("21 12:00", "a")]
+    assert rows(connection, "SELECT * FROM offset_expiry_forecasts_staging") == []
+    assert rows(connection, "SELECT count(*) FROM maintenance_runs") == [(4,)]
 
 
 def test_forecast_as_of_a_future_time_keeps_earlier_ones(connection: pg.connection) -> None:
