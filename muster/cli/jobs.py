@@ -4,7 +4,7 @@ import datetime as dt
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -26,7 +26,7 @@ from muster.local.database import shared_database
 from muster.local.java import find_java, spark_environment
 from muster.local.processes import Child, ChildSpec, stop_children
 from muster.node.schema import require_schema
-from muster.node_client import NodeClient, client_token
+from muster.node_client import Json, NodeClient, client_token
 from muster.run_counts import counts_line
 from muster.settings import Settings
 from spark_jobs import submit
@@ -177,32 +177,52 @@ def _read_interval(text: str) -> tuple[str, str]:
 
 
 def apply_by_any_node(run_id: str, database_url: str, timeout_s: float) -> None:
-    """Ask a node to apply a run, and wait until it is applied; without a node the proposal waits.
+    """Ask the nodes in turn to apply a run, and wait until it is applied; without a node the proposal waits.
 
     Raises:
-        UserError: the node refuses, or the run is not applied in time.
+        UserError: a node refuses, or the run is not applied in time.
     """
-    node_url = _find_node(database_url)
-    if node_url is None:
+    node_urls = _find_nodes(database_url)
+    if not node_urls:
         print(_waits(run_id, "No node runs on this database."))
         return
     try:
-        node = NodeClient(node_url, ACTOR)
-        run = node.post(f"{RUNS}/{run_id}/apply", {"reason": "no reason given"})
-        change_id = node.change_id
-        deadline_s = time.monotonic() + timeout_s
-        while run["status"] not in FINISHED and time.monotonic() < deadline_s:
-            time.sleep(APPLY_POLL_S)  # Nodes send no notification when a run is completed.
-            run = read_run(node, run_id)
+        node, run = _ask_any(node_urls, lambda each: each.post(f"{RUNS}/{run_id}/apply", {"reason": "no reason given"}))
     except UserError as failure:
         if failure.exit_code != UNREACHABLE_EXIT_CODE:
             raise UserError(f"The node refused to apply run {run_id}: {failure}") from failure
         print(_waits(run_id, failure.sentence))
         return
+    change_id = node.change_id
+    deadline_s = time.monotonic() + timeout_s
+    while run["status"] not in FINISHED and time.monotonic() < deadline_s:
+        time.sleep(APPLY_POLL_S)  # Nodes send no notification when a run is completed.
+        try:
+            node, run = _ask_any([node.url, *node_urls], lambda each: read_run(each, run_id))
+        except UserError as failure:
+            if failure.exit_code != UNREACHABLE_EXIT_CODE:
+                raise
     if run["status"] not in FINISHED:
         raise UserError(display.apply_timeout_message(run_id, timeout_s))
     print(f"Run {run_id} is {run['status']}: {counts_line(run)}.")
     print_undo(node, run, change_id)
+
+
+def _ask_any(node_urls: Sequence[str], ask: Callable[[NodeClient], Json]) -> tuple[NodeClient, Json]:
+    """Return the first node that can be reached, and its answer.
+
+    Raises:
+        UserError: it refuses, or none can be reached.
+    """
+    for node_url in node_urls[:-1]:
+        node = NodeClient(node_url, ACTOR)
+        try:
+            return node, ask(node)
+        except UserError as failure:
+            if failure.exit_code != UNREACHABLE_EXIT_CODE:
+                raise
+    node = NodeClient(node_urls[-1], ACTOR)
+    return node, ask(node)
 
 
 def _in_utc(moment: dt.datetime) -> dt.datetime:
@@ -253,15 +273,14 @@ def _wait(child: Child, name: str) -> None:
         print("\r", end="")
 
 
-def _find_node(database_url: str) -> str | None:
-    """Return the URL of any live node of this database; None if there is none."""
+def _find_nodes(database_url: str) -> list[str]:
+    """Return the URLs of the live nodes of this database."""
     url_of = nodes.c.listeners["http"].astext
-    alive = select(url_of).where(nodes.c.expires_at > func.clock_timestamp()).order_by(nodes.c.node_id).limit(1)
+    alive = select(url_of).where(nodes.c.expires_at > func.clock_timestamp()).order_by(nodes.c.node_id)
     engine = create_engine(database_url)
     try:
         with engine.connect() as connection:
-            url: str | None = connection.scalar(alive)
-            return url
+            return list(connection.scalars(alive))
     finally:
         engine.dispose()
 

@@ -16,7 +16,7 @@ from muster.errors import UserError
 from muster.local.java import wheel_java
 from muster.settings import Settings, load_settings
 from spark_jobs.submit import maintenance_run_id
-from tests.support.fake_maintenance_node import CHANGE_ID, FakeNode, running
+from tests.support.fake_maintenance_node import CHANGE_ID, FakeNode, Seen, running
 
 pytestmark = pytest.mark.jvm
 
@@ -94,6 +94,41 @@ def test_without_a_node_the_proposal_waits(
     assert output.endswith("The proposal waits: muster runs apply some-run --execute applies it.\n")
 
 
+class LeavingNode(FakeNode):
+    """Takes requests to apply, and ends before the next request."""
+
+    def answer(self, request: Seen) -> tuple[int, dict[str, Any]]:
+        if request.method == "GET":
+            raise ConnectionResetError("the node has ended")
+        return super().answer(request)
+
+
+def test_another_node_applies_what_the_first_one_does_not_answer(
+    database_url: str, sql_connection: PsycopgConnection, node: FakeNode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows(sql_connection, NODE, node.url)
+    rows(sql_connection, "UPDATE nodes SET expires_at = now() + interval '1 hour'")
+    apply_by_any_node("some-run", database_url, 10.0)
+    assert node.calls()[0] == "POST apply"
+    assert capsys.readouterr().out.startswith("Run some-run is applied")
+
+
+def test_another_node_is_asked_when_the_one_that_applies_ends(
+    database_url: str, sql_connection: PsycopgConnection, node: FakeNode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with running(LeavingNode()) as leaving:
+        rows(sql_connection, NODE, node.url)
+        rows(
+            sql_connection,
+            "UPDATE nodes SET listeners = %s::jsonb WHERE node_id = 'dead'",
+            f'{{"http": "{leaving.url}"}}',
+        )
+        rows(sql_connection, "UPDATE nodes SET expires_at = now() + interval '1 hour'")
+        apply_by_any_node("some-run", database_url, 10.0)
+    assert (leaving.calls(), node.calls()[0]) == (["POST apply"], "GET some-run")
+    assert capsys.readouterr().out.startswith("Run some-run is applied")
+
+
 @pytest.mark.parametrize(("candidates", "undoes"), [(1, 1), (0, 0)])
 def test_undo_is_printed_for_an_applied_run_with_candidates(
     database_url: str,
@@ -130,6 +165,16 @@ def test_run_that_exceeds_the_timeout_is_reported_and_continues(
     assert refused.value.exit_code == 1
     assert refused.value.sentence.startswith("Run some-run is not completed after 0 s; it continues")
     assert "muster runs show some-run" in refused.value.sentence
+
+
+def test_run_whose_nodes_end_while_it_is_applied_continues(
+    database_url: str, sql_connection: PsycopgConnection, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with running(LeavingNode()) as leaving:
+        rows(sql_connection, NODE, leaving.url)
+        with pytest.raises(UserError, match="Run some-run is not completed after 1 s; it continues"):
+            apply_by_any_node("some-run", database_url, 1.0)
+    assert "The proposal waits" not in capsys.readouterr().out
 
 
 @pytest.mark.slow
