@@ -109,10 +109,13 @@ class _GroupAudit:
         self._facts = facts
         self._members = facts.members
         self.takers = _takers(facts.members)
-        self.wanted = {topic: _partitions_of(topic, facts) for topic in sorted(self.takers)}
+        self._holders = _holders(facts.members)
+        self.wanted = {
+            topic: frozenset(range(facts.topic_partitions.get(topic, 0))).union(self._holders.get(topic, ()))
+            for topic in sorted(self.takers)
+        }
         self._counts = [Counter(topic for topic, _ in member.held if topic in self.takers) for member in facts.members]
         self._loads = [counts.total() for counts in self._counts]
-        self._holders = _holders(facts.members)
         self._former = self._held_before()
         self._known_lags = [_lag_by_topic(member, facts.lags) for member in facts.members]
 
@@ -234,11 +237,6 @@ def _holders(members: Sequence[AuditedMember]) -> dict[str, dict[int, str]]:
         for topic, number in member.held:
             holders.setdefault(topic, {})[number] = member.member_id
     return holders
-
-
-def _partitions_of(topic: str, facts: AuditedGroup) -> frozenset[int]:
-    held = {number for member in facts.members for of, number in member.held if of == topic}
-    return frozenset(range(facts.topic_partitions.get(topic, 0))) | held
 
 
 def _distribute(loads: Sequence[int], count: int) -> list[int]:

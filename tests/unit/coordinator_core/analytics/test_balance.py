@@ -1,6 +1,6 @@
 """The audit of one group: examples, laws, and the results of every assignor."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -112,6 +112,24 @@ def test_useless_swap_is_reported() -> None:
 def test_group_without_partitions_scores_100() -> None:
     found = judge(member("a", "x"), member("b", ""))
     assert (found.group.score, found.group.idle_members, found.group.partitions_mean) == (100, 2, 0.0)
+
+
+class CountedPartitions(dict[tuple[str, int], int]):
+    """Partitions of a member that count how often all of them are read."""
+
+    readings = 0
+
+    def __iter__(self) -> Iterator[tuple[str, int]]:
+        self.readings += 1
+        return super().__iter__()
+
+
+def test_partitions_are_not_read_again_for_every_topic() -> None:
+    """Otherwise the time for a group that reads thousands of topics grows with their square."""
+    topics = [str(number) for number in range(100)]
+    owned = CountedPartitions({(topic, 0): GENERATION for topic in topics})
+    assert judge(AuditedMember("a", frozenset(topics), owned)).group.partitions == 100
+    assert owned.readings < 10
 
 
 @pytest.mark.parametrize(
