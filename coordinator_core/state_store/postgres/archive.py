@@ -13,6 +13,7 @@ Rules:
 * Late rows are in the default partition. They are counted in the same way, and deleted.
 """
 
+from collections.abc import Callable
 from datetime import date, timedelta
 from typing import NamedTuple
 
@@ -28,7 +29,7 @@ from coordinator_core.state_store.partition_drop import (
     DroppedDay,
     HasCopy,
 )
-from coordinator_core.state_store.postgres.connections import Transaction
+from coordinator_core.state_store.postgres.connections import ConnectionPool, Transaction
 from coordinator_core.state_store.postgres.partitions import LOCK_PARTITION_MOVES, midnight, partition_name, present
 from coordinator_core.state_store.tables import HISTORY_TABLES
 
@@ -59,6 +60,10 @@ class _Day(NamedTuple):
             return False
 
     @property
+    def copy(self) -> ClaimedCopy:
+        return ClaimedCopy(self.table, self.day_text, self.path, self.row_count)
+
+    @property
     def bounds(self) -> dict[str, str]:
         return {"first": midnight(self.day), "last": midnight(self.day + timedelta(days=1))}
 
@@ -74,28 +79,47 @@ FOR UPDATE SKIP LOCKED
 """
 
 
-def drop_next(transaction: Transaction, has_copy: HasCopy) -> DroppedDay | None:
-    """Decide about one day of an applying run; None if none is undecided, apart from those that other nodes decide."""
+def drop_archived(pool: ConnectionPool, has_copy: HasCopy) -> DroppedDay | None:
+    """Decide about one day of an applying run; None if none is undecided, apart from those that other nodes decide.
+
+    No transaction is open while `has_copy` reads the archive: Postgres would end one that is idle for too long.
+    """
+    checked: dict[ClaimedCopy, bool] = {}
+    while isinstance(found := pool.transact(lambda transaction: drop_next(transaction, checked.get)), ClaimedCopy):
+        checked[found] = has_copy(found)
+    return found
+
+
+def drop_next(
+    transaction: Transaction, is_there: Callable[[ClaimedCopy], bool | None]
+) -> DroppedDay | ClaimedCopy | None:
+    """Decide about one day, as `drop_archived` does; or return the copy of which `is_there` returns None, unknown."""
     row = transaction.execute(_NEXT).first()
     if row is None:
         return None
     found = _Day(*row)
-    outcome = _judge_and_drop(transaction, found, has_copy)
+    outcome = _judge_and_drop(transaction, found, is_there)
+    if outcome is None:
+        return found.copy
     if outcome == DROPPED:
         _record_drop(transaction, found)
     _decide(transaction, found, outcome)
     return DroppedDay(found.run_id, found.table, found.day_text, found.row_count, outcome)
 
 
-def _judge_and_drop(transaction: Transaction, found: _Day, has_copy: HasCopy) -> str:
+def _judge_and_drop(
+    transaction: Transaction, found: _Day, is_there: Callable[[ClaimedCopy], bool | None]
+) -> str | None:
+    """Return the outcome; None if it depends on the copy, and whether that exists is unknown."""
     if found.table not in HISTORY_TABLES or not found.is_readable:
         return UNKNOWN_PARTITION
     if not found.is_over:
         return STILL_OPEN
     if found.source not in {f"{found.table}_default", partition_name(found.table, found.day)}:
         return UNKNOWN_PARTITION
-    if not has_copy(ClaimedCopy(found.table, found.day_text, found.path, found.row_count)):
-        return COPY_NOT_FOUND
+    has_copy = is_there(found.copy)
+    if not has_copy:
+        return None if has_copy is None else COPY_NOT_FOUND
     transaction.execute(LOCK_PARTITION_MOVES)
     if found.source == f"{found.table}_default":
         return _delete_late_rows(transaction, found)

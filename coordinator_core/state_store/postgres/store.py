@@ -10,6 +10,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 import structlog
 
 from coordinator_core.state_store.interface import StoreError
+from coordinator_core.state_store.partition_drop import DroppedDay, HasCopy
 from coordinator_core.state_store.postgres import (
     archive,
     changes,
@@ -214,7 +215,10 @@ class PostgresStore:
     archived_offsets = _reading(changes.archived_offsets)
     expire_proposals = _changing(rejections.expire_proposals)
     finish_runs = _changing(maintenance.finish_runs)
-    drop_archived = _changing(archive.drop_next)
+
+    def drop_archived(self, has_copy: HasCopy) -> DroppedDay | None:
+        """Decide about one day of history of an applying run; drop it if its rows are those that were copied."""
+        return archive.drop_archived(self._changes, has_copy)
 
     # -- operations of operators --------------------------------------------------------------------------
 

@@ -197,6 +197,24 @@ def test_day_dropped_or_restored_since_its_copy_is_kept(
     assert outcome(postgres_store) == becomes
 
 
+def test_copy_is_looked_for_outside_of_a_transaction(postgres_store: PostgresStore, day: PsycopgConnection) -> None:
+    """Postgres would end one that waits for a slow archive, again and again."""
+    propose(day)
+    open_transactions = []
+
+    def has_copy(_: ClaimedCopy) -> bool:
+        with day.cursor() as cursor:
+            cursor.execute(
+                "SELECT count(*) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND state = 'idle in transaction'"
+            )
+            open_transactions.append(cursor.fetchone())
+        return True
+
+    assert outcome(postgres_store, has_copy) == "dropped"
+    assert open_transactions == [(0,)]
+
+
 def test_partition_is_kept_if_its_change_cannot_be_recorded(
     postgres_store: PostgresStore, day: PsycopgConnection
 ) -> None:
