@@ -14,7 +14,7 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 from sqlalchemy import Engine, create_engine, make_url, text
-from sqlalchemy.exc import ProgrammingError
+from sqlalchemy.exc import OperationalError, ProgrammingError
 
 from coordinator_core.jobs import JOBS
 from coordinator_core.state_store.postgres import PostgresStore
@@ -186,6 +186,32 @@ def test_a_run_waits_for_another_and_then_finds_its_work_done(
             wait_until_blocked(watch, "muster-migrations", call=run)
             assert names(engine) == set()
     assert "public.groups" in names(engine)
+
+
+def test_migration_that_was_interrupted_while_it_made_an_index_goes_on(
+    config: Config, engine: Engine, empty_database_url: str
+) -> None:
+    """An index that is made CONCURRENTLY waits for older transactions, and what came before it is committed."""
+    command.upgrade(config, "0030")
+    url = psql_url(empty_database_url)
+    with closing(psycopg2.connect(url)) as other, closing(psycopg2.connect(url)) as watch:
+        watch.autocommit = True
+        execute(other, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1")
+        with in_background(lambda: command.upgrade(config, "head"), other.rollback) as run:
+            wait_until_blocked(watch, "muster-migrations", call=run)
+            execute(watch, TERMINATE_MIGRATION)
+            with pytest.raises(OperationalError, match="connection"):
+                run.result()
+    upgrade(empty_database_url)
+    with engine.connect() as connection:
+        is_valid = text("SELECT indisvalid FROM pg_index WHERE indexrelid = 'changes_unsealed'::regclass")
+        assert connection.execute(is_valid).scalar_one()
+
+
+TERMINATE_MIGRATION = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE application_name = 'muster-migrations' AND datname = current_database()
+"""
 
 
 def test_migration_lock_wait_is_limited(config: Config, engine: Engine) -> None:
