@@ -42,10 +42,10 @@ def boot_id() -> str:
 def find_process(pid: int) -> ProcessRow | None:
     """Return a process; None if no process has this pid."""
     try:
-        stat = (PROC / str(pid) / "stat").read_text()
+        stat = (PROC / str(pid) / "stat").read_text(encoding="latin-1")  # A name may hold any bytes.
     except OSError:
         return None
-    # The program's name stands in parentheses and may hold anything, so read from the last one on.
+    # The program's name stands in parentheses and may hold some too, so read from the last one on.
     state, parent, _group, session, *rest = stat.rpartition(")")[2].split()
     return ProcessRow(ProcessKey(pid, int(rest[15])), int(parent), int(session), state in "ZX")
 

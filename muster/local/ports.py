@@ -4,6 +4,7 @@ import contextlib
 import socket
 from pathlib import Path
 
+from muster.display import printable
 from muster.errors import UserError
 from muster.process_table import PROC
 
@@ -47,7 +48,8 @@ def listener_on(port: int) -> str | None:
     for process in PROC.glob("[0-9]*"):
         with contextlib.suppress(OSError):  # It has ended, or is another user's.
             if any(_target(descriptor) in sockets for descriptor in (process / "fd").iterdir()):
-                return f"{(process / 'comm').read_text().strip()} (pid {process.name})"
+                name = (process / "comm").read_text(encoding="utf-8", errors="replace").strip()
+                return f"{printable(name)} (pid {process.name})"
     return None
 
 
@@ -60,8 +62,9 @@ def _target(descriptor: Path) -> str:
 
 def _listening_inodes(port: int) -> set[str]:
     inodes = set()
-    for table in ("net/tcp", "net/tcp6"):
-        for line in Path(PROC / table).read_text().splitlines()[1:]:
+    tables = (PROC / "net" / name for name in ("tcp", "tcp6"))
+    for table in filter(Path.exists, tables):  # A kernel without IPv6 has one only.
+        for line in table.read_text().splitlines()[1:]:
             _, local, _, state, *rest = line.split()
             if state == LISTENING and int(local.rpartition(":")[2], 16) == port:
                 inodes.add(rest[5])

@@ -2,10 +2,12 @@
 
 import os
 import socket
+from pathlib import Path
 
 import pytest
 
 from muster.errors import UserError
+from muster.local import ports
 from muster.local.ports import is_free_port, require_free_port
 
 
@@ -33,3 +35,14 @@ def test_old_connections_do_not_hold_a_port() -> None:
     accepted.close()  # The server's side closes first, so its half of the connection lingers.
     client.close()
     assert is_free_port("127.0.0.1", port)
+
+
+def test_kernel_without_ipv6_has_no_table_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = tmp_path / "net" / "tcp"
+    table.parent.mkdir()
+    table.write_text(Path("/proc/net/tcp").read_text(encoding="ascii"), encoding="ascii")
+    monkeypatch.setattr(ports, "PROC", tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(UserError, match=f"Port {port} on 127.0.0.1 is taken or not allowed"):
+            require_free_port("127.0.0.1", port, "--port")

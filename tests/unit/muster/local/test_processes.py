@@ -13,6 +13,7 @@ import pytest
 from muster import process_table
 from muster.errors import UserError
 from muster.local.child_registry import ChildRegistry
+from muster.local.ports import listener_on
 from muster.local.processes import Child, ChildProcesses, ChildSpec
 from muster.process_table import ProcessKey
 from tests.support.waiting import PATIENCE_S, poll_until
@@ -109,6 +110,29 @@ def killed_parent_of(script: str, tmp_path: Path, said: Said) -> tuple[ProcessKe
         keys = key_of(parent.pid), key_of(child_pid)
         parent.kill()
     return keys
+
+
+NAMED_IN_LATIN_1 = """
+import ctypes, socket, time
+ctypes.CDLL(None).prctl(15, b"caf\\xe9")  # PR_SET_NAME
+server = socket.create_server(("127.0.0.1", 0))
+print(server.getsockname()[1], flush=True)
+time.sleep(1000)
+"""
+
+
+def test_name_of_a_process_need_not_be_utf_8() -> None:
+    """The kernel cuts a name after 15 bytes, perhaps in the middle of a letter."""
+    command = [sys.executable, "-c", NAMED_IN_LATIN_1]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as named:
+        try:
+            assert named.stdout is not None, "it has a pipe"
+            port = int(named.stdout.readline())
+            assert named.pid in {row.key.pid for row in process_table.all_processes()}
+            assert listener_on(port) == f"caf� (pid {named.pid})"
+        finally:
+            named.kill()
+
 
 
 def test_a_child_writes_into_its_log(children: ChildProcesses, make_spec: MakeSpec, said: Said) -> None:
