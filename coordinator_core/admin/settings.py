@@ -27,22 +27,28 @@ async def put_settings(
     """
     check_settings(values, is_cluster=group_id is None)
     texts = {key: None if value is None else str(value) for key, value in values.items()}
-    with owned_group(coordinator, group_id):
-        await _put_settings(coordinator, group_id, texts, change)
+    async with coordinator.metadata_cache.changing:
+        with owned_group(coordinator, group_id):
+            await _put_settings(coordinator, group_id, texts, change)
 
 
 async def _put_settings(
     coordinator: Coordinator, group_id: str | None, texts: Mapping[str, str | None], change: Change
 ) -> None:
-    await coordinator.refresh_settings()  # another node may have changed settings that this change is checked against
-    earlier = await recorded_change(coordinator, change, ChangeAction.PUT_SETTINGS, group_id)
-    if earlier is not None:
-        if earlier.after != texts:
-            raise IdempotencyKeyConflict
-        return
-    coordinator.metadata_cache.check_change(group_id, texts)
-    change_row = change.row(ChangeAction.PUT_SETTINGS, group_id, coordinator.wall_ms())
-    await coordinator.read(partial(coordinator.store.put_settings, group_id, texts, change_row))
+    """Change settings; once more if those that the change is checked against were changed meanwhile."""
+    is_stored = False
+    while not is_stored:
+        await coordinator.refresh_settings()
+        earlier = await recorded_change(coordinator, change, ChangeAction.PUT_SETTINGS, group_id)
+        if earlier is not None:
+            if earlier.after != texts:
+                raise IdempotencyKeyConflict
+            return
+        coordinator.metadata_cache.check_change(group_id, texts)
+        checked = coordinator.metadata_cache.versions
+        change_row = change.row(ChangeAction.PUT_SETTINGS, group_id, coordinator.wall_ms())
+        stored = partial(coordinator.store.put_settings, group_id, texts, change_row, checked)
+        is_stored = await coordinator.read(stored)
     await coordinator.refresh_settings()
 
 

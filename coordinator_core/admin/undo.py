@@ -11,7 +11,7 @@ Other changes cannot be undone.
 Source: http-api.md "Undoing a change"; maintenance.md "Undo".
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from coordinator_core.admin.change_payloads import (
@@ -66,27 +66,34 @@ async def undo_change(coordinator: Coordinator, change_id: str, change: Change) 
     """
     undone = await _find_undoable(coordinator, change_id, change)
     if undone.action == ChangeAction.PUT_SETTINGS:
-        with owned_group(coordinator, undone.group_id):
-            return await _undo_settings(coordinator, undone, change)
+        async with coordinator.metadata_cache.changing:
+            with owned_group(coordinator, undone.group_id):
+                return await _undo_settings(coordinator, undone, change)
     earlier = await _recorded_undo(coordinator, undone, change)
     if earlier is not None:
         return earlier
     if undone.action in OF_ONE_GROUP:
         return await _undo_in_group(coordinator, undone, change)
-    recorded = await _undo_in_store(coordinator, undone, change)
+    recorded = await _undo_in_store(coordinator, undone, change, coordinator.store.begin_undo)
+    assert recorded is not None, "it depends on no settings"
     await coordinator.refresh_settings()
     coordinator.wake_maintenance()
     return recorded
 
 
 async def _undo_settings(coordinator: Coordinator, undone: ChangeRow, change: Change) -> ChangeRow:
-    await coordinator.refresh_settings()
-    earlier = await _recorded_undo(coordinator, undone, change)
-    if earlier is not None:
-        return earlier
-    restorable = await coordinator.read(partial(coordinator.store.restorable_settings, undone))
-    coordinator.metadata_cache.check_change(undone.group_id, restorable)
-    recorded = await _undo_in_store(coordinator, undone, change)
+    """Undo a change of settings; once more if other settings were changed meanwhile."""
+    recorded = None
+    while recorded is None:
+        await coordinator.refresh_settings()
+        checked = coordinator.metadata_cache.versions
+        earlier = await _recorded_undo(coordinator, undone, change)
+        if earlier is not None:
+            return earlier
+        restorable = await coordinator.read(partial(coordinator.store.restorable_settings, undone))
+        coordinator.metadata_cache.check_change(undone.group_id, restorable)
+        stored = partial(coordinator.store.undo_settings, checked=checked)
+        recorded = await _undo_in_store(coordinator, undone, change, stored)
     await coordinator.refresh_settings()
     return recorded
 
@@ -121,15 +128,16 @@ def _check_not_undone(found: RecordedChange, change: Change) -> None:
         raise CannotUndo(f"it was already undone by the change {found.undone_by_change_id}")
 
 
-async def _undo_in_store(coordinator: Coordinator, undone: ChangeRow, change: Change) -> ChangeRow:
-    """Undo settings in the store, or begin a run that restores archived offsets."""
+async def _undo_in_store(
+    coordinator: Coordinator, undone: ChangeRow, change: Change, undo_stored: Callable[[str, ChangeRow], object]
+) -> ChangeRow | None:
+    """Undo settings in the store, or begin a run that restores archived offsets; None: the store did nothing."""
     change_row = change.row(ChangeAction.UNDO, undone.group_id, coordinator.wall_ms())
-    is_run = undone.action in OF_MANY_GROUPS
-    undo_stored = coordinator.store.begin_undo if is_run else coordinator.store.undo_settings
     try:
-        return await coordinator.read(partial(undo_stored, undone.change_id, change_row))
+        await coordinator.read(partial(undo_stored, undone.change_id, change_row))
     except NotUndoable as refusal:
         raise CannotUndo(str(refusal)) from refusal
+    return await _recorded_undo(coordinator, undone, change)
 
 
 async def _undo_in_group(coordinator: Coordinator, undone: ChangeRow, change: Change) -> ChangeRow:

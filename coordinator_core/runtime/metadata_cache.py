@@ -5,6 +5,7 @@ A node keeps all of them in memory, and reads them again when a renewal finds ne
 Source: settings.md "Group settings" and "Of the cluster": the narrower of default, environment, cluster and group wins.
 """
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -34,6 +35,8 @@ class MetadataCache:
 
     def __init__(self, defaults: GroupSettings, environment_keys: frozenset[str]) -> None:
         self.versions = NOT_LOADED
+        self.changing = asyncio.Lock()
+        """One change of settings at a time: each is checked against the others."""
         self._cluster_settings = ClusterSettings()
         self._defaults = defaults
         self._environment_keys = environment_keys

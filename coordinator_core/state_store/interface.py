@@ -373,16 +373,36 @@ class AdminStore(Protocol):
         """
         ...
 
-    def put_settings(self, group_id: str | None, values: Mapping[str, str | None], change: ChangeRow) -> None:
-        """Set or (None) unset settings of a group, or of the cluster (None); the store fills in before and after."""
+    def put_settings(
+        self,
+        group_id: str | None,
+        values: Mapping[str, str | None],
+        change: ChangeRow,
+        checked: Versions | None = None,
+    ) -> bool:
+        """Set or (None) unset settings of a group, or of the cluster (None); the store fills in before and after.
+
+        Args:
+            group_id: the group.
+            values: key → its value.
+            change: for the audit log.
+            checked: the versions of the settings with which the values were checked; None: they were not.
+
+        Returns:
+            Whether it is stored; not if there is a change of that id, or since `checked` the cluster's settings have
+            changed, or, for a change of them, those of a group.
+        """
         ...
 
     def restorable_settings(self, undone: ChangeRow) -> dict[str, str | None]:
         """Return the values that an undo of a change of settings would restore."""
         ...
 
-    def undo_settings(self, change_id: str, change: ChangeRow) -> ChangeRow:
-        """Undo a change of settings, for the keys that were not set again since; return the recorded undo.
+    def undo_settings(self, change_id: str, change: ChangeRow, checked: Versions | None = None) -> ChangeRow | None:
+        """Undo a change of settings, for the keys that were not set again since.
+
+        Returns:
+            The recorded undo; None: settings have changed since `checked`, of which `put_settings` says which.
 
         Raises:
             NotUndoable: it was undone already.

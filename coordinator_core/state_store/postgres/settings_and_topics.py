@@ -23,7 +23,7 @@ from coordinator_core.state_store.postgres.connections import Transaction
 from coordinator_core.state_store.postgres.maintenance import begin_topic_deletion, begin_undo_run
 from coordinator_core.state_store.postgres.statements import mark_undone
 from coordinator_core.state_store.postgres.timestamps import from_ms
-from coordinator_core.state_store.rows import ChangeRow, Json, StoredSettings, TopicRow, UndoneChange
+from coordinator_core.state_store.rows import ChangeRow, Json, StoredSettings, TopicRow, UndoneChange, Versions
 from coordinator_core.state_store.tables import cluster_configs, group_configs, topics, versions
 from coordinator_core.state_store.undo import settings_to_restore, topic_json, undo_of_settings
 
@@ -96,18 +96,33 @@ def read_settings(transaction: Transaction) -> StoredSettings:
 
 
 def put_settings(
-    transaction: Transaction, group_id: str | None, values: Mapping[str, str | None], change: ChangeRow
-) -> None:
-    """Set or (None) unset settings of a group, or of the cluster (None)."""
+    transaction: Transaction,
+    group_id: str | None,
+    values: Mapping[str, str | None],
+    change: ChangeRow,
+    checked: Versions | None = None,
+) -> bool:
+    """Set or (None) unset settings of a group, or of the cluster (None); return whether they are stored."""
     version = versions.c.cluster_configs if group_id is None else versions.c.group_configs
     _lock(transaction, version)
-    if change_exists(transaction, change.change_id):
-        return
+    if change_exists(transaction, change.change_id) or _have_changed(transaction, group_id, checked):
+        return False
     table, owner = _table_of(group_id)
     before = _read_values(transaction, table, owner)
     _replace_values(transaction, table, owner, values, change)
     transaction.execute(update(versions).values({version: version + 1}))
     record_change(transaction, replace(change, before={key: before.get(key) for key in values}, after=dict(values)))
+    return True
+
+
+def _have_changed(transaction: Transaction, group_id: str | None, checked: Versions | None) -> bool:
+    """Return whether settings that matter for a change of a group's, or of the cluster's, were changed since `checked`.
+
+    The owner of a group changes the group's settings one by one.
+    """
+    kinds = [versions.c.cluster_configs, *([versions.c.group_configs] if group_id is None else [])]
+    stored = transaction.execute(select(*kinds)).one()
+    return checked is not None and tuple(stored) != checked[: len(kinds)]
 
 
 def _read_values(transaction: Transaction, table: Table, owner: Mapping[str, str]) -> dict[str, str]:
@@ -141,7 +156,9 @@ def _owned(table: Table, owner: Mapping[str, str]) -> list[ColumnElement[bool]]:
     return [table.c[name] == value for name, value in owner.items()]
 
 
-def undo_settings(transaction: Transaction, change_id: str, change: ChangeRow) -> ChangeRow:
+def undo_settings(
+    transaction: Transaction, change_id: str, change: ChangeRow, checked: Versions | None = None
+) -> ChangeRow | None:
     """Undo a change of settings, for the keys that were not set again since; return the recorded undo."""
     _lock(transaction, versions.c.cluster_configs)
     recorded = find_change(transaction, change.change_id)
@@ -149,6 +166,8 @@ def undo_settings(transaction: Transaction, change_id: str, change: ChangeRow) -
         return recorded.change
     undone = lock_undoable(transaction, change_id)
     group_id = undone.group_id
+    if _have_changed(transaction, group_id, checked):
+        return None
     table, owner = _table_of(group_id)
     current = _read_values(transaction, table, owner)
     restored = settings_to_restore(undone, current, _changed_since(transaction, undone))

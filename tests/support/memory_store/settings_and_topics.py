@@ -132,14 +132,21 @@ class SettingsAndTopics:
         groups = {group_id: dict(values) for group_id, values in self._group_settings.items() if values}
         return StoredSettings(dict(self._cluster_settings), groups)
 
-    def put_settings(self, group_id: str | None, values: Mapping[str, str | None], change: ChangeRow) -> None:
-        """Set or (None) unset settings of a group, or of the cluster (None)."""
-        if self._groups.change_exists(change.change_id):
-            return
+    def put_settings(
+        self, group_id: str | None, values: Mapping[str, str | None], change: ChangeRow, checked: Versions | None
+    ) -> bool:
+        """Set or (None) unset settings of a group, or of the cluster (None); return whether they are stored."""
+        if self._have_changed(group_id, checked) or self._groups.change_exists(change.change_id):
+            return False
         stored = self._stored(group_id)
         before = {key: stored.get(key) for key in values}
         self._set(group_id, values, change)
         self._record_change(change, before, dict(values))
+        return True
+
+    def _have_changed(self, group_id: str | None, checked: Versions | None) -> bool:
+        kinds = 2 if group_id is None else 1
+        return checked is not None and self.versions[:kinds] != checked[:kinds]
 
     def _stored(self, group_id: str | None) -> dict[str, str]:
         return self._cluster_settings if group_id is None else self._group_settings.setdefault(group_id, {})
@@ -168,13 +175,15 @@ class SettingsAndTopics:
         standing = self._stored(undone.group_id)
         return settings_to_restore(undone, standing, self._groups.settings_changed_since(undone))
 
-    def undo_settings(self, change_id: str, change: ChangeRow) -> ChangeRow:
+    def undo_settings(self, change_id: str, change: ChangeRow, checked: Versions | None) -> ChangeRow | None:
         """Undo a change of settings, for the keys where nothing newer was set; return the recorded undo."""
         recorded = self._groups.change(change.change_id)
         if recorded is not None:
             return recorded.change
         undone = self._undoable(change_id)
         group_id = undone.group_id
+        if self._have_changed(group_id, checked):
+            return None
         standing = dict(self._stored(group_id))
         restored = self.restorable_settings(undone)
         self._set(group_id, restored, change)

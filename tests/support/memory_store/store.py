@@ -458,20 +458,26 @@ class MemoryStore:
         with self._lock:
             return self._settings_and_topics.settings()
 
-    def put_settings(self, group_id: str | None, values: Mapping[str, str | None], change: ChangeRow) -> None:
-        """Set or (None) unset settings of a group, or of the cluster."""
+    def put_settings(
+        self,
+        group_id: str | None,
+        values: Mapping[str, str | None],
+        change: ChangeRow,
+        checked: Versions | None = None,
+    ) -> bool:
+        """Set or (None) unset settings of a group, or of the cluster; return whether they are stored."""
         with self._lock:
-            self._settings_and_topics.put_settings(group_id, values, change)
+            return self._settings_and_topics.put_settings(group_id, values, change, checked)
 
     def restorable_settings(self, undone: ChangeRow) -> dict[str, str | None]:
         """Return the values that an undo of a change of settings would restore."""
         with self._lock:
             return self._settings_and_topics.restorable_settings(undone)
 
-    def undo_settings(self, change_id: str, change: ChangeRow) -> ChangeRow:
+    def undo_settings(self, change_id: str, change: ChangeRow, checked: Versions | None = None) -> ChangeRow | None:
         """Undo a change of settings, for the keys that were not set again since."""
         with self._lock:
-            return self._settings_and_topics.undo_settings(change_id, change)
+            return self._settings_and_topics.undo_settings(change_id, change, checked)
 
     def begin_undo(self, change_id: str, change: ChangeRow) -> ChangeRow:
         """Start a run that restores what a change archived."""

@@ -19,6 +19,7 @@ from coordinator_core.state_store.rows import (
     CheckpointResult,
     GroupWrite,
     ShardCheckpoint,
+    Versions,
     WriteResult,
 )
 from coordinator_core.state_store.runs import WHOLE_GROUP, CandidateRow, RunRow
@@ -136,11 +137,17 @@ class WatchedStore(MemoryStore):
         """Return the newest commit that the proposal of a run can have seen."""
         return self._newest_seen[change_id]
 
-    def put_settings(self, group_id: str | None, values: Mapping[str, str | None], change: ChangeRow) -> None:
+    def put_settings(
+        self,
+        group_id: str | None,
+        values: Mapping[str, str | None],
+        change: ChangeRow,
+        checked: Versions | None = None,
+    ) -> bool:
         """Set settings, and note who lets offsets expire."""
         if values.get("offsets_retention_minutes") is not None:
             self.retentions_cut.add(group_id)
-        super().put_settings(group_id, values, change)
+        return super().put_settings(group_id, values, change, checked)
 
     def _write(self, batch: Batch) -> WriteResult:
         written = super().write(batch)

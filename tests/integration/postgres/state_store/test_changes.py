@@ -281,6 +281,7 @@ def setting_row(name: str, at_ms: int, group_id: str | None = None) -> ChangeRow
 
 def settings_undone(store: Store, change: str, undo: ChangeRow = UNDO) -> list[tuple[str, str, str | None]]:
     noted = store.undo_settings(uuid_of(change), undo)
+    assert noted is not None, "nothing was checked"
     return [(one["key"], one["outcome"], one["value"]) for one in noted.after["settings"]]
 
 
@@ -329,6 +330,7 @@ def test_changes_of_a_setting_are_undone_one_after_the_other(store: Store) -> No
 def test_settings_are_undone_once(store: Store) -> None:
     store.put_settings(None, {"a": "1"}, change_row("put"))
     noted = store.undo_settings(uuid_of("put"), UNDO)
+    assert noted is not None, "nothing was checked"
     assert store.undo_settings(uuid_of("put"), UNDO) == noted
     with pytest.raises(NotUndoable, match="already"):
         store.undo_settings(uuid_of("put"), change_row("again"))

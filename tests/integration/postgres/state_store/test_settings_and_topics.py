@@ -5,7 +5,7 @@ import pytest
 from coordinator_core.queries.settings import SettingOrigin, read_setting_origins
 from coordinator_core.state_store.interface import Store
 from coordinator_core.state_store.rows import StoredSettings, TopicRow, Versions
-from tests.support.store_rows import change_row
+from tests.support.store_rows import change_row, uuid_of
 from tests.support.store_worlds import Query, World
 
 # -- the topic metadata ----------------------------------------------------------------------------------------------
@@ -116,3 +116,22 @@ def test_settings_put_again_under_the_same_change_are_kept(world: World, store: 
     assert store.settings().cluster == {"a": "2"}
     assert store.versions().cluster_configs == 2
     assert len(world.history().changes) == 2
+
+
+def test_settings_are_not_changed_after_others_that_were_not_checked(store: Store) -> None:
+    seen = store.versions()
+    assert store.put_settings("orders", {"a": "1"}, change_row("first", action="put_settings"), seen)
+    assert not store.put_settings(None, {"a": "2"}, change_row("second"), seen)
+    assert store.put_settings("views", {"a": "2"}, change_row("third"), seen)
+    assert store.put_settings(None, {"a": "2"}, change_row("fourth", action="put_settings"), store.versions())
+    assert not store.put_settings("orders", {"a": "3"}, change_row("fifth"), seen)
+    assert store.undo_settings(uuid_of("first"), change_row("undo"), seen) is None
+    assert store.settings() == StoredSettings({"a": "2"}, {"orders": {"a": "1"}, "views": {"a": "2"}})
+    assert store.undo_settings(uuid_of("fourth"), change_row("undo"), store.versions()) is not None
+    assert store.settings().cluster == {}
+
+
+def test_settings_are_not_changed_twice_under_one_change(store: Store) -> None:
+    assert store.put_settings("orders", {"a": "1"}, change_row())
+    assert not store.put_settings("views", {"a": "1"}, change_row())
+    assert store.settings().groups == {"orders": {"a": "1"}}

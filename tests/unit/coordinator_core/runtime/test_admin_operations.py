@@ -7,14 +7,17 @@ from uuid import uuid4
 
 import pytest
 
+from coordinator_core.admin.changes import Change, IdempotencyKeyConflict
 from coordinator_core.admin.groups import delete_group, remove_member
 from coordinator_core.admin.offsets import delete_offsets
 from coordinator_core.admin.settings import put_settings
 from coordinator_core.admin.topics import put_topic
 from coordinator_core.admin.undo import undo_change
 from coordinator_core.protocol.errors import CoordinatorNotAvailable, InvalidRequest, NonEmptyGroup, UnknownMemberId
-from coordinator_core.state_store.rows import ChangeRow
+from coordinator_core.state_store.change_actions import ChangeAction
+from coordinator_core.state_store.rows import ChangeRow, Versions
 from tests.support.memory_store import MemoryStore
+from tests.support.memory_store.store import wall_clock_ms
 from tests.support.waiting import PATIENCE_S
 from tests.unit.coordinator_core.runtime.nodes import (
     HeldStore,
@@ -60,10 +63,16 @@ class HeldSettings(MemoryStore):
         self.has_begun = threading.Event()
         self.go = threading.Event()
 
-    def put_settings(self, group_id: str | None, values: Mapping[str, str | None], change: ChangeRow) -> None:
+    def put_settings(
+        self,
+        group_id: str | None,
+        values: Mapping[str, str | None],
+        change: ChangeRow,
+        checked: Versions | None = None,
+    ) -> bool:
         self.has_begun.set()
         assert self.go.wait(PATIENCE_S), "the test never let the change go"
-        super().put_settings(group_id, values, change)
+        return super().put_settings(group_id, values, change, checked)
 
 
 async def test_change_during_the_stop_of_a_node_is_to_be_repeated() -> None:
@@ -143,6 +152,94 @@ async def test_setting_that_an_undo_does_not_restore_cannot_conflict() -> None:
         done = await undo_change(node, change.change_id, a_change())
         outcomes = {one["key"]: one["outcome"] for one in done.after["settings"]}
         assert outcomes == {high: "newer_there", "group_max_size": "restored"}
+
+
+class OvertakenStore(MemoryStore):
+    """A store in which another node changes settings between the check of a change and its transaction."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._overtaking: tuple[str | None, Mapping[str, str | None], ChangeRow] | None = None
+
+    def overtake(self, group_id: str | None, values: Mapping[str, str | None], change: Change) -> None:
+        """Change these settings before the next transaction that changes some."""
+        self._overtaking = (group_id, values, change.row(ChangeAction.PUT_SETTINGS, group_id, wall_clock_ms()))
+
+    def _overtake(self) -> None:
+        overtaking, self._overtaking = self._overtaking, None
+        if overtaking is not None:
+            super().put_settings(*overtaking)
+
+    def put_settings(
+        self,
+        group_id: str | None,
+        values: Mapping[str, str | None],
+        change: ChangeRow,
+        checked: Versions | None = None,
+    ) -> bool:
+        self._overtake()
+        return super().put_settings(group_id, values, change, checked)
+
+    def undo_settings(self, change_id: str, change: ChangeRow, checked: Versions | None = None) -> ChangeRow | None:
+        self._overtake()
+        return super().undo_settings(change_id, change, checked)
+
+
+LOW, HIGH = "group_min_session_timeout_ms", "group_max_session_timeout_ms"
+OVERTAKING = [(None, None), ("tight", None), (None, "tight")]
+
+
+@pytest.mark.parametrize(("group_id", "other"), OVERTAKING)
+async def test_settings_of_two_nodes_at_once_cannot_conflict(group_id: str | None, other: str | None) -> None:
+    store = OvertakenStore()
+    async with running(store) as node:
+        store.overtake(other, {HIGH: "20000"}, a_change())
+        with pytest.raises(InvalidRequest, match=r"\(30000\) is above group_max_session_timeout_ms \(20000\)"):
+            await put_settings(node, group_id, {LOW: 30_000}, a_change())
+        await put_settings(node, group_id, {LOW: 10_000}, a_change())
+
+
+async def test_settings_of_one_group_at_once_cannot_conflict() -> None:
+    async with running(MemoryStore()) as node:
+        changes = (put_settings(node, "g", {key: value}, a_change()) for key, value in ((LOW, 30_000), (HIGH, 20_000)))
+        outcomes = await asyncio.gather(*changes, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [type(None), InvalidRequest]
+
+
+async def test_undo_and_a_change_of_settings_at_once_cannot_conflict() -> None:
+    store = OvertakenStore()
+    async with running(store) as node:
+        low = a_change()
+        await put_settings(node, None, {LOW: 30_000}, a_change())
+        await put_settings(node, None, {LOW: 1_000}, low)
+        store.overtake(None, {HIGH: "20000"}, a_change())
+        with pytest.raises(InvalidRequest, match=r"\(30000\) is above group_max_session_timeout_ms \(20000\)"):
+            await undo_change(node, low.change_id, a_change())
+        assert node.metadata_cache.effective_settings(None)[LOW].value == 1_000
+
+
+@pytest.mark.parametrize(
+    ("group_id", "values"),
+    [("other", {"group_max_size": "3"}), ("g", {"group_max_size": "4"})],
+    ids=["group", "values"],
+)
+async def test_idempotency_key_of_two_changes_of_settings_at_once_is_refused(
+    group_id: str, values: dict[str, str | None]
+) -> None:
+    store, change = OvertakenStore(), a_change()
+    async with running(store) as node:
+        store.overtake(group_id, values, change)
+        with pytest.raises(IdempotencyKeyConflict):
+            await put_settings(node, "g", {"group_max_size": 3}, change)
+        assert store.settings().groups == {group_id: values}
+
+
+async def test_change_of_settings_that_is_sent_twice_at_once_is_made_once() -> None:
+    store, change = OvertakenStore(), a_change()
+    async with running(store) as node:
+        store.overtake("g", {"group_max_size": "3"}, change)
+        await put_settings(node, "g", {"group_max_size": 3}, change)
+        assert store.settings().groups == {"g": {"group_max_size": "3"}}
 
 
 async def test_existing_settings_conflict_does_not_block_a_group() -> None:

@@ -14,7 +14,7 @@ from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.runtime.shard_ownership import RENEWALS_PER_TTL
 from coordinator_core.state_store.change_actions import ChangeAction
 from coordinator_core.state_store.interface import StoreUnavailable
-from coordinator_core.state_store.rows import ChangeRow, StoredSettings
+from coordinator_core.state_store.rows import ChangeRow, StoredSettings, Versions
 from tests.support.memory_store import MemoryStore
 from tests.support.waiting import PATIENCE_S
 from tests.unit.coordinator_core.runtime.doubtful_lease import FarStore, be_sure_again, put_in_doubt
@@ -124,10 +124,17 @@ class SlowSettingsStore(FarStore):
         super().__init__()
         self.is_stored = threading.Event()
 
-    def put_settings(self, group_id: str | None, values: Mapping[str, str | None], change: ChangeRow) -> None:
-        super().put_settings(group_id, values, change)
+    def put_settings(
+        self,
+        group_id: str | None,
+        values: Mapping[str, str | None],
+        change: ChangeRow,
+        checked: Versions | None = None,
+    ) -> bool:
+        is_stored = super().put_settings(group_id, values, change, checked)
         self.is_stored.set()
         assert self.go.wait(PATIENCE_S), "the test never let the change go"
+        return is_stored
 
 
 async def test_change_during_which_the_lease_ended_is_not_answered_as_effective() -> None:

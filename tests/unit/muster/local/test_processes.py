@@ -134,7 +134,6 @@ def test_name_of_a_process_need_not_be_utf_8() -> None:
             named.kill()
 
 
-
 def test_a_child_writes_into_its_log(children: ChildProcesses, make_spec: MakeSpec, said: Said) -> None:
     children.start(make_spec("print('hello')"))
     assert said("child") == "hello"
