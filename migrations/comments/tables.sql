@@ -346,7 +346,7 @@ COMMENT ON COLUMN archived_offsets.metadata IS 'the text that the consumer commi
 
 COMMENT ON TABLE changes IS 'The audit log: a change by an operator or a DAG, written in the transaction that makes it. Changes without effect are recorded; rejected requests and dry runs are not.';
 COMMENT ON COLUMN changes.change_id IS 'the key; a caller may choose it (`Idempotency-Key`)';
-COMMENT ON COLUMN changes.at IS 'when it was made';
+COMMENT ON COLUMN changes.at IS 'when it was made, by the node''s clock; of changes of the same settings, a later one has a later time';
 COMMENT ON COLUMN changes.actor IS 'the user or program that made it';
 COMMENT ON COLUMN changes.action IS 'the kind of change, see below';
 COMMENT ON COLUMN changes.group_id IS 'the group, if the change is of one group';

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Table, delete, select, update
+from sqlalchemy import ColumnElement, Table, delete, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 
 from coordinator_core.state_store.audit_tables import changes
@@ -22,7 +22,7 @@ from coordinator_core.state_store.postgres.changes import change_exists, find_ch
 from coordinator_core.state_store.postgres.connections import Transaction
 from coordinator_core.state_store.postgres.maintenance import begin_topic_deletion, begin_undo_run
 from coordinator_core.state_store.postgres.statements import mark_undone
-from coordinator_core.state_store.postgres.timestamps import from_ms
+from coordinator_core.state_store.postgres.timestamps import as_ms, from_ms
 from coordinator_core.state_store.rows import ChangeRow, Json, StoredSettings, TopicRow, UndoneChange, Versions
 from coordinator_core.state_store.tables import cluster_configs, group_configs, topics, versions
 from coordinator_core.state_store.undo import settings_to_restore, topic_json, undo_of_settings
@@ -109,6 +109,7 @@ def put_settings(
         return False
     table, owner = _table_of(group_id)
     before = _read_values(transaction, table, owner)
+    change = replace(change, at_ms=max(change.at_ms, _newest_ms(transaction, group_id) + 1))
     _replace_values(transaction, table, owner, values, change)
     transaction.execute(update(versions).values({version: version + 1}))
     record_change(transaction, replace(change, before={key: before.get(key) for key in values}, after=dict(values)))
@@ -123,6 +124,17 @@ def _have_changed(transaction: Transaction, group_id: str | None, checked: Versi
     kinds = [versions.c.cluster_configs, *([versions.c.group_configs] if group_id is None else [])]
     stored = transaction.execute(select(*kinds)).one()
     return checked is not None and tuple(stored) != checked[: len(kinds)]
+
+
+def _newest_ms(transaction: Transaction, group_id: str | None) -> int:
+    """Return the time of the newest change of a group's settings, or of the cluster's; 0 if there is none.
+
+    A later change has a later time, whatever the clock of its node: undo goes by the order of changes.
+    """
+    newest = select(as_ms(func.max(changes.c.at))).where(
+        changes.c.action == ChangeAction.PUT_SETTINGS, changes.c.group_id == group_id
+    )
+    return int(transaction.execute(newest).scalar_one() or 0)
 
 
 def _read_values(transaction: Transaction, table: Table, owner: Mapping[str, str]) -> dict[str, str]:

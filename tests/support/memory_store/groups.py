@@ -189,6 +189,11 @@ class Groups:
         later = [one for one in self.history.changes if one.group_id == group_id and one.at_ms >= since_ms]
         return [found for found in map(self._recorded, later) if found.undone_at_ms is not None]
 
+    def newest_settings_ms(self, group_id: str | None) -> int:
+        """Return the time of the newest change of these settings; 0 if there is none."""
+        kind = (ChangeAction.PUT_SETTINGS, group_id)
+        return max((one.at_ms for one in self.history.changes if (one.action, one.group_id) == kind), default=0)
+
     def settings_changed_since(self, change: ChangeRow) -> set[str]:
         """Return the keys that later changes of the same settings have set, without changes that were undone."""
         kind = (ChangeAction.PUT_SETTINGS, change.group_id)

@@ -140,6 +140,7 @@ class SettingsAndTopics:
             return False
         stored = self._stored(group_id)
         before = {key: stored.get(key) for key in values}
+        change = replace(change, at_ms=max(change.at_ms, self._groups.newest_settings_ms(group_id) + 1))
         self._set(group_id, values, change)
         self._record_change(change, before, dict(values))
         return True

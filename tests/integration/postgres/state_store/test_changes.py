@@ -317,6 +317,16 @@ def test_key_unset_again_is_kept(store: Store) -> None:
     assert settings_undone(store, "unset") == [("a", "newer_there", None)]
 
 
+@pytest.mark.parametrize("group_id", [None, "orders"])
+def test_order_of_changes_of_settings_is_not_that_of_the_clocks_of_nodes(store: Store, group_id: str | None) -> None:
+    clocks = {"ahead": NOW_MS + 60_000, "behind": NOW_MS, "equal": NOW_MS}
+    for value, (name, at_ms) in zip(("1", "2", "1"), clocks.items(), strict=True):
+        store.put_settings(group_id, {"a": value}, setting_row(name, at_ms, group_id))
+    assert settings_undone(store, "ahead", change_row("one")) == [("a", "newer_there", "1")]
+    assert settings_undone(store, "equal", change_row("two")) == [("a", "restored", "2")]
+    assert settings_undone(store, "behind", change_row("three")) == [("a", "restored", "1")]
+
+
 def test_changes_of_a_setting_are_undone_one_after_the_other(store: Store) -> None:
     for number, name in enumerate(("first", "second", "third"), 1):
         store.put_settings("orders", {"a": str(number)}, setting_row(name, NOW_MS + number, "orders"))
