@@ -13,7 +13,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import partial
 from typing import Final, NoReturn
 from urllib.parse import urlsplit
@@ -136,20 +136,21 @@ async def serve_node(
         raise _unreachable("The database cannot be reached", _first_line(failure)) from failure
     if not is_started:
         return await _release_shards(coordinator)
-    if cluster_id is not None:
-        mirror.follow(coordinator, settings, cluster_id)
-    stored_tokens = None if tokens is None else await _follow_stored_tokens(tokens, queries)
-    sealing = asyncio.create_task(restart_on_error("sealing", partial(seal_changes, store)), name="muster-sealing")
-    warn_of_unencrypted(settings)
-    warn_of_misspelled_settings()
-    tls_files = asyncio.create_task(restart_on_error("tls", tls.keep_fresh), name="muster-tls")
-    server = HttpServer(app, listener, limits, app.connections, tls, app)
-    await server.start()
-    if kafka_server is not None:
-        await kafka_server.start()
-    log.info("node_started", node=coordinator.node_id, url=settings.node_url, version=version)
-    on_serving()
-    await stopping.wait()
+    async with _releasing_on_failure(coordinator):
+        if cluster_id is not None:
+            mirror.follow(coordinator, settings, cluster_id)
+        stored_tokens = None if tokens is None else await _follow_stored_tokens(tokens, queries)
+        sealing = asyncio.create_task(restart_on_error("sealing", partial(seal_changes, store)), name="muster-sealing")
+        warn_of_unencrypted(settings)
+        warn_of_misspelled_settings()
+        tls_files = asyncio.create_task(restart_on_error("tls", tls.keep_fresh), name="muster-tls")
+        server = HttpServer(app, listener, limits, app.connections, tls, app)
+        await server.start()
+        if kafka_server is not None:
+            await kafka_server.start()
+        log.info("node_started", node=coordinator.node_id, url=settings.node_url, version=version)
+        on_serving()
+        await stopping.wait()
     log.info("node_stopping", node=coordinator.node_id)
     for task in (sealing, stored_tokens, tls_files):
         if task is not None:
@@ -332,6 +333,16 @@ async def _wait_until_stopping(stopping: asyncio.Event, work: Coroutine[None, No
     working.cancel()
     await asyncio.gather(working, return_exceptions=True)
     return False
+
+
+@contextlib.asynccontextmanager
+async def _releasing_on_failure(coordinator: Coordinator) -> AsyncIterator[None]:
+    """Release the shards if the block fails: their members would wait for the end of the leases."""
+    try:
+        yield
+    except BaseException:
+        await _release_shards(coordinator)
+        raise
 
 
 async def _release_shards(coordinator: Coordinator) -> bool:

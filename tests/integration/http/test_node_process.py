@@ -23,6 +23,7 @@ from muster.settings import Settings, psql_url
 from tests.support.http_client import Client, join_body, position
 from tests.support.memory_store import MemoryStore
 from tests.support.no_queries import NO_QUERIES
+from tests.support.nodes import CLUSTER_SECRET
 from tests.support.ports import free_port
 from tests.support.silent_proxy import SilentProxy
 from tests.support.waiting import PATIENCE_S
@@ -184,6 +185,17 @@ def test_unreachable_database_is_reported_in_one_sentence() -> None:
     assert refusal.value.exit_code == 3
     assert refusal.value.sentence.endswith("; start it, or correct MUSTER_DATABASE_URL.")
     assert "secret" not in refusal.value.sentence
+
+
+def test_shards_are_released_if_the_start_fails_after_they_were_acquired(database_url: str) -> None:
+    settings = Settings(database_url=database_url, require_tokens=True, cluster_secret=CLUSTER_SECRET)  # type: ignore[arg-type]  # validated there
+
+    with bound_listener("127.0.0.1", 0) as listener, closing(open_store(settings)) as store:
+        serving_nothing = serve_node(settings, store, NO_QUERIES, listener, asyncio.Event(), lambda: None)
+        with pytest.raises(AssertionError, match=r"there is no database for .*tokens_version"):
+            asyncio.run(serving_nothing)
+
+    assert owned_shards(database_url) == 0
 
 
 def test_tokens_are_not_silently_ignored(database_url: str, tmp_path: Path) -> None:
