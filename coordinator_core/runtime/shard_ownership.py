@@ -78,7 +78,8 @@ class ShardOwnership:
         """An acquisition without a result yet: its shards already belong to this node."""
         self._acquired: dict[int, int] = {}
         """Shard → the epoch under which this process acquired it, until it releases it; may be outdated."""
-        self._is_failure_logged = False
+        self._logged_failures: set[str] = set()
+        """The failures that were logged since the last renewal that succeeded."""
         self._make_shard = make_shard
         self._refresh_settings = refresh_settings
         self.loading = LoadFailures(clock)
@@ -208,15 +209,16 @@ class ShardOwnership:
 
     def record_failure(self, error: Exception) -> None:
         """Record that a call to the database failed; only the log has the text of the error."""
-        if not self._is_failure_logged:
-            log.warning("database_unreachable", reason=f"{type(error).__name__}: {error}")
-        self._is_failure_logged = True
         self.failure = summary_of(error)
+        reason = f"{type(error).__name__}: {error}"
+        if reason not in self._logged_failures:
+            log.warning("database_unreachable", reason=reason)
+        self._logged_failures.add(reason)
 
     def _record_success(self) -> None:
-        if self._is_failure_logged:
+        if self._logged_failures:
             log.info("database_recovered")
-        self._is_failure_logged = False
+        self._logged_failures.clear()
         self.failure = None
 
     def _extend(self, renewal: Renewal, epochs: dict[int, int], sent_ms: int) -> None:

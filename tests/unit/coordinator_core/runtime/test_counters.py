@@ -116,6 +116,7 @@ class AwayStore(HeldStore):
     def __init__(self) -> None:
         super().__init__()
         self.is_away = False
+        self.reason = StoreUnavailable("away")
 
     def renew(
         self,
@@ -128,21 +129,27 @@ class AwayStore(HeldStore):
         cluster_configs: int = 0,
     ) -> Renewal:
         if self.is_away:
-            raise StoreUnavailable("away")
+            raise self.reason
         return super().renew(node_id, listeners, version, epochs, ttl_ms, last, cluster_configs)
 
 
-async def test_database_outage_is_logged_once_with_its_end() -> None:
+async def test_each_reason_of_an_outage_of_the_database_is_logged_once_and_its_end() -> None:
     store = AwayStore()
     with structlog.testing.capture_logs() as events:
         async with running(store) as node:
             store.is_away = True
             await until(lambda: node.counts().sums.renewals_failed >= 2, "renewals fail")
+            store.reason = StoreUnavailable("another password")
+            await until(lambda: node.counts().sums.renewals_failed >= 4, "renewals fail for another reason")
             away = (await node.readiness(), node.counts().is_store_reachable)
             store.is_away = False
             await until(lambda: node.counts().is_store_reachable, "the store is back")
-    reported = [event["event"] for event in events if event["event"].startswith("database_")]
-    assert reported == ["database_unreachable", "database_recovered"]
+    reported = [(event["event"], event.get("reason")) for event in events if event["event"].startswith("database_")]
+    assert reported == [
+        ("database_unreachable", "StoreUnavailable: away"),
+        ("database_unreachable", "StoreUnavailable: another password"),
+        ("database_recovered", None),
+    ]
     assert (away[0].is_ready, away[1]) == (False, False)
 
 
