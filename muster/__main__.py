@@ -1,5 +1,6 @@
 """Entry point of `muster` and `python -m muster`: prints a stored help page, or else runs the command line."""
 
+import io
 import sys
 
 from muster.cli.help_pages import stored_page
@@ -8,6 +9,11 @@ from muster.errors import INTERRUPTED_EXIT_CODE
 
 def main() -> None:
     """Run the command line; the help of a command is printed without loading it."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(
+                encoding="utf-8"
+            )  # As JSON and CSV are; a locale of another encoding lacks some letters.
     page = stored_page(sys.argv[1:])
     if page is not None:
         try:

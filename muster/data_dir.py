@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from muster import process_table
-from muster.errors import UserError, disk_error
+from muster.errors import USAGE_EXIT_CODE, UserError, disk_error
 from muster.process_table import ProcessKey
 
 DEFAULT_DATA_DIR = Path(".muster")
@@ -156,7 +156,20 @@ class DataDir:
 
 def data_dir_of_environment() -> Path:
     """Return the directory that the environment names, for commands that need no other setting."""
-    return Path(os.environ.get("MUSTER_DATA_DIR") or DEFAULT_DATA_DIR).expanduser().absolute()
+    return absolute(Path(os.environ.get("MUSTER_DATA_DIR", "").strip() or DEFAULT_DATA_DIR))
+
+
+def absolute(path: Path) -> Path:
+    """Return the absolute path of a data directory.
+
+    Raises:
+        UserError: it begins with `~` and the name of no user, or the working directory was deleted.
+    """
+    try:
+        return path.expanduser().absolute()
+    except (RuntimeError, FileNotFoundError) as failure:
+        advice = "name another one in MUSTER_DATA_DIR, or change to another directory"
+        raise UserError(f"The data directory {path} is unknown ({failure}); {advice}.", USAGE_EXIT_CODE) from failure
 
 
 def keep_secret(path: Path) -> str:
@@ -170,8 +183,8 @@ def write_private(path: Path, text: str) -> None:
     """Write a file that only its owner may read, in one step."""
     draft = path.with_name(path.name + ".new")
     draft.unlink(missing_ok=True)
-    with _naming(path), os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE), "w") as file:
-        file.write(text)
+    with _naming(path), os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE), "wb") as file:
+        file.write(text.encode())
     draft.replace(path)
 
 

@@ -21,7 +21,7 @@ from coordinator_core.protocol.settings import GroupSettings
 from coordinator_core.queries.limits import QueryLimits
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.state_store.rows import LEASE_TTL_MAX_MS
-from muster.data_dir import DEFAULT_DATA_DIR
+from muster.data_dir import DEFAULT_DATA_DIR, absolute
 from muster.errors import USAGE_EXIT_CODE, UserError
 
 ENVIRONMENT_PREFIX = "MUSTER_"
@@ -382,12 +382,17 @@ class Settings(PlatformSettings, NodeSettings, MirrorSettings, GroupDefaults):
 
     model_config = SettingsConfigDict(
         env_prefix=ENVIRONMENT_PREFIX,
-        env_ignore_empty=True,
         str_strip_whitespace=True,  # secrets come from files, which end with a line break
         extra="forbid",
         frozen=True,
         hide_input_in_errors=True,
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_blank(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Leave out variables that are empty or blank: they count as absent."""
+        return {name: value for name, value in given.items() if not isinstance(value, str) or value.strip()}
 
     @field_validator("database_url", "jobs_database_url")
     @classmethod
@@ -431,7 +436,7 @@ class Settings(PlatformSettings, NodeSettings, MirrorSettings, GroupDefaults):
     @field_validator("data_dir")
     @classmethod
     def _make_data_dir_absolute(cls, path: Path) -> Path:
-        return path.expanduser().absolute()
+        return absolute(path)
 
     @model_validator(mode="after")
     def _check_body_limits(self) -> Self:

@@ -22,7 +22,7 @@ def replace_file(path: Path, text: str) -> None:
 
     Args:
         path: the file; it need not exist, and its folder must.
-        text: its content.
+        text: its content, written as UTF-8.
 
     Raises:
         UserError: it cannot be written; a regular file is unchanged.
@@ -32,7 +32,7 @@ def replace_file(path: Path, text: str) -> None:
         if before is None or stat.S_ISREG(before.st_mode):
             _replace(Path(os.path.realpath(path)), text, before)
         else:
-            path.write_text(text)
+            path.write_text(text, encoding="utf-8")
     except OSError as failure:
         raise UserError(f"{path} cannot be written ({failure.strerror or failure}).") from failure
 
@@ -49,7 +49,7 @@ def _replace(target: Path, text: str, before: os.stat_result | None) -> None:
     number, name = tempfile.mkstemp(prefix=DRAFT_PREFIX, dir=target.parent)
     draft = Path(name)
     try:
-        with os.fdopen(number, "w") as file:
+        with os.fdopen(number, "w", encoding="utf-8") as file:
             if before is not None:
                 _copy_owner_and_mode(file.fileno(), before)
             file.write(text)

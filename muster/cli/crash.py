@@ -8,6 +8,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from muster.errors import UserError
+
 if TYPE_CHECKING:
     from muster.settings import Settings
 
@@ -31,11 +33,12 @@ def crash(failure: Exception) -> str:
 
     from muster.data_dir import PRIVATE_DIRECTORY, data_dir_of_environment, write_private
 
-    file = (_folder.get() or data_dir_of_environment()) / CRASH_LOG
     summary = f"{type(failure).__name__}: {failure}".strip().splitlines()[0]
+    file = Path(CRASH_LOG)
     try:
+        file = (_folder.get() or data_dir_of_environment()) / CRASH_LOG
         file.parent.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
         write_private(file, "".join(traceback.format_exception(failure)))
-    except OSError:
+    except (OSError, UserError):
         return f"Unexpected error ({summary}); {file} could not be written."
     return f"Unexpected error ({summary}); the traceback is in {file}."

@@ -92,6 +92,14 @@ def test_an_empty_variable_counts_as_absent(monkeypatch: pytest.MonkeyPatch) -> 
     assert load_settings().database_url is None
 
 
+def test_a_blank_variable_counts_as_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    absent = load_settings()
+    for name in Settings.model_fields:
+        monkeypatch.setenv(f"MUSTER_{name.upper()}", " \n")
+    assert load_settings() == absent
+    assert load_settings().group_settings_from_environment() == frozenset()
+
+
 def test_line_break_at_the_end_of_a_secret_is_no_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUSTER_DATABASE_URL", "postgresql://ada:secret@db/muster\n")
     monkeypatch.setenv("MUSTER_CLUSTER_SECRET", "s" * 32 + "\n")
