@@ -11,9 +11,8 @@ def main() -> None:
     """Run the command line; the help of a command is printed without loading it."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(
-                encoding="utf-8"
-            )  # As JSON and CSV are; a locale of another encoding lacks some letters.
+            # As JSON and CSV are; a locale of another encoding lacks some letters.
+            stream.reconfigure(encoding="utf-8", errors=stream.errors)
     page = stored_page(sys.argv[1:])
     if page is not None:
         try:

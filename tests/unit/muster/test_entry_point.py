@@ -37,6 +37,15 @@ def run(*arguments: str, folder: Path, **environment: str) -> "subprocess.Comple
     return subprocess.run(command, cwd=folder, env=inherited | environment, capture_output=True, check=False)
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_output_is_utf_8_whatever_the_locale_says(encoding: str, tmp_path: Path) -> None:
+    ran = run("offsets", "show", "--help", folder=tmp_path, PYTHONIOENCODING=encoding)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    assert "≥" in ran.stdout.decode()
+    refused = run("offsets", "import", "größe.csv", folder=tmp_path, PYTHONIOENCODING=encoding)
+    assert (refused.returncode, refused.stderr.decode()) == (2, "muster: There is no file größe.csv.\n")
+
+
 COMMANDS = [("sql", "SELECT 1"), ("groups", "list"), ("doctor",)]
 
 
