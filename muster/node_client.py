@@ -72,8 +72,6 @@ class NodeClient:
         Raises:
             UserError: the URL, the token, the actor or a file of TLS is invalid.
         """
-        import getpass
-
         import urllib3
 
         self.url = _checked_url(url or _local_url())
@@ -81,7 +79,7 @@ class NodeClient:
         self._headers = {"Accept": "application/json", "User-Agent": "muster"}
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
-        self._actor = checked_actor(actor) if actor else (None if token else getpass.getuser())
+        self._actor = checked_actor(actor) if actor else (None if token else os_user())
         self._retry_timeout_s = retry_timeout_s
         self.change_id: str | None = None
         """The change that the last call made, where it made one."""
@@ -196,6 +194,16 @@ def group_path(group_id: str, action: str = "") -> str:
 def segment(text: str) -> str:
     """Return a text as one segment of a path."""
     return quote(text, safe="")
+
+
+def os_user() -> str:
+    """Return the name of the operating system's user, or its number if it has no account, as in many containers."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"
 
 
 def checked_actor(actor: str) -> str:

@@ -1,6 +1,5 @@
 """Commands on the database as a whole: migrate, database-url and database-restored."""
 
-import getpass
 from contextlib import closing
 from enum import StrEnum
 from typing import Annotated
@@ -16,7 +15,7 @@ from muster.cli.options import REASON, ActorOption, DataDirOption, ExecuteOption
 from muster.errors import FAILURE_EXIT_CODE, USAGE_EXIT_CODE, UserError
 from muster.local.database import shared_database, urls_in_use
 from muster.node.schema import newest, require_schema, upgrade
-from muster.node_client import checked_actor
+from muster.node_client import checked_actor, os_user
 from muster.settings import psql_url
 
 app = command_group("Migrate the database, print its URL, and start incarnations.")
@@ -84,7 +83,7 @@ def database_restored(
     settings = command_settings(data_dir=data_dir)
     with shared_database(settings, "database-restored") as urls:
         require_schema(urls.owner, settings.shards)
-        start_incarnation(urls.owner, incarnation, checked_actor(actor or getpass.getuser()), reason)
+        start_incarnation(urls.owner, incarnation, checked_actor(actor or os_user()), reason)
 
 
 def start_incarnation(database_url: str, known: int | None, actor: str, reason: str) -> None:

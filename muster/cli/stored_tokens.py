@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import getpass
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -42,7 +41,7 @@ from muster.display import counted, moment
 from muster.errors import FAILURE_EXIT_CODE, USAGE_EXIT_CODE, UserError
 from muster.local.database import shared_database
 from muster.node.schema import require_schema
-from muster.node_client import checked_actor
+from muster.node_client import checked_actor, os_user
 from muster.output import Table, print_json
 
 app = command_group("Issue, list, expire and revoke tokens.")
@@ -209,7 +208,7 @@ def _end(token_id: str, action: ChangeAction, by: str | None, reason: str, data_
 
 
 def _change(action: ChangeAction, by: str | None, reason: str, *, before: Json, after: Json) -> ChangeRow:
-    change = Change(checked_actor(by or getpass.getuser()), reason, str(uuid4()))
+    change = Change(checked_actor(by or os_user()), reason, str(uuid4()))
     return replace(change.row(action, None, _now_ms()), before=before, after=after)
 
 

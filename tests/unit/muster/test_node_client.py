@@ -1,8 +1,10 @@
 """The client of the commands: the URL of its node, and lists that come in pages."""
 
+import os
+
 import pytest
 
-from muster.node_client import Json, NodeClient
+from muster.node_client import Json, NodeClient, os_user
 
 PAGES = {
     None: {"group_id": "g", "members": [1, 2], "waited_for": ["a"], "next_cursor": "x"},
@@ -32,3 +34,12 @@ def test_lists_of_all_pages_are_joined() -> None:
 )
 def test_url_may_be_that_of_a_page_of_the_console(given: str) -> None:
     assert NodeClient(given).url == "http://node:8080"
+
+
+def test_user_without_an_account_is_named_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Containers often run under such a number."""
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 2_000_123)
+    assert os_user() == "uid 2000123"
+    assert NodeClient("http://node:8080").url == "http://node:8080"
