@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 from typing import Any, Final
 
 import typer
@@ -125,6 +126,8 @@ class LazyConversion:
             number, of = int(value), param.type_descriptor.parameter_info
             if (of.min is None or number >= of.min) and (of.max is None or number <= of.max):
                 return number
+        if annotation is Path and value == "":  # It would be the working directory.
+            raise typer.BadParameter("it is empty.", ctx, param)
         if annotation == list[str] and isinstance(value, tuple | list):
             return list(value)
         param._runtime_param = None  # noqa: SLF001 - likewise; typer makes its own

@@ -189,6 +189,8 @@ def _loaded(command: str, entry: str, *names: str) -> list[str]:
         (["offset-log", "dump", "--group", ""], "Invalid value for '--group': it is empty."),
         (["offset-log", "dump", "--shard", "-1"], "Invalid value for '--shard': "),
         (["sql", ""], "Invalid value for 'SQL': it is empty."),
+        (["up", "--data-dir", ""], "Invalid value for '--data-dir': it is empty."),
+        (["offsets", "export", "g", "--to", ""], "Invalid value for '--to': it is empty."),
         (["sql", " ; "], "There is no statement in the SQL."),
         (["groups", "describe", "\udcff"], "An argument is not UTF-8."),
         (["groups", "list", "--url", "nonsense"], "A node's URL looks like http://host:port, and not like nonsense."),
