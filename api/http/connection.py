@@ -15,6 +15,8 @@ uvicorn limits only how long a connection may be idle between two requests. This
   refusal for that;
 * few joins and syncs are parsed in one turn of the event loop, since thousands may arrive together, and heartbeats
   behind them;
+* behind a request that waits for an earlier one of its connection, no more than a part of a read is parsed, and nothing
+  is read: uvicorn reads on with each response, and would keep thousands of requests in memory for each that it answers;
 * a heartbeat or a commit that arrives in one piece, with the same head as an earlier one, is not parsed again, and
   needs no task unless it waits (decision 110).
 
@@ -23,6 +25,7 @@ A request that arrives in one piece arms no timer.
 
 import asyncio
 import sys
+from collections.abc import Sized
 from contextvars import copy_context
 from functools import partial
 from typing import Any, Final, Literal, cast
@@ -30,7 +33,7 @@ from typing import Any, Final, Literal, cast
 import httptools
 import structlog
 from litestar.types import HTTPScope, Receive, Send
-from uvicorn.protocols.http.flow_control import CLOSE_HEADER, HIGH_WATER_LIMIT
+from uvicorn.protocols.http.flow_control import CLOSE_HEADER, HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from api.http.asgi import IS_CONNECTED_EXTENSION, PROBE_PATHS, SINGLE_WRITE_EXTENSION, Headers
@@ -59,6 +62,8 @@ CHUNK_ALLOWANCE_BYTES: Final = 16
 """Framing bytes allowed per chunk of a body, in addition to twice the size of the chunk."""
 LARGE_READ_BYTES: Final = 65_536
 """After a read of so many bytes, other connections are read first."""
+PARSED_AT_ONCE_BYTES: Final = 8_192
+"""How much of a read is parsed before it is known whether a request has to wait for an earlier one."""
 LONG_POLL_ENDINGS: Final = frozenset({b"/join", b"/sync"})
 """How the paths of joins and syncs end."""
 _PATH_PLACE: Final = len(b"POST ")
@@ -132,6 +137,18 @@ EXTENSIONS: Final = cast(
 )
 
 
+class _Flow(FlowControl):
+    """Reads on only if no request waits for an earlier one."""
+
+    def __init__(self, transport: asyncio.Transport, pipeline: Sized) -> None:
+        super().__init__(transport)
+        self._pipeline = pipeline
+
+    def resume_reading(self) -> None:
+        if not self._pipeline:
+            super().resume_reading()
+
+
 class HttpConnection(HttpToolsProtocol):
     """A client connection."""
 
@@ -152,7 +169,7 @@ class HttpConnection(HttpToolsProtocol):
         self._batch = batch
         self._read_turns = read_turns
         self._held: list[bytes] = []
-        """What has arrived of a join or a sync that waits for its turn, and behind it."""
+        """What waits to be parsed: of a join or a sync until its turn, or behind a pipelined request."""
         self._gate = gate
         self._limits = limits
         self._expected_phase: Phase | None = "head"
@@ -186,6 +203,7 @@ class HttpConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Count the connection, and start the deadline of the first request."""
         super().connection_made(BatchedTransport(transport, self._batch))
+        self.flow = _Flow(self.transport, self.pipeline)
         certificate = client_certificate(transport.get_extra_info("peercert"))
         if certificate is not NO_CERTIFICATE:
             self._extensions = cast("Extensions", EXTENSIONS | {CERTIFICATE_EXTENSION: certificate})
@@ -254,21 +272,25 @@ class HttpConnection(HttpToolsProtocol):
         else:
             self._start_asgi_task(cycle, lambda *_: rest)
 
-    def _parse_held(self, _: object) -> None:
+    def _parse_held(self, _: object = None) -> None:
         """Parse what was held back; nothing, if the connection is closing or closes meanwhile."""
         held, self._held = self._held, []
         self.flow.resume_reading()
         for data in held:
-            if not self.transport.is_closing():
+            if self._held:
+                self._held.append(data)
+            elif not self.transport.is_closing():
                 self._parse(data)
 
     def _parse(self, data: bytes) -> None:
-        """Parse the data, and start the deadline of the missing part."""
-        self._beside_body_bytes += len(data)
-        super().data_received(data)
-        while self._upgrade_at is not None:
-            data = self._without_upgrade(data[self._upgrade_at :])
-            super().data_received(data)
+        """Parse the data up to a request that waits for an earlier one, and start the deadline of the missing part."""
+        for begin in range(0, len(data), PARSED_AT_ONCE_BYTES):
+            if self.pipeline:
+                self._held.append(data[begin:])
+                break
+            self._parse_part(data[begin : begin + PARSED_AT_ONCE_BYTES])
+            if self.transport.is_closing():
+                return
         if len(data) >= LARGE_READ_BYTES and not self.flow.read_paused:
             self.flow.pause_reading()
             self.loop.call_soon(self._resume_reading)
@@ -282,6 +304,13 @@ class HttpConnection(HttpToolsProtocol):
             self._arm_deadline(self._expected_phase)
             if self._beside_body_bytes > HEAD_MAX_BYTES:
                 self._refuse(problem_response(InvalidRequest(NOT_HTTP)))
+
+    def _parse_part(self, data: bytes) -> None:
+        self._beside_body_bytes += len(data)
+        super().data_received(data)
+        while self._upgrade_at is not None:
+            data = self._without_upgrade(data[self._upgrade_at :])
+            super().data_received(data)
 
     def _resume_reading(self) -> None:
         """Read on in the next turn of the event loop: uvloop would read megabytes of one client in one turn.
@@ -303,6 +332,7 @@ class HttpConnection(HttpToolsProtocol):
         if self._keep_alive is not None:
             self._keep_alive.cancel()
         self._gate.release(self)
+        self.pipeline.clear()  # its requests refer to it
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
@@ -313,6 +343,8 @@ class HttpConnection(HttpToolsProtocol):
         """
         if self.pipeline or self.transport.is_closing():
             super().on_response_complete()
+            if self._held and not self.pipeline:
+                self.loop.call_soon(self._parse_held)
             return
         self.server_state.total_requests += 1
         self.flow.resume_reading()

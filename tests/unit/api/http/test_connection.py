@@ -9,7 +9,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from api.http.app import FAST_PATH_HANDLERS
-from api.http.connection import LARGE_READ_BYTES, LONG_POLL_ENDINGS, HttpConnection
+from api.http.connection import LARGE_READ_BYTES, LONG_POLL_ENDINGS, PARSED_AT_ONCE_BYTES, HttpConnection
 from api.http.fast_path import fast_path_endpoints
 from api.http.kept_heads import RepeatedBatch
 from api.http.limits import HttpLimits
@@ -128,6 +128,46 @@ async def test_body_is_read_as_the_application_takes_it(
             sent += 1
         await asyncio.sleep(0)
     while app.taken < PARTS * len(PART):  # noqa: ASYNC110 - as the event loop turns
+        await asyncio.sleep(0)
+
+
+# -- pipelined requests --------------------------------------------------------------------------------------
+
+
+async def test_pipelined_requests_are_parsed_and_read_as_they_are_answered() -> None:
+    app, transport = PathApp(), FakeTransport()
+    connection = connected(app, transport, LongPollTurns())
+    sent = longest = 0
+    for _ in range(100):
+        if transport.is_reading_on:
+            connection.data_received(b"".join(post(f"/{sent + number}") for number in range(1_000)))
+            sent += 1_000
+        longest = max(longest, len(connection.pipeline))
+        await asyncio.sleep(0)
+    assert sent == 1_000, "nothing is read while a request waits for an earlier one"
+    assert longest * len(post("/1")) <= PARSED_AT_ONCE_BYTES
+
+    while len(app.paths) < sent:  # noqa: ASYNC110 - as the event loop turns
+        await asyncio.sleep(0)
+    assert app.paths == [f"/{number}" for number in range(sent)]
+    await asyncio.sleep(0)
+    assert transport.is_reading_on
+    connection.connection_lost(None)
+
+
+async def test_a_body_behind_a_request_that_waits_is_read_after_it(
+    connection: HttpConnection, transport: FakeTransport, app: LateApp
+) -> None:
+    body = PART * PARTS
+    connection.data_received(body + HEAD)
+    app.go.set()
+    sent = 0
+    while sent < len(body):
+        if transport.is_reading_on:
+            connection.data_received(PART)
+            sent += len(PART)
+        await asyncio.sleep(0)
+    while app.taken < 2 * len(body):  # noqa: ASYNC110 - as the event loop turns
         await asyncio.sleep(0)
 
 
