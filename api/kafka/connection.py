@@ -54,6 +54,8 @@ UNAUTHENTICATED_FRAME_MAX_BYTES: Final = SMALL_BODY_MAX_BYTES
 """The largest frame of a client that has not sent its token."""
 HELD_BACK_MAX_BYTES: Final = SMALL_BODY_MAX_BYTES
 """Beyond this many bytes that wait behind a request, or for the client to read its responses, no more are read."""
+ANSWERED_AT_ONCE: Final = 32
+"""So many requests of a connection are answered in one turn of the event loop; then others come first."""
 _SIZE: Final = struct.Struct(">i")
 _SASL: Final = {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 _PUBLIC: Final = _SASL | {ApiKey.API_VERSIONS}
@@ -182,8 +184,13 @@ class KafkaConnection(asyncio.Protocol):
         return self._running is None and not self._is_unread
 
     def _answer_frames(self) -> None:
-        """Answer one frame after the other, until one has to wait or is not complete."""
+        """Answer one frame after the other, until one has to wait or is not complete, or the turn is over."""
+        answered = 0
         while self._buffer and self._can_answer and not self._transport.is_closing():
+            if answered == ANSWERED_AT_ONCE:
+                self._running = self._loop.create_future()
+                self._loop.call_soon(self._begin_turn)
+                break
             try:
                 frame = self._next_frame()
             except (MalformedFrame, CoordinatorError) as failure:
@@ -192,9 +199,15 @@ class KafkaConnection(asyncio.Protocol):
             if frame is None:
                 break
             self._answer_frame(frame)
+            answered += 1
         if not self._can_answer and len(self._buffer) > HELD_BACK_MAX_BYTES:
             self._is_paused = True
             self._transport.pause_reading()
+
+    def _begin_turn(self) -> None:
+        self._running = None
+        if not self._transport.is_closing():
+            self._go_on()
 
     def _is_small_frame(self, data: bytes) -> bool:
         """Return whether the bytes are one frame that takes no share of the memory for large requests."""

@@ -1,4 +1,4 @@
-"""A client that does not read its responses, or sends much behind a request that waits, takes little memory."""
+"""A client that does not read its responses, or sends much, takes little memory, and little time of others."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from api.kafka.apis import ApiKey
-from api.kafka.connection import HELD_BACK_MAX_BYTES
+from api.kafka.connection import ANSWERED_AT_ONCE, HELD_BACK_MAX_BYTES
 from api.kafka.handlers import SUBMITTED, SubmittedApi
 from api.kafka.messages import load_all
 from api.shared.limits import ListenerLimits
@@ -61,4 +61,17 @@ async def test_little_is_read_behind_a_request_that_waits(wire: Wire, monkeypatc
     assert not wire.is_read()
     answer.set_result(None)  # type: ignore[arg-type]  # no matter which
     await asyncio.sleep(0)
+    assert wire.is_read()
+
+
+async def test_others_come_in_between_many_requests_of_a_connection(wire: Wire) -> None:
+    request = frame(ApiKey.HEARTBEAT, 4, group_id="g", generation_id=1, member_id="m")
+    count = 2 * HELD_BACK_MAX_BYTES // len(request)
+    wire.send_bytes(request * count)
+    assert not wire.is_read()
+    turns = 0
+    while len(wire.frames()) < count:
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns >= count // ANSWERED_AT_ONCE
     assert wire.is_read()
