@@ -403,7 +403,7 @@ class KafkaConnection(asyncio.Protocol):
         if body is not None:
             self._send(request.header, body)
         else:
-            self._release_bytes()
+            self._end_request()
 
     def _send(self, header: RequestHeader, body: bytes) -> None:
         """Send a response; flexible versions have tagged fields in the header, except ApiVersions."""
@@ -411,6 +411,9 @@ class KafkaConnection(asyncio.Protocol):
         size = len(self._correlation_id) + len(tags) + len(body)
         self._transport.write(size.to_bytes(SIZE_BYTES) + self._correlation_id + tags + body)
         self._metrics.sent_bytes += SIZE_BYTES + size
+        self._end_request()
+
+    def _end_request(self) -> None:
         self._release_bytes()
         self._expect_within(self._limits.keep_alive_s)
 

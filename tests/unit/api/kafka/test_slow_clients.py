@@ -1,13 +1,15 @@
-"""A client that does not read its responses, or sends much, takes little memory, and little time of others."""
+"""A client that reads, sends or waits for nothing, or sends much, takes little memory, and little time of others."""
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import pytest
 
 from api.kafka.apis import ApiKey
 from api.kafka.connection import ANSWERED_AT_ONCE, HELD_BACK_MAX_BYTES
 from api.kafka.handlers import SUBMITTED, SubmittedApi
+from api.kafka.limits import KafkaLimits
 from api.kafka.messages import load_all
 from api.shared.limits import ListenerLimits
 from api.shared.node_context import NodeContext
@@ -25,12 +27,17 @@ MANY = REQUEST * (HELD_BACK_MAX_BYTES // len(REQUEST) + 1)
 
 
 @pytest.fixture
-async def wire() -> AsyncIterator[Wire]:
+async def node() -> AsyncIterator[NodeContext]:
     load_all()
     async with running(MemoryStore()) as coordinator:
-        wire = Wire(NodeContext(coordinator, NO_QUERIES, ListenerLimits()))
-        yield wire
-        wire.close()
+        yield NodeContext(coordinator, NO_QUERIES, ListenerLimits())
+
+
+@pytest.fixture
+async def wire(node: NodeContext) -> AsyncIterator[Wire]:
+    wire = Wire(node)
+    yield wire
+    wire.close()
 
 
 async def test_requests_of_a_client_that_reads_nothing_wait(wire: Wire) -> None:
@@ -75,3 +82,10 @@ async def test_others_come_in_between_many_requests_of_a_connection(wire: Wire) 
         turns += 1
     assert turns >= count // ANSWERED_AT_ONCE
     assert wire.is_read()
+
+
+async def test_connection_whose_last_request_gets_no_response_is_idle_behind_it(node: NodeContext) -> None:
+    wire = Wire(node, KafkaLimits(keep_alive_s=0))
+    without_acks = {"transactional_id": None, "acks": 0, "timeout": timedelta(seconds=1), "topic_data": ()}
+    assert await wire.is_closed_by(ApiKey.PRODUCE, 9, without_acks)
+    wire.close()

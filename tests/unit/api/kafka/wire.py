@@ -57,11 +57,11 @@ class FakeTransport(asyncio.Transport):
 class Wire:
     """A connection without a socket."""
 
-    def __init__(self, node: NodeContext) -> None:
+    def __init__(self, node: NodeContext, limits: KafkaLimits | None = None) -> None:
         counts = ConnectionCounts(())
         self._transport = FakeTransport()
         self._connection = KafkaConnection(
-            node, ConnectionGate(1, 1, counts), KafkaLimits(), ListenerMetrics(counts), WriteBatch()
+            node, ConnectionGate(1, 1, counts), limits or KafkaLimits(), ListenerMetrics(counts), WriteBatch()
         )
         self._connection.connection_made(self._transport)
 
