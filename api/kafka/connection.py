@@ -287,6 +287,8 @@ class KafkaConnection(asyncio.Protocol):
             self._send(header, unsupported_api_versions())
             return
         if self._node.tokens is not None and self._identity is None and header.api_key not in _PUBLIC:
+            if self._credentials is not None:
+                raise MalformedFrame(f"{api.name} with a token that is no longer valid")
             raise MalformedFrame(
                 f"{api.name} without a token; the node wants one by SASL ({', '.join(sasl.MECHANISMS)})"
             )
@@ -445,7 +447,9 @@ class KafkaConnection(asyncio.Protocol):
         if self._identity is None:
             log.warning("kafka_authentication_failed", client=self._client_host)
             self._loop.call_soon(self._transport.close)
-        return sasl.authenticated(header.version, is_known=self._identity is not None)
+        is_known = self._identity is not None
+        lifetime_s = tokens.lifetime_s(auth_bytes) if is_known else None
+        return sasl.authenticated(header.version, is_known=is_known, lifetime_s=lifetime_s)
 
     def _identify(self) -> None:
         """Set the identity of the client: that of its token or, if it has sent none, of its certificate."""

@@ -3,6 +3,7 @@
 Source: RFC 4616 (PLAIN); RFC 7628 (OAUTHBEARER).
 """
 
+from datetime import timedelta
 from typing import Final
 
 from api.kafka.apis import ApiKey
@@ -14,6 +15,8 @@ from api.shared.tokens import Tokens
 PLAIN: Final = "PLAIN"
 OAUTHBEARER: Final = "OAUTHBEARER"
 MECHANISMS: Final = (PLAIN, OAUTHBEARER)
+SESSION_LIFETIME_MAX_MS: Final = 2**31 - 1
+"""The longest lifetime that a client is told: Java's clients cannot have one of 300 years, in nanoseconds."""
 _PLAIN_PARTS: Final = 3
 _BEARER: Final = b"auth=Bearer "
 
@@ -29,12 +32,14 @@ def find_identity(tokens: Tokens, mechanism: str, auth_bytes: bytes) -> Identity
     return tokens.find(auth_bytes, _password if mechanism == PLAIN else _bearer)
 
 
-def authenticated(version: int, *, is_known: bool) -> bytes:
-    """Return the outcome."""
+def authenticated(version: int, *, is_known: bool, lifetime_s: float | None = None) -> bytes:
+    """Return the outcome, and when the token expires, so that the client sends a new one before (KIP-368)."""
+    lifetime_ms = 0 if lifetime_s is None else min(int(lifetime_s * 1_000), SESSION_LIFETIME_MAX_MS)
     values = {
         "error_code": 0 if is_known else SASL_AUTHENTICATION_FAILED,
         "error_message": None if is_known else "the token is unknown or has expired",
         "auth_bytes": b"",
+        "session_lifetime": timedelta(milliseconds=lifetime_ms),
     }
     return encode(ApiKey.SASL_AUTHENTICATE, version, values)
 

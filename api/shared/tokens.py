@@ -203,6 +203,11 @@ class Tokens:
             }
         return self._quotas.get(actor, NO_RATES)
 
+    def lifetime_s(self, credentials: bytes) -> float | None:
+        """Return for how many seconds credentials that `find` has just found are valid; None: without an end."""
+        expires_at = self._recent.get(credentials, NO_TOKEN).expires_at
+        return None if expires_at is None else max(0.0, expires_at.timestamp() - self._wall_s())
+
     def expired_at(self, token: bytes) -> datetime | None:
         """Return when a token expired; None if it is unknown or has not."""
         known = self._of(token)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
@@ -50,10 +51,17 @@ def serving(database_url: str, file: TokensFile) -> Iterator[Node]:
 
 def logged_in(node: Node, token: str) -> KafkaWire:
     wire = KafkaWire(node.settings.kafka_address)
-    assert wire.call(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN").error_code == 0
-    auth_bytes = b"\x00anybody\x00" + token.encode()
-    assert wire.call(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=auth_bytes).error_code == 0
+    log_in(wire, token)
     return wire
+
+
+def log_in(wire: KafkaWire, token: str) -> timedelta:
+    """Send a token, and return after which time the client has to send another one; 0: never."""
+    assert wire.call(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN").error_code == 0
+    answer = wire.call(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=b"\x00anybody\x00" + token.encode())
+    assert answer.error_code == 0
+    lifetime: timedelta = answer.session_lifetime
+    return lifetime
 
 
 def is_unknown(node: Node, token: str) -> bool:
@@ -124,3 +132,17 @@ def test_a_token_that_expires_ends_the_open_connection(node: Node, file: TokensF
         file.write(ADA, {**DAN, "expires_at": expires_at.isoformat()})
         poll_until(lambda: code_of_heartbeat(dan) is None)
         assert datetime.now(UTC) >= expires_at
+
+
+def test_a_client_learns_when_its_token_expires_and_sends_another_one_before(
+    database_url: str, file: TokensFile
+) -> None:
+    soon = datetime.now(UTC) + timedelta(minutes=1)
+    longer, newest = ({**DAN, "sha256": sha256(each).hexdigest()} for each in (b"longer", b"newest"))
+    ends = {"expires_at": "9999-12-31T23:59:59Z"}
+    file.write(ADA, {**DAN, "expires_at": soon.isoformat()}, {**longer, **ends}, newest)
+    with serving(database_url, file) as node, KafkaWire(node.settings.kafka_address) as wire:
+        lifetimes = [log_in(wire, token) for token in ("dan's", "longer", "newest")]
+        assert timedelta(0) < lifetimes[0] < timedelta(minutes=1)
+        assert timedelta(days=20) < lifetimes[1] < timedelta(days=30)
+        assert lifetimes[2] == timedelta(0)

@@ -179,6 +179,18 @@ def test_token_is_rejected_from_its_expiry_on(file: TokensFile) -> None:
     assert tokens.find(b"bob's") is not None
 
 
+def test_lifetime_of_a_token_ends_with_its_expiry(file: TokensFile) -> None:
+    file.write(ADA, {**BOB, "expires_at": "1970-01-01T00:01:00Z"})
+    wall = Clock()
+    tokens = Tokens(file.path, file.clock, wall)
+    for token in (b"ada's", b"bob's"):
+        assert tokens.find(token) is not None
+    wall.now_s = 45.0
+    assert (tokens.lifetime_s(b"bob's"), tokens.lifetime_s(b"ada's")) == (15.0, None)
+    wall.now_s = 61.0
+    assert tokens.lifetime_s(b"bob's") == 0.0
+
+
 def test_token_use_is_logged_daily_in_its_last_week(file: TokensFile) -> None:
     file.write({**ADA, "expires_at": "2027-03-01T00:00:00Z"})
     wall = Clock()
