@@ -55,7 +55,9 @@ log = structlog.get_logger("muster.http")
 
 Phase = Literal["head", "body"]
 
-NOT_HTTP: Final = f"this is not HTTP, or its path or headers are over {HEAD_MAX_BYTES} bytes"
+NOT_HTTP: Final = (
+    f"this is not HTTP, or its path is not percent-encoded, or its path or headers are over {HEAD_MAX_BYTES} bytes"
+)
 CONNECT: Final = b"CONNECT"
 UPGRADE: Final = b"upgrade"
 CHUNK_ALLOWANCE_BYTES: Final = 16
@@ -471,7 +473,8 @@ class HttpConnection(HttpToolsProtocol):
     def _take_host_from_target(self) -> None:
         target = httptools.parse_url(self.url)
         if target.host:
-            authority = b"%b:%d" % (target.host, target.port) if target.port else target.host
+            host = b"[%b]" % target.host if b":" in target.host else target.host  # of IPv6
+            authority = b"%b:%d" % (host, target.port) if target.port else host
             self.headers[:] = [*(each for each in self.headers if each[0] != HOST), (HOST, authority)]
 
     def _refuse(self, response: HttpResponse) -> None:

@@ -106,6 +106,7 @@ def test_dns_rebinding_is_rejected(client: Client, group: Group) -> None:
         (["GET /healthz HTTP/1.0", "Host: evil.example"], 421),
         (["GET http://evil.example/healthz HTTP/1.1", "Host: localhost"], 421),
         (["GET http://localhost@evil.example/healthz HTTP/1.1", "Host: localhost"], 421),
+        (["GET http://[::1]:8080/healthz HTTP/1.1", "Host: [::1]:8080"], 200),
         (["GET HTTP://LOCALHOST:99/healthz HTTP/1.1", "Host: evil.example"], 200),
     ],
 )
