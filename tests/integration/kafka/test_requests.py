@@ -268,11 +268,17 @@ def test_any_client_id_may_join(kafka_node: Node, group_id: str, client_id: str)
     assert [(each.member_id, each.client_id) for each in group.members] == [(member_id, kept)]
 
 
-def test_static_member_keeps_its_id_to_the_second_join(wire: KafkaWire, group_id: str) -> None:
-    member_id = join_alone(wire, group_id, group_instance_id="billing-1")
-    assert member_id.startswith("billing-1-")
+@pytest.mark.parametrize("instance_id", ["billing-1", "i" * 249], ids=["short", "Kafka's longest"])
+def test_static_member_keeps_its_id_to_the_second_join(wire: KafkaWire, group_id: str, instance_id: str) -> None:
+    member_id = join_alone(wire, group_id, group_instance_id=instance_id)
+    assert member_id.startswith(f"{instance_id}-")
     answer = wire.call(ApiKey.DESCRIBE_GROUPS, 5, groups=(group_id,))
-    assert [each.group_instance_id for each in answer.groups[0].members] == ["billing-1"]
+    assert [each.group_instance_id for each in answer.groups[0].members] == [instance_id]
+    values = {"group_id": group_id, "member_id": member_id, "group_instance_id": instance_id}
+    partition = {"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1, "committed_metadata": ""}
+    topics = [{"name": "orders", "partitions": [partition]}]
+    commit = wire.call(ApiKey.OFFSET_COMMIT, 9, **values, generation_id_or_member_epoch=1, topics=topics)
+    assert commit.topics[0].partitions[0].error_code == 0
 
 
 def test_session_timeout_out_of_bounds_echoes_the_member_id(wire: KafkaWire, group_id: str) -> None:
