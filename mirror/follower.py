@@ -425,6 +425,12 @@ def used_topics(followers: Collection[Follower]) -> set[str]:
     return subscribed.union(*(follower.committed_topics for follower in followers))
 
 
+def forget_topics(followers: Iterable[Follower], deleted: Collection[str]) -> None:
+    """Let followers forget that groups had committed offsets in topics that were deleted."""
+    for follower in followers:
+        follower.committed_topics.difference_update(deleted)
+
+
 def _kind(entry: LogEntry) -> tuple[bool, str]:
     """Return whether an entry deletes an offset, and its group: such entries are applied together."""
     return isinstance(entry.seen, OffsetDeleted), entry.seen.group_id

@@ -3,7 +3,7 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from aiokafka.client import AIOKafkaClient  # type: ignore[import-untyped]  # comes without types
 from aiokafka.errors import KafkaError  # type: ignore[import-untyped]  # comes without types
@@ -12,6 +12,9 @@ from aiokafka.protocol.metadata import MetadataRequest  # type: ignore[import-un
 from mirror.kafka_log import KafkaConnection, KafkaUnavailable, reason_of
 from mirror.partition_ends import ends_of
 from mirror.topic_ids import NO_ERROR
+
+UNKNOWN_TOPIC: Final = 3
+"""UNKNOWN_TOPIC_OR_PARTITION: there is no such topic."""
 
 
 class KafkaTopics:
@@ -40,7 +43,9 @@ class KafkaTopics:
         await self._client.close()
 
     async def partitions(self, topics: Iterable[str]) -> dict[str, int]:
-        """Return the number of partitions of each of these topics that exists; no topic is created by the request.
+        """Return the number of partitions of each of these topics, 0 if it does not exist; the request creates none.
+
+        Topics that may not be described, or cannot be now, are left out.
 
         Raises:
             KafkaUnavailable: the cluster cannot be reached, or refuses.
@@ -52,7 +57,8 @@ class KafkaTopics:
         described = (await self._send(self._client.get_random_node(), request))["topics"]
         found = {each["topic"]: each["partitions"] for each in described if each["error_code"] == NO_ERROR}
         self._leaders = {(topic, one["partition"]): one["leader"] for topic, of in found.items() for one in of}
-        return {topic: len(of) for topic, of in found.items()}
+        deleted = {each["topic"]: 0 for each in described if each["error_code"] == UNKNOWN_TOPIC}
+        return deleted | {topic: len(of) for topic, of in found.items()}
 
     async def log_ends(self, partitions: Mapping[str, int]) -> AsyncIterator[dict[tuple[str, int], int]]:
         """Yield the ends of the logs of partitions that were found, broker after broker as they answer.

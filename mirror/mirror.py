@@ -17,7 +17,7 @@ from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.runtime.counters import MirrorCounts
 from coordinator_core.runtime.shard import Shard
 from mirror.decide import StatePolled
-from mirror.follower import Follower, LogEntry, used_topics
+from mirror.follower import Follower, LogEntry, forget_topics, used_topics
 from mirror.group_records import GroupRecord, TargetAssignment
 from mirror.inference import REBALANCING
 from mirror.kafka_log import Bounds, KafkaUnavailable, Lag, LogChanged, Record
@@ -115,6 +115,10 @@ class Mirror:
     def used_topics(self) -> set[str]:
         """Return the topics that the node's groups subscribe to, or have committed offsets in."""
         return used_topics(self._followers.values())
+
+    def forget_topics(self, deleted: Collection[str]) -> None:
+        """Forget topics that were deleted."""
+        forget_topics(self._followers.values(), deleted)
 
     def known_groups(self) -> dict[str, Group]:
         """Return the node's groups by their ids, as they are now."""

@@ -22,7 +22,7 @@ from coordinator_core.runtime.counters import MirrorCounts
 from coordinator_core.runtime.shard import Shard
 from coordinator_core.state_store.rows import MirrorPosition
 from mirror.decide import StatePolled
-from mirror.follower import Follower, LogEntry, used_topics
+from mirror.follower import Follower, LogEntry, forget_topics, used_topics
 from mirror.inference import REBALANCING
 from mirror.kafka_log import KafkaUnavailable
 from mirror.mirror import RETRY_S, Poll
@@ -113,6 +113,10 @@ class PolledMirror:
     def used_topics(self) -> set[str]:
         """Return the topics that the node's groups subscribe to, or have committed offsets in."""
         return used_topics([each.follower for each in self._shards.values()])
+
+    def forget_topics(self, deleted: Collection[str]) -> None:
+        """Forget topics that were deleted."""
+        forget_topics((each.follower for each in self._shards.values()), deleted)
 
     async def _poll_groups(self) -> None:
         while True:

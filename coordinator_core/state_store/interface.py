@@ -483,6 +483,16 @@ class MirrorStore(Protocol):
         """
         ...
 
+    def forget_topics(self, deleted: Sequence[str]) -> None:
+        """Delete the metadata and log ends of topics that a mirrored cluster no longer has, without changes rows.
+
+        Versions are raised only if one of them has metadata.
+
+        Args:
+            deleted: the topics.
+        """
+        ...
+
     def forget_log_ends(self, partitions: Sequence[tuple[str, int]]) -> None:
         """Delete log ends of a mirrored cluster that are too high, and raise `Versions.log_end_deletions`.
 

@@ -108,12 +108,14 @@ def follow(coordinator: Coordinator, settings: Settings, cluster_id: str) -> Non
     poll_s, groups_s = settings.mirror_poll_interval_ms / 1000, settings.mirror_group_poll_interval_ms / 1000
     if settings.mirror_source == "poll":
         polled = PolledMirror(coordinator, partial(_open_groups, connection, cluster_id), cluster_id, poll_s)
-        polled.polls = [LogEndPoll(coordinator, partial(KafkaTopics, connection), polled.used_topics, poll_s)]
+        polled.polls = [
+            LogEndPoll(coordinator, partial(KafkaTopics, connection), polled.used_topics, polled.forget_topics, poll_s)
+        ]
         coordinator.follow(polled)
         return
     mirror = Mirror(coordinator, partial(_open_log, connection, cluster_id), cluster_id)
     mirror.polls = [
-        LogEndPoll(coordinator, partial(KafkaTopics, connection), mirror.used_topics, poll_s),
+        LogEndPoll(coordinator, partial(KafkaTopics, connection), mirror.used_topics, mirror.forget_topics, poll_s),
         GroupPoll(partial(KafkaGroups, connection), mirror.known_groups, mirror.states_polled, groups_s),
     ]
     coordinator.follow(mirror)

@@ -35,6 +35,14 @@ INSERT INTO topics (topic, partitions, version) SELECT topic, partitions, versio
 ON CONFLICT (topic) DO UPDATE SET partitions = excluded.partitions, version = excluded.version
 """  # noqa: S608 - every name comes from tables.py
 
+_FORGET_TOPICS: Final = (
+    """UPDATE versions SET topics = topics + 1, log_end_deletions = log_end_deletions + 1
+    WHERE EXISTS (SELECT FROM topics WHERE topic = ANY(%(topics)s))""",
+    "DELETE FROM topics WHERE topic = ANY(%(topics)s)",
+    "DELETE FROM log_end_offsets WHERE topic = ANY(%(topics)s)",
+)
+"""The first locks the row of `versions`, for which reports of log ends wait."""
+
 _COMMITTED_TOPICS: Final = "SELECT DISTINCT topic FROM offsets WHERE shard_id = %(shard_id)s ORDER BY topic"
 
 _LEASE: Final = "SELECT FROM shard_leases WHERE shard_id = %(shard_id)s AND epoch = %(epoch)s FOR SHARE"
@@ -73,6 +81,12 @@ def read_source(transaction: Transaction) -> str | None:
 def observe_topics(transaction: Transaction, partitions: Mapping[str, int]) -> None:
     """Store the numbers of partitions that are new."""
     run(transaction, _OBSERVE_TOPICS, _TOPICS, sorted(partitions.items()))
+
+
+def forget_topics(transaction: Transaction, deleted: Sequence[str]) -> None:
+    """Delete topics that no longer exist, with their log ends."""
+    for statement in _FORGET_TOPICS:
+        transaction.execute(statement, {"topics": list(deleted)})
 
 
 def forget_log_ends(transaction: Transaction, partitions: Sequence[tuple[str, int]]) -> None:

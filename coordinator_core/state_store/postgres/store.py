@@ -241,6 +241,7 @@ class PostgresStore:
     mirror_source = _reading(mirrors.read_source)
     mirrored_cluster = _reading(mirrors.read_mirrored_cluster)
     observe_topics = _changing(mirrors.observe_topics)
+    forget_topics = _changing(mirrors.forget_topics)
     forget_log_ends = _changing(mirrors.forget_log_ends)
     committed_topics = _reading(mirrors.read_committed_topics)
     store_other_groups = _changing(mirrors.store_other_groups)

@@ -21,7 +21,7 @@ KEPT = "kept-orders"
 GROUP = "deleted-payments"
 
 
-def test_deleted_topic_is_not_created_and_a_new_one_has_its_own_log_ends(
+def test_deleted_topic_is_forgotten_and_not_created_and_a_new_one_has_its_own_log_ends(
     kafka: KafkaBroker, empty_database_url: str, tmp_path: Path
 ) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
@@ -36,6 +36,7 @@ def test_deleted_topic_is_not_created_and_a_new_one_has_its_own_log_ends(
         for end in (1, 2):
             produce(kafka, KEPT, 1)
             poll_until(lambda end=end: log_ends(rows)[KEPT] == end)  # type: ignore[misc]  # a poll came after it
+        poll_until(lambda: partition_counts(rows) == {KEPT: 1})
         assert TOPIC not in admin.list_topics(timeout=METADATA_TIMEOUT_S).topics
 
         asyncio.run(create_topics(kafka.bootstrap, {TOPIC: 1}))
@@ -90,6 +91,10 @@ def commit(kafka: KafkaBroker, topic: str, offset: int) -> None:
 
 def log_ends(rows: Connection) -> dict[str, int]:
     return read(rows, "SELECT topic, log_end_offset FROM log_end_offsets WHERE topic = ANY(%s)")
+
+
+def partition_counts(rows: Connection) -> dict[str, int]:
+    return read(rows, "SELECT topic, partitions FROM topics WHERE topic = ANY(%s)")
 
 
 def committed(rows: Connection) -> dict[str, int]:

@@ -110,6 +110,15 @@ class SettingsAndTopics:
             change, topic_json(row), {"topic": topic, "run_id": change.change_id, "candidates": count}
         )
 
+    def forget_topics(self, deleted: Iterable[str]) -> None:
+        """Delete topics and their log ends without a change."""
+        for topic in self._topics.keys() & set(deleted):
+            del self._topics[topic]
+            self._log_ends.delete(topic)
+            self.versions = self.versions._replace(
+                topics=self.versions.topics + 1, log_end_deletions=self.versions.log_end_deletions + 1
+            )
+
     def forget_log_ends(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Delete log ends without a change."""
         for topic, partition in partitions:

@@ -205,6 +205,11 @@ class MemoryStore:
         with self._lock:
             self._settings_and_topics.observe_topics(partitions)
 
+    def forget_topics(self, deleted: Sequence[str]) -> None:
+        """Delete topics that a mirrored cluster no longer has."""
+        with self._lock:
+            self._settings_and_topics.forget_topics(deleted)
+
     def forget_log_ends(self, partitions: Sequence[tuple[str, int]]) -> None:
         """Delete log ends of a mirrored cluster."""
         with self._lock:

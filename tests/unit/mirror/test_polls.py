@@ -33,6 +33,8 @@ class FakeCluster:
         self.failure: str | None = None
         self.states: dict[str, GroupState] = {}
         self.ends: dict[tuple[str, int], int] = {}
+        self.deleted: set[str] = set()
+        """The topics that do not exist."""
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator["FakeCluster"]:
@@ -47,7 +49,7 @@ class FakeCluster:
         """Return the numbers of partitions."""
         if self.failure is not None:
             raise KafkaUnavailable(self.failure)
-        return dict.fromkeys(topics, 1)
+        return {topic: 0 if topic in self.deleted else 1 for topic in topics}
 
     async def log_ends(self, partitions: Mapping[str, int]) -> AsyncIterator[dict[tuple[str, int], int]]:
         """Yield the log ends."""
@@ -194,7 +196,7 @@ async def test_failing_poll_keeps_log_ends_and_goes_on(world: World, cluster: Fa
     counts = MirrorCounts()
     cluster.ends = {("orders", 0): 5}
     async with world.following() as node:
-        polling = LogEndPoll(node, cluster.opened, lambda: {"orders"}, INTERVAL_S)
+        polling = LogEndPoll(node, cluster.opened, lambda: {"orders"}, world.mirror.forget_topics, INTERVAL_S)
         running = asyncio.create_task(polling.run(counts))
         try:
             await until(lambda: known_ends(world) == {0: 5}, "the first log end")
@@ -212,13 +214,15 @@ async def test_failing_poll_keeps_log_ends_and_goes_on(world: World, cluster: Fa
 async def test_end_of_a_topic_that_was_created_again_replaces_the_old_one(world: World, cluster: FakeCluster) -> None:
     cluster.ends = {("orders", 0): 100}
     async with world.following() as node:
-        await LogEndPoll(node, cluster.opened, lambda: {"orders"}, INTERVAL_S).poll(cluster)
+        await LogEndPoll(node, cluster.opened, lambda: {"orders"}, world.mirror.forget_topics, INTERVAL_S).poll(cluster)
         await until(lambda: known_ends(world) == {0: 100}, "the first log end")
 
     cluster.ends = {("orders", 0): 4}
     async with world.following() as node:
         running = asyncio.create_task(
-            LogEndPoll(node, cluster.opened, lambda: {"orders"}, INTERVAL_S).run(MirrorCounts())
+            LogEndPoll(node, cluster.opened, lambda: {"orders"}, world.mirror.forget_topics, INTERVAL_S).run(
+                MirrorCounts()
+            )
         )
         try:
             await until(lambda: known_ends(world) == {0: 4}, "the log end of the new topic")
@@ -228,13 +232,56 @@ async def test_end_of_a_topic_that_was_created_again_replaces_the_old_one(world:
 
 async def test_end_that_is_lower_in_one_poll_only_has_no_effect(world: World, cluster: FakeCluster) -> None:
     async with world.following() as node:
-        polling = LogEndPoll(node, cluster.opened, lambda: {"orders"}, INTERVAL_S)
+        polling = LogEndPoll(node, cluster.opened, lambda: {"orders"}, world.mirror.forget_topics, INTERVAL_S)
         for end in (100, 4, 100, 4, 101):
             cluster.ends = {("orders", 0): end}
             await polling.poll(cluster)
         await until(lambda: known_ends(world) == {0: 101}, "the log end")
 
     assert world.store.versions().log_end_deletions == 0
+
+
+async def test_deleted_topic_is_forgotten_once_two_polls_miss_it(world: World, cluster: FakeCluster) -> None:
+    cluster.ends = {("orders", 0): 100, ("bills", 0): 7}
+    world.commit(0, 5)
+    async with world.following() as node:
+        mirror = world.mirror
+        polling = LogEndPoll(
+            node, cluster.opened, lambda: mirror.used_topics() | {"bills"}, mirror.forget_topics, INTERVAL_S
+        )
+        await polling.poll(cluster)
+        await until(lambda: known_ends(world) == {0: 100}, "the log end")
+        cluster.deleted = {"orders"}
+        await polling.poll(cluster)
+        cluster.deleted = set()
+        await polling.poll(cluster)
+        assert [row.topic for row in world.store.topics()] == ["bills", "orders"]
+
+        cluster.deleted = {"orders"}
+        await polling.poll(cluster)
+        await polling.poll(cluster)
+        assert [row.topic for row in world.store.topics()] == ["bills"]
+        assert known_ends(world) == {}
+        assert world.mirror.used_topics() == set()
+
+        cluster.deleted = set()
+        world.commit(0, 1)
+        await until(lambda: world.mirror.used_topics() == {"orders"}, "a commit in a new topic of this name")
+        await polling.poll(cluster)
+        assert [row.topic for row in world.store.topics()] == ["bills", "orders"]
+
+
+async def test_deleted_topic_that_no_group_uses_any_more_is_forgotten(world: World, cluster: FakeCluster) -> None:
+    """Kafka deletes the committed offsets with a topic."""
+    async with world.following() as node:
+        world.store.observe_topics({"orders": 1, "kept": 1})
+        await node.refresh_settings()
+        cluster.deleted = {"orders"}
+        polling = LogEndPoll(node, cluster.opened, world.mirror.used_topics, world.mirror.forget_topics, INTERVAL_S)
+        await polling.poll(cluster)
+        await polling.poll(cluster)
+
+    assert [row.topic for row in world.store.topics()] == ["kept"]
 
 
 async def test_certificate_that_cannot_be_read_is_a_failed_poll(tmp_path: Path) -> None:

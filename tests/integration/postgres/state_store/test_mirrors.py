@@ -75,6 +75,21 @@ def test_observed_topics_raise_the_version_only_if_a_number_is_new(store: Store)
     assert store.topics() == [TopicRow("bills", 1, 0, before + 1), TopicRow("orders", 4, 0, before + 2)]
 
 
+def test_forgotten_topics_are_deleted_with_their_log_ends(store: Store) -> None:
+    store.observe_topics({"orders": 3, "bills": 1})
+    store.report_log_ends([LogEndReport("orders", 0, 90, NOW_MS), LogEndReport("bills", 0, 7, NOW_MS)], 0)
+    before = store.versions()
+
+    store.forget_topics(["orders", "never-known"])
+
+    after = store.versions()
+    assert [row.topic for row in store.topics()] == ["bills"]
+    assert store.log_ends(["orders", "bills"]) == {("bills", 0): LogEnd(NOW_MS, 7)}
+    assert (after.topics > before.topics, after.log_end_deletions > before.log_end_deletions) == (True, True)
+    store.forget_topics(["orders", "never-known"])
+    assert store.versions() == after
+
+
 def test_forgotten_log_ends_are_deleted_and_later_reports_count(store: Store) -> None:
     known = store.versions().log_end_deletions
     ends = [LogEndReport("orders", number, 90, NOW_MS) for number in (0, 1)]
