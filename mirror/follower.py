@@ -280,15 +280,22 @@ class Follower:
 
         While the whole log is applied there is none: it is not applied in order, and if it fails, it is read again.
         """
+        group_id = entry.seen.group_id
         if self.is_reading_whole_log:
-            self.shard.perform(entry.seen.group_id, observation)
-            return
+            self.shard.perform(group_id, observation)
+        else:
+            extra_rows = ExtraRows(mirror_position=self._advance(entry))
+            self.shard.perform(group_id, observation, lambda *_: extra_rows)
+        if not self._exists(group_id):
+            self._owners.pop(group_id, None)
+
+    def _advance(self, entry: LogEntry) -> MirrorPosition:
+        """Return the position of an entry about a group, which becomes that of the shard."""
         seq = max(self._seq(entry), self._position.groups_seq)
         offsets_seq = self._position.offsets_seq if self.shard.offsets.size else seq
         read_at_ms = self._coordinator.wall_ms()
         self._position = self._position._replace(groups_seq=seq, offsets_seq=offsets_seq, read_at_ms=read_at_ms)
-        extra_rows = ExtraRows(mirror_position=self._position)
-        self.shard.perform(entry.seen.group_id, observation, lambda *_: extra_rows)
+        return self._position
 
     async def _commit(self, entry: LogEntry, seen: ObservedCommit) -> None:
         """Take a commit once its group is stored: the table has no offsets of a group that it does not have."""

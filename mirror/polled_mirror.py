@@ -275,6 +275,7 @@ class PolledShard:
         """Return the deletions of the groups that neither this poll nor the one before had."""
         missing = {group.group_id for group in self._shard.live_groups() if group.group_id not in listed}
         gone, self._missing = missing & self._missing, missing
+        self._offsets = {each: known for each, known in self._offsets.items() if each in listed or each in missing}
         seen: list[Observed] = []
         for group_id in sorted(gone):
             known = await self._known_offsets(group_id)

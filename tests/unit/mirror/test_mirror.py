@@ -120,6 +120,24 @@ async def test_deleted_group_is_gone_with_its_offsets(world: World) -> None:
     assert [row.outcome for row in world.rebalances] == ["completed", "emptied"]
 
 
+async def test_deleted_groups_leave_nothing_in_memory(world: World) -> None:
+    """Else the memory of a mirror grows where groups come and go for months."""
+    async with world.following() as node:
+        world.see(1, "a")
+        world.commit(0, 5)
+        world.commit(0, 5, "simple")
+        await world.stored({0: 5}, "simple")
+        world.see(2)
+        for group_id in ("g", "simple"):
+            world.log.say(T0_MS, OffsetDeleted(group_id, "orders", 0))
+        world.log.say(T0_MS, GroupDeleted("g"))
+        await world.caught_up()
+        await until(lambda: not any(map(node.describe, ("g", "simple"))), "the groups to be gone")
+        (follower,) = world.mirror._followers.values()
+
+        assert follower._owners == {}
+
+
 async def test_group_that_was_deleted_and_created_again_is_another_one(world: World) -> None:
     async with world.following():
         world.see(1, "a")

@@ -231,6 +231,22 @@ async def test_group_is_deleted_when_two_polls_miss_it(world: World) -> None:
         await world.offsets_are({})
 
 
+async def test_deleted_groups_leave_nothing_in_memory(world: World) -> None:
+    """Else the memory of a mirror grows where groups come and go for months."""
+    world.groups.show("g", "Stable", "a")
+    world.groups.commit("g", 0, 5)
+    world.groups.show("words", "Stable", kind="streams")
+    world.groups.show("early", "PreparingRebalance")
+    async with world.polling():
+        for group_id in ("g", "words", "early"):
+            world.groups.delete(group_id)
+        await world.poll()
+        await world.poll()
+        (polled,) = world.mirror._shards.values()
+
+        assert (polled._offsets, polled.follower._owners) == ({}, {})
+
+
 async def test_group_that_was_deleted_while_the_mirror_was_away_is_gone_with_its_offsets(world: World) -> None:
     world.groups.show("g", "Stable", "a")
     world.groups.commit("g", 0, 5)
