@@ -182,6 +182,7 @@ class PolledMirror:
             del self._shards[shard]
         store = self._coordinator.store
         for shard in served - self._shards.keys():
+            await shard.store_offsets()  # After a failure it may have commits that the table does not have.
             stored = await self._coordinator.read(partial(store.mirror_position, shard.shard_id))
             next_offset = self._next_offsets.get(shard.shard_id, 0)
             polled = self._shards[shard] = PolledShard(shard, self._coordinator, stored, next_offset)

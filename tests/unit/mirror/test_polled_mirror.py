@@ -6,9 +6,11 @@ from contextlib import asynccontextmanager
 import pytest
 from structlog.testing import capture_logs
 
+from coordinator_core.protocol.requests import StoredOffset
 from coordinator_core.protocol.states import COMPLETING, EMPTY, PREPARING, STABLE, GroupState
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.runtime.views import GroupView
+from coordinator_core.state_store.interface import StoreError, StoreUnavailable
 from coordinator_core.state_store.rows import OtherGroup
 from mirror.decide import decide
 from mirror.kafka_log import KafkaUnavailable
@@ -68,6 +70,20 @@ class FakeGroups:
         return {each.group_id: dict(self.committed[each.group_id]) for each in groups}
 
 
+class FailingReads(MemoryStore):
+    """A store whose next reads of committed offsets raise `failures`."""
+
+    def __init__(self, shards: int) -> None:
+        super().__init__(shards=shards)
+        self.failures: list[StoreError] = []
+
+    def stored_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]] | None = None) -> list[StoredOffset]:
+        """Return the offsets of a group."""
+        if self.failures:
+            raise self.failures.pop()
+        return super().stored_offsets(group_id, partitions)
+
+
 class World:
     """A cluster's groups, the mirror's database, and the node that polls when a test says so."""
 
@@ -77,9 +93,10 @@ class World:
         self.store.mirror_of("cluster")
 
     @asynccontextmanager
-    async def polling(self) -> AsyncIterator[Coordinator]:
+    async def polling(self, offsets_checkpoint_interval_ms: int = 20) -> AsyncIterator[Coordinator]:
         """Run a node for the time of a block, which begins after a poll."""
-        self.node = Coordinator(self.store, config(offsets_checkpoint_interval_ms=20), mirror=decide)
+        node = config(offsets_checkpoint_interval_ms=offsets_checkpoint_interval_ms)
+        self.node = Coordinator(self.store, node, mirror=decide)
         await self.node.start()
         self.mirror = PolledMirror(self.node, self.groups.opened, "cluster", 0.001)
         try:
@@ -217,6 +234,29 @@ async def test_removed_offset_is_archived(world: World) -> None:
         await world.offsets_are({1: 6})
 
     assert [(row.partition, row.offset) for row in world.store.history.archived] == [(0, 5)]
+
+
+async def test_commit_that_no_checkpoint_has_stored_is_known_after_a_failure(world: World) -> None:
+    """Else an offset that is deleted meanwhile stays, and one that stays is committed again."""
+    world.store = store = FailingReads(shards=1)
+    store.mirror_of("cluster")
+    world.groups.show("g", "Stable", "a", "b")
+    async with world.polling(offsets_checkpoint_interval_ms=3_600_000):
+        world.groups.commit("g", 0, 5)
+        world.groups.commit("g", 1, 6)
+        await world.poll()
+        before_ms = world.node.wall_ms()
+        await until(lambda: world.node.wall_ms() > before_ms, "the next millisecond")
+        store.failures.append(StoreUnavailable("away"))
+        world.groups.commit("new", 0, 1)
+        await world.poll()
+        assert store.failures == []
+        del world.groups.committed["g"]["orders", 0]
+        await world.poll()
+        assert world.mirror.used_topics() == {"orders"}
+        await world.node.loaded_shard("g").store_offsets()
+
+    assert {row.partition: row.at_ms <= before_ms for row in store.committed_offsets("g")} == {1: True}
 
 
 async def test_group_is_deleted_when_two_polls_miss_it(world: World) -> None:
