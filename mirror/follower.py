@@ -293,7 +293,7 @@ class Follower:
         """Return the position of an entry about a group, which becomes that of the shard."""
         seq = max(self._seq(entry), self._position.groups_seq)
         offsets_seq = self._position.offsets_seq if self.shard.offsets.size else seq
-        read_at_ms = self._coordinator.wall_ms()
+        read_at_ms = max(self._position.read_at_ms, min(entry.appended_ms, self._coordinator.wall_ms()))
         self._position = self._position._replace(groups_seq=seq, offsets_seq=offsets_seq, read_at_ms=read_at_ms)
         return self._position
 

@@ -294,6 +294,7 @@ class MirrorPosition(NamedTuple):
     offsets_seq: int
     """All commits before this position are in the table `offsets`; a checkpoint may have gone further."""
     read_at_ms: int
+    """Up to when the log was read: when what is before the position was written, or the end of the log was reached."""
 
 
 class OtherGroup(NamedTuple):

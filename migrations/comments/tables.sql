@@ -135,7 +135,7 @@ COMMENT ON COLUMN mirror_positions.shard_id IS 'the key; the number of the parti
 COMMENT ON COLUMN mirror_positions.base IS 'what is added to offsets of the log; it grows where the log was truncated or created again';
 COMMENT ON COLUMN mirror_positions.groups_seq IS 'what the log says of groups before this position is stored';
 COMMENT ON COLUMN mirror_positions.offsets_seq IS 'all commits before this position are in `offsets`; `shard_checkpoints.seq` may be further';
-COMMENT ON COLUMN mirror_positions.read_at IS 'when the position was stored';
+COMMENT ON COLUMN mirror_positions.read_at IS 'up to when the log was read: when what is before the position was written, or the end of the log was reached';
 
 COMMENT ON TABLE other_groups IS 'Share and streams groups of the mirrored cluster: their members and generations are not mirrored.';
 COMMENT ON COLUMN other_groups.group_id IS 'the key';

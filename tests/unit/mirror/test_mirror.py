@@ -5,6 +5,7 @@ import pytest
 from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.protocol.states import DEAD
+from coordinator_core.state_store.rows import MirrorPosition
 from mirror import follower
 from mirror.observed import GroupDeleted, OffsetDeleted
 from tests.support.memory_store import MemoryStore
@@ -255,13 +256,26 @@ async def test_position_is_stored_now_and_then_where_no_group_changes(
         world.commit(0, 5)
         await world.stored({0: 5})
         monkeypatch.setattr(follower, "POSITION_INTERVAL_MS", 0)
-        await until(lambda: _groups_seq(world) == 2, "the position after the commit")
+        await until(lambda: _position(world).groups_seq == 2, "the position after the commit")
 
 
-def _groups_seq(world: World) -> int:
+async def test_position_is_as_old_as_what_was_read_up_to_it(world: World) -> None:
+    """Else a mirror that was stopped while it caught up may miss deletions that were compacted away since."""
+    async with world.following():
+        world.see(1, "a")
+        await until(lambda: _position(world).groups_seq == 1, "the position")
+    before = _position(world)
+    world.see(2, "a", "b")
+    async with world.following():
+        await until(lambda: _position(world).groups_seq == 2, "the position")
+
+    assert _position(world).read_at_ms == before.read_at_ms
+
+
+def _position(world: World) -> MirrorPosition:
     position = world.store.mirror_position(0)
     assert position is not None
-    return position.groups_seq
+    return position
 
 
 async def test_record_that_cannot_be_decoded_is_counted(world: World) -> None:
