@@ -17,6 +17,7 @@ How Kafka writes the records, those of one decision next to each other in one ba
   of the old member; subscription, target assignment and current assignment of the new one. The group epoch is not
   raised unless the subscription has changed.
 * The metadata of subscribed topics changes: the raised group epoch and a target assignment, with a heartbeat.
+* A member goes on from another host, or with another client id: its subscription. The group epoch is not raised.
 * Members move to their target assignments: their current assignments, one by one. The other records stay.
 * A group is deleted: tombstones of its members' records, of the epoch of the target assignment, and last of the group
   epoch. `is_conversion` says which tombstones are not the end of a group.
@@ -154,6 +155,8 @@ class ConsumerGroups:
                 return [ObservedRebalanceStart(group.group_id, epoch, group.epoch_since_ms)]
             case GroupEpoch() | TargetAssignmentEpoch(epoch=int()) if group.is_assigned():
                 return self._observed(group)
+            case MemberSubscription() if group.is_assigned() and group.has_moved_members():
+                return self._observed(group)
             # The end of the records that replace a static member.
             case CurrentAssignment(reconciliation=Reconciliation()) if (
                 group.has_other_members() and group.is_assigned()
@@ -164,7 +167,7 @@ class ConsumerGroups:
     def _observed(self, group: "_Group") -> list[Result]:
         """Return a consumer group whose target assignment is computed, or which is Empty."""
         assert group.epoch is not None, "there is no target assignment without a group"
-        group.observed_members = set(group.members)
+        group.observed_clients = group.clients()
         started_ms, group.started_ms = group.started_ms, None
         if not group.members:
             since_ms = group.epoch_since_ms
@@ -249,8 +252,8 @@ class _Group:
     targets: dict[str, tuple[TopicIdPartitions, ...]] = field(default_factory=dict)
     reconciliations: dict[str, Reconciliation] = field(default_factory=dict)
     regexes: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    observed_members: set[str] = field(default_factory=set)
-    """The members when the group was last returned."""
+    observed_clients: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """The members when the group was last returned, with the client id and the host of each."""
     shown: tuple[str, int | None, int] | None = None
     """State, epoch and number of members of a share or streams group when it was last returned."""
     state_since_ms: int = 0
@@ -282,7 +285,15 @@ class _Group:
 
     def has_other_members(self) -> bool:
         """Return whether a member has been replaced since the group was last returned."""
-        return self.members.keys() != self.observed_members and len(self.members) == len(self.observed_members)
+        return self.members.keys() != self.observed_clients.keys() and len(self.members) == len(self.observed_clients)
+
+    def clients(self) -> dict[str, tuple[str, str]]:
+        """Return the client id and the host of each member."""
+        return {member_id: (each.client_id, each.client_host) for member_id, each in self.members.items()}
+
+    def has_moved_members(self) -> bool:
+        """Return whether the members are those that the group was last returned with, and the client of one is not."""
+        return self.members.keys() == self.observed_clients.keys() and self.clients() != self.observed_clients
 
     def assignor(self) -> str | None:
         """Return the server-side assignor that most members prefer, None if no member prefers one."""

@@ -38,7 +38,7 @@ from coordinator_core.state_store.rows import ExtraRows, MirrorPosition, OtherGr
 from mirror.consumer_groups import ConsumerGroups, Result, is_conversion
 from mirror.decide import GroupDeletedObserved, GroupObserved, Observation, OffsetsDeletedObserved, SimpleGroupObserved
 from mirror.group_records import GroupRecord
-from mirror.inference import is_known
+from mirror.inference import is_known, moved_members
 from mirror.observed import (
     GroupDeleted,
     Observed,
@@ -267,7 +267,8 @@ class Follower:
         for group_id in group_ids:
             for seen in self._mirrored(group_id, self._consumer_groups.current(group_id)):
                 context = self.shard.groups.get(group_id)
-                if isinstance(seen, ObservedGroup) and (context is None or not is_known(context.group, seen)):
+                group = Group(group_id) if context is None else context.group
+                if isinstance(seen, ObservedGroup) and (not is_known(group, seen) or moved_members(group, seen)):
                     assert seen.state_since_ms is not None, "a group of the consumer protocol has this time"
                     changed.append(group_id)
                     await self.shard.store_offsets(group_id)

@@ -33,6 +33,7 @@ from coordinator_core.protocol.records import (
     GroupEmptied,
     GroupFound,
     MemberJoined,
+    MemberMoved,
     MemberRemoved,
     MemberReplaced,
     MemberUpdated,
@@ -69,6 +70,8 @@ def infer(draft: Draft, seen: ObservedGroup, appended_ms: int) -> None:
     """
     if not draft.group.exists:
         draft.emit(GroupCreated(_started_ms(seen, _joined_ms(seen, appended_ms))))
+    for member in moved_members(draft.group, seen):
+        draft.emit(MemberMoved(member.member_id, member.client_id, member.client_host))
     if not seen.members:
         _empty(draft, seen, appended_ms)
     elif not is_known(draft.group, seen):
@@ -149,6 +152,16 @@ def is_known(group: Group, seen: ObservedGroup) -> bool:
         return False
     known = {member.member_id: _owned(member.assignment) for member in group.members.values()}
     return known == {member.member_id: _owned(member.assignment) for member in seen.members}
+
+
+def moved_members(group: Group, seen: ObservedGroup) -> list[ObservedMember]:
+    """Return the members that are known with another client id or host."""
+    return [
+        member
+        for member in seen.members
+        if (known := group.members.get(member.member_id)) is not None
+        and (known.client_id, known.client_host) != (member.client_id, member.client_host)
+    ]
 
 
 def _owned(assignment: bytes) -> object:

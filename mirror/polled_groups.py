@@ -23,7 +23,7 @@ from coordinator_core.protocol.consumer_protocol import (
     write_subscription,
 )
 from coordinator_core.protocol.group import Group
-from mirror.inference import REBALANCING, is_known
+from mirror.inference import REBALANCING, is_known, moved_members
 from mirror.observed import ObservedCommit, ObservedGroup, ObservedMember, OffsetDeleted
 from mirror.record_reader import REPLACEMENT, TERMINATOR, is_key
 
@@ -146,7 +146,7 @@ def observed_group(group: Group, group_id: str, polled: PolledGroup, at_ms: int)
         is_polled=True,
     )
     if is_known(group, seen) and group.state not in REBALANCING:
-        return None
+        return seen if moved_members(group, seen) else None
     is_counted = polled.epoch is None and (group.exists or bool(polled.members))
     return replace(seen, generation=group.generation + 1) if is_counted else seen
 

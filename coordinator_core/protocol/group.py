@@ -28,6 +28,7 @@ from coordinator_core.protocol.records import (
     InitialDelayExtended,
     JoinParked,
     MemberJoined,
+    MemberMoved,
     MemberRemoved,
     MemberReplaced,
     MemberUpdated,
@@ -258,7 +259,7 @@ class Group:
                 self._member_replaced(record)
             case RebalanceStarted():
                 self._rebalance_started(record)
-            case TriggerInferred() | StateObserved():
+            case TriggerInferred() | StateObserved() | MemberMoved():
                 self._observed(record)
             case InitialDelayExtended():
                 self._initial_delay_extended(record)
@@ -292,11 +293,16 @@ class Group:
         for member in record.members:
             self._put(member)
 
-    def _observed(self, record: TriggerInferred | StateObserved) -> None:
-        if isinstance(record, TriggerInferred):
-            self.trigger = record.trigger
-        else:
-            self.state, self.state_since_ms = record.state, record.at_ms
+    def _observed(self, record: TriggerInferred | StateObserved | MemberMoved) -> None:
+        match record:
+            case TriggerInferred():
+                self.trigger = record.trigger
+            case StateObserved():
+                self.state, self.state_since_ms = record.state, record.at_ms
+            case MemberMoved(member_id, client_id, client_host):
+                self._own("members")
+                known = self.members[member_id]
+                self.members[member_id] = replace(known, client_id=client_id, client_host=client_host)
 
     def _initial_delay_extended(self, record: InitialDelayExtended) -> None:
         self.initial_delay_ms = record.initial_delay_ms

@@ -187,6 +187,15 @@ class MemberReplaced(Struct, frozen=True, gc=False):
     member: Member
 
 
+class MemberMoved(Struct, frozen=True, gc=False):
+    """A member of a mirrored group goes on from another host, or with another client id, without a rebalance."""
+
+    is_stored: ClassVar[bool] = True
+    member_id: str
+    client_id: str
+    client_host: str
+
+
 class GroupDied(Struct, frozen=True, gc=False):
     """The group was deleted, or retired without committed offsets."""
 
@@ -351,6 +360,7 @@ StoredRecord = (
     | AssignmentAccepted
     | MemberRemoved
     | MemberReplaced
+    | MemberMoved
     | GroupDied
 )
 OffsetRecord = OffsetsCommitted | OffsetRemoved

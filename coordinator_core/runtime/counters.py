@@ -23,6 +23,7 @@ from coordinator_core.protocol.records import (
     InitialDelayExtended,
     JoinParked,
     MemberJoined,
+    MemberMoved,
     MemberRemoved,
     MemberReplaced,
     MemberUpdated,
@@ -60,6 +61,7 @@ POLLED: Final = ("groups", "log_ends")
 
 Uncounted = (
     MemberUpdated
+    | MemberMoved
     | PendingMemberRemoved
     | JoinParked
     | SyncParked

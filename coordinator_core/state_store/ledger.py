@@ -33,6 +33,7 @@ from coordinator_core.protocol.records import (
     InitialDelayExtended,
     JoinParked,
     MemberJoined,
+    MemberMoved,
     MemberRemoved,
     MemberReplaced,
     MemberUpdated,
@@ -203,6 +204,9 @@ class Ledger:
                 self._member_removed(record)
             case MemberReplaced():
                 self._member_replaced(record)
+            case MemberMoved():
+                session = self.sessions[record.member_id]
+                session.client_id, session.client_host = record.client_id, record.client_host
             case GroupDied():
                 self._enter(DEAD, record.at_ms, record.cause, None)
             case _:

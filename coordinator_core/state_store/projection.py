@@ -17,6 +17,7 @@ from coordinator_core.protocol.records import (
     GroupDied,
     GroupEmptied,
     GroupFound,
+    MemberMoved,
     MemberRemoved,
     MemberReplaced,
     OffsetRemoved,
@@ -224,7 +225,7 @@ def _changed_members(group: Group, records: Iterable[Record]) -> Iterable[str]:
         match record:
             case GroupFound() | GenerationStarted() | AssignmentAccepted():
                 touched |= dict.fromkeys(group.members)
-            case MemberRemoved():
+            case MemberRemoved() | MemberMoved():
                 touched[record.member_id] = None
             case MemberReplaced():
                 touched |= {record.old_member_id: None, record.member.member_id: None}

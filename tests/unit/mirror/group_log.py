@@ -1,6 +1,6 @@
 """What Kafka appends to its log when members of a consumer group join, leave, and are replaced."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from uuid import UUID
 
 from mirror.group_records import (
@@ -34,6 +34,10 @@ class GroupLog:
         """Return what is appended when a member joins: it gets the partition of its place."""
         self.members[member_id] = instance_id
         return [*self._subscribed(member_id), *self.raised(), *self.assigned(), self._reached(member_id)]
+
+    def moved(self, member_id: str, client_id: str, client_host: str) -> list[GroupRecord]:
+        """Return what is appended when a member goes on from another host, with another client id."""
+        return self._subscribed(member_id, client_id, client_host)
 
     def left(self, member_id: str) -> list[GroupRecord]:
         """Return what is appended when a member leaves; the assignment follows."""
@@ -73,9 +77,9 @@ class GroupLog:
         raised = GroupEpoch(CONSUMER, self.group_id, epoch)
         return [*subscriptions, raised, *self.assigned(), *map(self._reached, members)]
 
-    def _subscribed(self, member_id: str) -> Iterable[GroupRecord]:
+    def _subscribed(self, member_id: str, client_id: str = "client", host: str = "/127.0.0.1") -> list[GroupRecord]:
         instance_id = self.members[member_id]
-        subscription = Subscription(instance_id, "client", "/127.0.0.1", 60_000, ("orders",), None, None, None)
+        subscription = Subscription(instance_id, client_id, host, 60_000, ("orders",), None, None, None)
         return [MemberSubscription(CONSUMER, self.group_id, member_id, subscription)]
 
     def _target(self, member_id: str, place: int) -> TargetAssignment:

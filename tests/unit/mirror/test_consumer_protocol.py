@@ -34,6 +34,19 @@ def members_of(node: Coordinator, group_id: str = "g") -> set[str]:
     return set() if view is None else {each.member.member_id for each in view.members}
 
 
+def clients_of(node: Coordinator) -> dict[str, tuple[str, str]]:
+    """Return the client id and host of each member of the group."""
+    view = node.describe("g")
+    assert view is not None
+    return {each.member.member_id: (each.member.client_id, each.member.client_host) for each in view.members}
+
+
+def stored_clients(world: World) -> dict[str, tuple[str, str]]:
+    """Return the client id and host of each member of the group, as they are stored."""
+    [stored] = world.store.load_shards([0])
+    return {each.member_id: (each.client_id, each.client_host) for each in stored.members}  # type: ignore[union-attr]
+
+
 def owned(world: World) -> dict[str, tuple[TopicPartitions, ...] | None]:
     """Return the partitions of each member of the group, as they are stored."""
     [stored] = world.store.load_shards([0])
@@ -145,6 +158,42 @@ async def test_static_member_that_comes_back_has_no_rebalance(world: World, grou
 
     assert [row.generation for row in world.rebalances] == [1, 2]
     assert [(row.member_id, row.end_reason) for row in world.store.history.sessions] == [("a", "replaced")]
+
+
+async def test_member_that_goes_on_from_another_host_has_no_rebalance(world: World, group: GroupLog) -> None:
+    async with world.following() as node:
+        world.append(T0_MS + 1_000, group.joined("a"))
+        world.append(T0_MS + 2_000, group.joined("b"))
+        await until(lambda: members_of(node) == {"a", "b"}, "the members")
+        world.append(T0_MS + 3_000, group.moved("a", "moved", "/10.0.0.2"))
+        await until(lambda: clients_of(node)["a"] == ("moved", "/10.0.0.2"), "the new host")
+        await until(lambda: stored_clients(world) == clients_of(node), "the row of the member")
+        assert clients_of(node)["b"] == ("client", "/127.0.0.1")
+        world.append(T0_MS + 4_000, group.left("a"))
+        world.append(T0_MS + 4_000, group.assigned())
+        await until(lambda: members_of(node) == {"b"}, "the end of its session")
+
+    assert [row.generation for row in world.rebalances] == [1, 2, 3]
+    assert [(row.member_id, row.client_id, row.client_host) for row in world.store.history.sessions] == [
+        ("a", "moved", "/10.0.0.2")
+    ]
+
+
+async def test_member_that_has_moved_while_the_mirror_was_away_is_found_at_the_end(
+    world: World, group: GroupLog
+) -> None:
+    """Compaction may have moved the records of the group there."""
+    async with world.following():
+        world.append(T0_MS + 1_000, group.joined("a"))
+        await world.caught_up()
+    world.append(T0_MS + 2_000, group.moved("a", "moved", "/10.0.0.2"))
+    world.append(T0_MS + 2_000, [group._reached("a"), *group.assigned()])
+    world.log.compact()
+
+    async with world.following() as node:
+        assert clients_of(node) == {"a": ("moved", "/10.0.0.2")}
+
+    assert [row.generation for row in world.rebalances] == [1]
 
 
 async def test_topics_without_more_to_be_seen_are_the_trigger(world: World, group: GroupLog) -> None:

@@ -39,6 +39,12 @@ class FakeGroups:
         self._described[group_id] = PolledGroup("consumer", "range" if members else "", found, epoch)
         self.committed.setdefault(group_id, {})
 
+    def move(self, group_id: str, client_host: str) -> None:
+        """Let all members of a group go on from another host."""
+        shown = self._described[group_id]
+        moved = tuple(each._replace(client_host=client_host) for each in shown.members)
+        self._described[group_id] = shown._replace(members=moved)
+
     def commit(self, group_id: str, partition: int, offset: int) -> None:
         """Let a group have a committed offset."""
         self.committed.setdefault(group_id, {})[("orders", partition)] = PolledOffset(offset, -1, "")
@@ -194,6 +200,17 @@ async def test_group_of_the_consumer_protocol_has_its_epochs(world: World) -> No
         await world.poll()
 
     assert [row.generation for row in world.store.history.rebalances] == [7]
+
+
+async def test_member_that_goes_on_from_another_host_has_no_rebalance(world: World) -> None:
+    world.groups.show("g", "Stable", "a", kind="consumer", epoch=4)
+    async with world.polling():
+        world.groups.move("g", "/10.0.0.2")
+        await world.poll()
+        assert [each.member.client_host for each in world.view().members] == ["/10.0.0.2"]
+        assert world.view().generation == 4
+
+    assert not world.store.history.rebalances
 
 
 async def test_commits_are_those_that_have_changed(world: World) -> None:
