@@ -123,8 +123,10 @@ def _offset_commit(key: bytes, value: bytes | None) -> ObservedCommit | OffsetDe
         (expires_at_ms,) = _INT64.unpack_from(value, start + length + 8)
     elif version == 4 and not _has_only_topic_id(value[start + length + 8 :]):
         RecordReader(value, start + length + 8, is_flexible=True).skip_tagged_fields()
-    if offset < 0 or leader_epoch < -1 or not 0 <= committed_at_ms <= LATEST_TIME_MS:
-        raise UndecodableRecord(f"offset {offset} of leader epoch {leader_epoch}, committed at {committed_at_ms} ms")
+    if offset < 0:  # Brokers store what clients send; fetched, it means that there is no committed offset.
+        return OffsetDeleted(group_id, topic, partition)
+    if leader_epoch < -1 or not 0 <= committed_at_ms <= LATEST_TIME_MS:
+        raise UndecodableRecord(f"an offset of leader epoch {leader_epoch}, committed at {committed_at_ms} ms")
     return ObservedCommit(
         group_id,
         topic,

@@ -107,6 +107,24 @@ async def test_deleted_offsets_are_archived(world: World) -> None:
     assert [(row.partition, row.offset) for row in world.store.history.archived] == [(0, 5)]
 
 
+async def test_negative_committed_offset_is_none(world: World) -> None:
+    async with world.following() as node:
+        world.see(1, "a")
+        world.commit(0, 5)
+        world.commit(1, 6)
+        world.commit(0, -1)
+        await world.caught_up()
+        await node.loaded_shard("g").store_offsets()
+        assert world.offsets() == {1: 6}
+        mirror = node.counts().mirror
+
+    async with world.following():
+        assert world.offsets() == {1: 6}
+
+    assert mirror is not None
+    assert mirror.undecodable == 0
+
+
 async def test_deleted_group_is_gone_with_its_offsets(world: World) -> None:
     async with world.following() as node:
         world.see(1, "a")

@@ -239,10 +239,15 @@ def test_an_unknown_version_of_a_value_is_undecodable(key: bytes, value: bytes) 
         decode(key, value)
 
 
+@pytest.mark.parametrize("version", [1, 3, 4])
+def test_a_negative_committed_offset_is_none(version: int) -> None:
+    """Kafka stores what clients send, and its clients take what is negative for no committed offset."""
+    assert _decode_commit(A_COMMIT._replace(offset=-1), version) == OffsetDeleted("payments", "orders", 3)
+
+
 @pytest.mark.parametrize(
     "commit",
     [
-        A_COMMIT._replace(offset=-1),
         A_COMMIT._replace(partition=-1),
         A_COMMIT._replace(leader_epoch=-2),
         A_COMMIT._replace(committed_at_ms=LATEST_TIME_MS + 1),
