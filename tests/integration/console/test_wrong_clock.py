@@ -1,8 +1,10 @@
-"""A browser whose machine has another time than the node."""
+"""A browser whose machine has another time than the node, or another time zone."""
 
 import re
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.integration.console.sample_groups import SampleGroups
 from tests.support.nodes import Node
@@ -18,3 +20,22 @@ def test_ages_are_by_the_clock_of_the_node(page: Page, node: Node, samples: Samp
     for place in (page.locator(".facts"), page.get_by_role("table", name="Members", exact=True)):
         expect(place).to_contain_text("ago")
         expect(place).not_to_contain_text(re.compile(r"\dh|\d h"))
+
+
+def test_diagnosis_names_local_times(browser: Browser, node: Node, samples: SampleGroups) -> None:
+    """As the rest of the page does: else an operator compares times of two zones."""
+    evicted = datetime.now(UTC) - timedelta(minutes=5)
+    text = f"worker was evicted at {evicted:%H:%M:%S} UTC. It was set by ada at 2026-11-21 22:10:05 UTC."
+    finding = {"kind": "silent", "group_instance_id": None, "client_id": "worker", "client_host": "here", "text": text}
+    found = {"group_id": "g", "findings": [{**finding, "setting": None, "value": None}]}
+    with closing(browser.new_context(timezone_id="Asia/Tokyo")) as context:
+        page = context.new_page()
+        page.route("**/diagnosis", lambda route: route.fulfill(json=found))
+        page.goto(f"{node.url}/#/groups/{samples.healthy().group_id}")
+        diagnosis = page.get_by_role("complementary", name="Diagnosis")
+        local = f"{evicted + timedelta(hours=9):%H:%M:%S}"
+        expect(diagnosis).to_contain_text(
+            re.compile(rf"evicted at [-\d ]*{local}\. .* by ada at 2026-11-22 07:10:05\.")
+        )
+        expect(diagnosis).not_to_contain_text("UTC")
+        page.unroute_all(behavior="wait")
