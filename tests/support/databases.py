@@ -57,7 +57,7 @@ class Databases:
         upgrade(postgres.superuser_url(TEMPLATE))
 
     def create(self, *, is_migrated: bool = True, template: str | None = None) -> str:
-        """Return the URL of a new database, with empty tables or without any, or a copy of that of the URL `template`."""
+        """Return the URL of a new database: with empty tables, with none, or a copy of that of the URL `template`."""
         name = f"test_{next(self._numbers)}"
         template = _name(template) if template else TEMPLATE if is_migrated else "template0"
         # With fsync off, copying files is quicker than logging what is in them.
