@@ -152,9 +152,8 @@ async def serve_node(
         on_serving()
         await stopping.wait()
     log.info("node_stopping", node=coordinator.node_id)
-    for task in (sealing, stored_tokens, tls_files):
-        if task is not None:
-            task.cancel()
+    for task in filter(None, (sealing, stored_tokens, tls_files)):
+        task.cancel()
     server.reject_requests()
     is_handed_over = await _release_shards(coordinator)
     if kafka_server is not None:

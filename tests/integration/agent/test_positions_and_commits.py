@@ -288,7 +288,7 @@ def test_auto_commit_stores_positions_before_the_agent_unsubscribes(
     assert [seen.call for seen in coordinator.seen[-2:]] == ["commit", "leave"]
 
 
-def with_log_ends_that_vanish(joined: AgentMaker, callback_log: CallbackLog) -> ConsumerAgent:
+def with_failing_log_ends(joined: AgentMaker, callback_log: CallbackLog) -> ConsumerAgent:
     """Return an agent with auto-commit, at 60 of partition 1, whose end_offset_of raises KeyError from now on."""
     ends = dict.fromkeys((ZERO, ONE, TWO), 100)
     agent = joined(
@@ -306,7 +306,7 @@ def with_log_ends_that_vanish(joined: AgentMaker, callback_log: CallbackLog) -> 
 def test_failing_log_end_function_does_not_block_a_rebalance(
     coordinator: FakeCoordinator, joined: AgentMaker, callback_log: CallbackLog
 ) -> None:
-    agent = with_log_ends_that_vanish(joined, callback_log)
+    agent = with_failing_log_ends(joined, callback_log)
     agent.subscribe(["orders", "refunds"])
     with pytest.raises(KeyError):
         agent.poll()
@@ -319,7 +319,7 @@ def test_failing_log_end_function_does_not_block_a_rebalance(
 def test_failing_log_end_function_does_not_prevent_the_last_commit(
     coordinator: FakeCoordinator, joined: AgentMaker, callback_log: CallbackLog
 ) -> None:
-    agent = with_log_ends_that_vanish(joined, callback_log)
+    agent = with_failing_log_ends(joined, callback_log)
     with pytest.raises(KeyError):
         agent.close()
 
