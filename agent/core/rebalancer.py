@@ -126,7 +126,8 @@ class Rebalancer:
         Partitions that a callback is being called with already are skipped. Partitions kept during an unfinished rejoin
         are passed to `on_lost`, since nothing can be committed then.
         """
-        owned = tuple(each for each in self._positions.owned() if each not in self._being_revoked)
+        being_revoked = set(self._being_revoked)
+        owned = tuple(each for each in self._positions.owned() if each not in being_revoked)
         if owned and self._shared.membership.state is MemberState.STABLE:
             await self._revoke(owned)
         elif owned:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -91,6 +92,23 @@ def test_close_in_eager_revocation_does_not_rejoin(
 
     assert callback_log.lines == [("assigned", [0, 1, 2]), ("revoked", [0, 1, 2])]
     assert (coordinator.count("join"), coordinator.count("leave")) == (joins, 1)
+
+
+def test_close_in_a_revocation_of_many_partitions_is_quick(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
+    took_s: list[float] = []
+
+    def close(_: object) -> None:
+        began_s = time.process_time()
+        agent.close()
+        took_s.append(time.process_time() - began_s)
+
+    coordinator.topics["orders"]["partitions"] = 40_000
+    agent = joined(on_revoked=close)
+    agent.subscribe(["orders", "refunds"])
+    with pytest.raises(AgentClosed):
+        agent.poll(PATIENCE_S)
+
+    assert took_s[0] < 2, "it takes some hundredths of a second; partitions are not compared with each other"
 
 
 def test_close_in_cooperative_revocation_revokes_the_rest(
