@@ -311,7 +311,7 @@ class Consumer:
         await self._rebalancer.run_due()
         await self._commits.auto_commit()
         await self._commits.report_log_ends()
-        await self._positions.reset(self._positions.owned(), self._auto_offset_reset)
+        await self._positions.reset(self._positions.without_position(), self._auto_offset_reset)
 
     async def _wait(self, deadline_ms: int) -> bool:
         """Wait until there is work or the deadline; return True if there is work. Waiting counts as polling."""

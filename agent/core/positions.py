@@ -32,11 +32,16 @@ class Positions:
 
     def __init__(self, end_offset_of: AsyncEndOffsetOf | None = None) -> None:
         self._states: dict[TopicPartition, _PartitionState] = {}
+        """Sorted by partition."""
         self._end_offset_of = end_offset_of
 
     def owned(self) -> tuple[TopicPartition, ...]:
         """Return the owned partitions, sorted."""
-        return tuple(sorted(self._states))
+        return tuple(self._states)
+
+    def without_position(self) -> list[TopicPartition]:
+        """Return the owned partitions whose position is not known, sorted."""
+        return [partition for partition, state in self._states.items() if state.position is None]
 
     def add(
         self,
@@ -49,6 +54,7 @@ class Positions:
             found = committed.get(partition)
             offset = None if found is None else found.offset
             self._states[partition] = _PartitionState(offset, found, log_start=log_starts.get(partition.topic, 0))
+        self._states = {partition: self._states[partition] for partition in sorted(self._states)}
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
         """Remove partitions."""
@@ -94,7 +100,7 @@ class Positions:
         return MappingProxyType(
             {
                 partition: state.position
-                for partition, state in sorted(self._states.items())
+                for partition, state in self._states.items()
                 if state.position is not None and not state.is_paused
             }
         )
@@ -124,7 +130,7 @@ class Positions:
         """Return all known positions as offsets to commit."""
         return {
             partition: await self._commitable(partition, state.position)
-            for partition, state in sorted(self._states.items())
+            for partition, state in list(self._states.items())
             if state.position is not None
         }
 
@@ -132,7 +138,7 @@ class Positions:
         """Return the positions that differ from the committed offsets; only with log ends a function may raise."""
         return {
             partition: await self._commitable(partition, state.position, with_log_end=with_log_ends)
-            for partition, state in sorted(self._states.items())
+            for partition, state in list(self._states.items())
             if state.position is not None and (state.committed is None or state.position != state.committed.offset)
         }
 
@@ -152,7 +158,7 @@ class Positions:
 
     async def unreported(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the last committed offsets, with new log end offsets, of partitions unreported since the last call."""
-        unreported = [each for each in sorted(self._states.items()) if not each[1].is_reported and each[1].committed]
+        unreported = [each for each in self._states.items() if not each[1].is_reported and each[1].committed]
         for state in self._states.values():
             state.is_reported = False
         if self._end_offset_of is None:

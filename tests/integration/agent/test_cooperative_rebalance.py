@@ -34,6 +34,16 @@ def test_kept_partition_is_not_revoked_and_keeps_its_position(
     assert [body["partitions"] for body in coordinator.bodies("query")] == [orders(0, 1), orders(2)]
 
 
+def test_partitions_are_sorted_whenever_they_came(
+    coordinator: FakeCoordinator, joined: AgentMaker, callback_log: CallbackLog
+) -> None:
+    coordinator.leader, coordinator.assigned, coordinator.heartbeat_interval_ms = "other-member", orders(1), 5
+    agent = joined(assignors=[PATIENT], **callback_log.callbacks())
+    rebalance(coordinator, agent, callback_log, 0, 1)
+
+    assert numbers(agent.poll()) == [0, 1]
+
+
 def test_moved_partition_is_revoked_after_the_sync_and_a_second_join_follows(
     coordinator: FakeCoordinator, joined: AgentMaker, callback_log: CallbackLog
 ) -> None:
