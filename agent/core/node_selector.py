@@ -47,7 +47,7 @@ class NodeSelector:
         self._next_base = 0
         self._owner: str | None = None
         self._avoided_until_ms: dict[str, int] = {}
-        self._is_unreachable = False
+        self._unreachable: str | None = None
         self._next_warning_at_ms = 0
         self._lock = lock
 
@@ -71,14 +71,14 @@ class NodeSelector:
 
     def mark_reachable(self, url: str) -> None:
         """Record a response of a node, an error response included."""
-        if self._is_unreachable:
-            self._is_unreachable = False
-            log.info("%s is reachable again", url)
+        if self._unreachable is not None:
+            log.info("%s is reachable again" if url == self._unreachable else "%s answers instead", url)
+            self._unreachable = None
 
     def mark_failed(self, url: str, reason: str, *, was_connected: bool) -> None:
         """Switch away from a failed node: from a coordinator to the base URLs, from a base URL to the next."""
-        if not self._is_unreachable and self._now_ms() >= self._next_warning_at_ms:
-            self._is_unreachable = True
+        if self._unreachable is None and self._now_ms() >= self._next_warning_at_ms:
+            self._unreachable = url
             self._next_warning_at_ms = self._now_ms() + WARNING_EVERY_MS
             log.warning("%s is unreachable or unavailable (%s); retrying", url, reason)
         with self._lock:

@@ -289,7 +289,7 @@ class TestCoordinators:
 
         assert caplog.messages == [
             "http://a:1 is unreachable or unavailable (Connection refused); retrying",
-            "http://b:1 is reachable again",
+            "http://b:1 answers instead",
         ]
 
     def test_repeated_outages_are_logged_every_ten_seconds(
