@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from math import isfinite
 from typing import Any, TypeVar
 
 from agent.core.node_selector import NodeSelector
@@ -132,6 +133,7 @@ def _json(response: HttpResponse) -> object:
 
 def _seconds(retry_after: str | None) -> float:
     try:
-        return max(0.0, float(retry_after or 0))
+        seconds = float(retry_after or 0)
     except ValueError:
         return 0.0
+    return max(0.0, seconds) if isfinite(seconds) else 0.0

@@ -27,6 +27,7 @@ LOST_ON_THE_WAY_BACK = Drop(is_handled=True)
 UNAVAILABLE = Problem("COORDINATOR_NOT_AVAILABLE", 503, "retry")
 LOADING = Problem("COORDINATOR_LOAD_IN_PROGRESS", 503, "retry")
 BUSY = Problem("THROTTLING_QUOTA_EXCEEDED", 429, "retry", headers={"Retry-After": "0"})
+BUSY_FOR_EVER = Problem("THROTTLING_QUOTA_EXCEEDED", 429, "retry", headers={"Retry-After": "inf"})
 MOVED = Problem("NOT_COORDINATOR", 421, "retry")
 NOT_OURS = Raw(502, b"<html>Bad Gateway</html>")
 NONSENSE = Raw(200, b'{"hello": "world"}')
@@ -38,6 +39,7 @@ FAULTS: dict[str, Fault] = {
     "no coordinator": UNAVAILABLE,
     "the group is loading": LOADING,
     "the node is busy": BUSY,
+    "a proxy names no time": BUSY_FOR_EVER,
     "the group has moved to an unknown node": MOVED,
     "a proxy answers": NOT_OURS,
     "an answer holds something else": NONSENSE,
