@@ -157,13 +157,18 @@ class Membership:
             sent_as: the identity when the request was sent; errors about an older one are ignored.
         """
         reaction = self._reaction(call, error, sent_as)
+        reason = f"{call.name.lower()}: {error.code}"
         match reaction:
-            case Reaction.RESET_MEMBER | Reaction.RESET_GENERATION:
-                self.reset(f"{call.name.lower()}: {error.code}", keeps_member_id=reaction is Reaction.RESET_GENERATION)
+            case Reaction.RESET_MEMBER:
+                self.reset(reason)
+            case Reaction.RESET_GENERATION:
+                self.reset(reason, keeps_member_id=True)
             case Reaction.REJOIN:
                 self.request_rejoin("the group is rebalancing")
-            case Reaction.FATAL if call is not RequestType.COMMIT or isinstance(error, errors.FencedInstanceId):
+            case Reaction.FATAL if isinstance(error, errors.FencedInstanceId):
                 self.leave()
+            case Reaction.FATAL if call is not RequestType.COMMIT:
+                self.reset(reason, keeps_member_id=True)  # The member may still be in the group.
         if call is RequestType.JOIN and error.problem.member_id and self.state is MemberState.PREPARING_REBALANCE:
             self.identity = replace(self.identity, member_id=error.problem.member_id)
         return reaction

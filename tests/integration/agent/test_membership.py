@@ -10,7 +10,7 @@ import pytest
 
 from agent import Assignor, FencedInstanceId, GroupMaxSizeReached, Member, RequestError, TopicPartition
 from agent.errors import InconsistentGroupProtocol, NotAuthorized
-from tests.integration.agent.agents import REBALANCE, AgentMaker, CallbackLog
+from tests.integration.agent.agents import REBALANCE, AgentMaker, CallbackLog, poll_on
 from tests.support.fake_coordinator import FakeCoordinator, Hold, Problem, numbers
 from tests.support.waiting import PATIENCE_S
 
@@ -338,6 +338,22 @@ def test_fatal_heartbeat_error_loses_partitions_and_next_poll_rejoins(
         agent.poll()
     assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
     assert callback_log.lines == [("assigned", [0, 1, 2]), ("lost", [0, 1, 2]), ("assigned", [0, 1, 2])]
+    assert coordinator.bodies("join")[-1]["member_id"] == coordinator.bodies("join")[-2]["member_id"]
+
+
+@pytest.mark.parametrize(("call", "topics"), [("heartbeat", ["orders"]), ("join", ["refunds"]), ("sync", ["refunds"])])
+def test_member_leaves_after_a_fatal_error(
+    coordinator: FakeCoordinator, joined: AgentMaker, call: str, topics: list[str]
+) -> None:
+    coordinator.heartbeat_interval_ms = 5
+    agent = joined()
+    coordinator.next(call, Problem("GROUP_AUTHORIZATION_FAILED", 403, "fix"))
+    agent.subscribe(topics)
+    with pytest.raises(NotAuthorized):
+        poll_on(agent)
+    agent.close()
+
+    assert coordinator.member_id == ""
 
 
 @pytest.mark.parametrize("call", ["join", "sync"])
