@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from io import BytesIO
 from typing import Final
 
 import aiohttp
@@ -53,18 +54,18 @@ class AiohttpClient:
 
     async def _exchange(self, request: HttpRequest) -> HttpResponse:
         connect_s, response_s = request.connect_timeout_ms / 1000, request.timeout_ms / 1000
+        content = None if request.content is None else BytesIO(request.content)  # aiohttp warns of large bytes.
         timeout = aiohttp.ClientTimeout(total=connect_s + response_s, sock_connect=connect_s, sock_read=response_s)
         try:
             async with self._open_session().request(
                 request.method,
                 request.url,
-                data=request.content,
+                data=content,
                 headers=request.headers,
                 timeout=timeout,
                 allow_redirects=False,
             ) as response:
-                content = await response.read()
-                return HttpResponse(response.status, response.reason or "", response.headers, content)
+                return HttpResponse(response.status, response.reason or "", response.headers, await response.read())
         except (aiohttp.ClientError, TimeoutError) as problem:
             was_connected = not isinstance(problem, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError))
             raise NoResponse(_reason(problem), was_connected=was_connected) from problem

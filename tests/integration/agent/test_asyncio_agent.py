@@ -136,6 +136,18 @@ def test_a_callback_may_use_the_agent(coordinator: FakeCoordinator) -> None:
     assert coordinator.offsets[ZERO]["offset"] == 7
 
 
+def test_a_large_commit_is_sent_without_a_warning(coordinator: FakeCoordinator) -> None:
+    large = OffsetAndMetadata(7, metadata="x" * 2**20)
+
+    async def scenario(agent: ConsumerAgent) -> None:
+        await agent.poll(PATIENCE_S)
+        await agent.commit({ZERO: large})
+
+    play(scenario, coordinator.url)
+
+    assert coordinator.offsets[ZERO]["metadata"] == large.metadata
+
+
 def test_a_cancelled_call_leaves_the_agent_usable(coordinator: FakeCoordinator, never: threading.Event) -> None:
     async def scenario(agent: ConsumerAgent) -> None:
         await agent.poll(PATIENCE_S)
