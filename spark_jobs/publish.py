@@ -135,12 +135,14 @@ def begin_run(connection: pg.connection, proposal: Proposal) -> tuple[str, dict[
         return status, counts, _only_row(cursor)[0]
 
 
-def describe_run(connection: pg.connection, proposal: Proposal, counts: dict[str, int]) -> None:
-    """Write the run's parameters and counts, unless it is no longer `proposed`."""
+def describe_run(connection: pg.connection, proposal: Proposal, counts: dict[str, int]) -> tuple[str, dict[str, int]]:
+    """Write the run's parameters and counts, unless it is no longer `proposed`; return its status and its counts."""
     with transaction(connection) as cursor:
-        status, _ = _claim(cursor, proposal)
-        if status == PROPOSED:
-            _describe(cursor, proposal, counts)
+        status, earlier = _claim(cursor, proposal)
+        if status != PROPOSED:
+            return status, earlier
+        _describe(cursor, proposal, counts)
+        return status, counts
 
 
 def discard_staged(connection: pg.connection, table: str, attempt_id: str, now_ms: int) -> None:

@@ -96,8 +96,8 @@ def archive_closed_days(
         "rows": sum(found.row_count for found in whole),
         "unverified": len(unverified),
     }
-    describe_run(connection, proposal, counts)
-    return Archived(PROPOSED, counts, unverified)
+    status, counts = describe_run(connection, proposal, counts)
+    return Archived(status, counts, unverified)
 
 
 def _due(archive: Archive, everything: Sequence[Day]) -> list[Day]:

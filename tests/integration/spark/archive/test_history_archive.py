@@ -122,6 +122,25 @@ def test_decided_run_is_not_changed(
     assert describe(arguments, archived)[-1].endswith("is applying already; nothing was changed.")
 
 
+def test_run_that_is_decided_while_days_are_copied_is_not_called_proposed(
+    spark: SparkSession,
+    database: Database,
+    populated: pg.connection,
+    arguments: JobArguments,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write = write_day
+
+    def write_and_reject(*given: Any) -> None:  # noqa: ANN401 - as the original
+        rows(populated, "UPDATE maintenance_runs SET status = 'rejected'")
+        write(*given)
+
+    monkeypatch.setattr(archive_copy, "write_day", write_and_reject)
+    archived = archive_closed_days(spark, database, populated, replace(arguments, keep_days=60))
+    assert (archived.status, archived.counts) == ("rejected", {})
+    assert candidates(populated) == []
+
+
 def test_job_without_archive_is_rejected(
     spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments
 ) -> None:
