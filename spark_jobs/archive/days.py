@@ -94,10 +94,7 @@ def history_table(connection: pg.connection, name: str) -> HistoryTable:
 
 
 def closed_days(connection: pg.connection, tables: Sequence[HistoryTable], before: date) -> list[Day]:
-    """Return the days before a given day whose rows are in Postgres, oldest first.
-
-    Recently restored days are omitted: they are kept as long as new ones.
-    """
+    """Return the days before a given day whose rows are in Postgres, oldest first."""
     days = [day for table in tables for day in (*_partitions(connection, table), *_strays(connection, table, before))]
     closed = [day for day in days if day.day < before]
     return sorted(closed, key=lambda day: (day.day, day.table.name, day.source))
