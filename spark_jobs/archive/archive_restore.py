@@ -3,9 +3,10 @@
 This changes live tables, so an operator runs it as the role that owns them. The steps of a day, and what a crash after
 each one leaves:
 
-1. Every copy is read and verified against its recorded checksum, in the columns that the table had then; columns added
-   since are NULL. Leaves nothing.
-2. The rows are written to a separate table. The next attempt recreates it. From here on the copies' rows in
+1. Every copy is read and verified against its recorded checksum, in the columns that the table had then. Leaves
+   nothing.
+2. The rows are written to a separate table; columns added since have their defaults, as in rows that were not archived.
+   The next attempt recreates it. From here on the copies' rows in
    `archived_partitions` are locked, which blocks other restores of the day; the lock ends with its connection.
 3. Postgres counts and sums that table; the result must equal the files'. Likewise.
 4. In one transaction, the table becomes the day's partition, including late rows; `restored_at` is set and a change
@@ -17,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import date, timedelta
+from functools import reduce
 from typing import Final
 
 import psycopg2
@@ -85,20 +87,23 @@ def restore_days(
 
 
 def _restore(restoring: Restoring, day: date, copies: list[Copy]) -> int:
+    frames = []
     for copy in copies:
         columns = copied_columns(restoring.spark, restoring.table.columns, copy.path, restoring.archive)
-        if sum_in_spark(_read(restoring, [copy]), columns) != copy.sum:
+        frames.append(_read(restoring, copy).select(*(column.name for column in columns)))
+        if sum_in_spark(frames[-1], columns) != copy.sum:
             raise JobError(
                 f"The files in {copy.path} do not match their recorded checksum; nothing of {day} was restored."
             )
     if restoring.actor is None:
         return sum(copy.sum.row_count for copy in copies)
-    rows = _read(restoring, copies)
     beside = f"{restoring.table.name}_r{day:%Y%m%d}"
+    in_every = [column for column in restoring.table.columns if all(column.name in frame.columns for frame in frames)]
     with _alone(restoring, day) as cursor:
-        _write_with_extra_rows(restoring, beside, rows)
-        found = sum_in_postgres(restoring.connection, Identifier(beside), restoring.table.columns)
-        if found != sum_in_spark(rows, restoring.table.columns):
+        _write_with_extra_rows(restoring, beside, frames)
+        found = sum_in_postgres(restoring.connection, Identifier(beside), in_every)
+        written = reduce(DataFrame.union, (frame.select(*(column.name for column in in_every)) for frame in frames))
+        if found != sum_in_spark(written, in_every):
             raise JobError(f"The rows in {beside} do not match the files; nothing of {day} was restored.")
         _attach_when_free(cursor, restoring, day, beside, copies, found.row_count)
     return found.row_count
@@ -129,12 +134,12 @@ SELECT FROM archived_partitions WHERE table_name = %s AND day = %s AND restored_
 """
 
 
-def _read(restoring: Restoring, copies: list[Copy]) -> DataFrame:
-    paths = [copy.path for copy in copies]
-    return read_copies(restoring.spark, restoring.table.columns, paths, restoring.archive)
+def _read(restoring: Restoring, copy: Copy) -> DataFrame:
+    return read_copies(restoring.spark, restoring.table.columns, [copy.path], restoring.archive)
 
 
-def _write_with_extra_rows(restoring: Restoring, beside: str, rows: DataFrame) -> None:
+def _write_with_extra_rows(restoring: Restoring, beside: str, frames: list[DataFrame]) -> None:
+    """Write the rows of each copy, in its own columns."""
     make = SQL("DROP TABLE IF EXISTS {beside}; CREATE TABLE {beside} (LIKE {table} INCLUDING ALL)")
     with transaction(restoring.connection) as cursor:
         cursor.execute(make.format(beside=Identifier(beside), table=Identifier(restoring.table.name)))
@@ -145,7 +150,8 @@ def _write_with_extra_rows(restoring: Restoring, beside: str, rows: DataFrame) -
         "reWriteBatchedInserts": "true",
         "stringtype": "unspecified",
     }
-    rows.write.jdbc(restoring.database.jdbc_url, beside, mode="append", properties=properties)
+    for frame in frames:
+        frame.write.jdbc(restoring.database.jdbc_url, beside, mode="append", properties=properties)
 
 
 def _attach_when_free(

@@ -126,8 +126,8 @@ def test_rows_that_differ_after_loading_are_rejected_and_no_day_is_restored(
 ) -> None:
     original = archive_restore._write_with_extra_rows
 
-    def write_less(given: archive_restore.Restoring, beside: str, frame: DataFrame) -> None:
-        original(given, beside, frame)
+    def write_less(given: archive_restore.Restoring, beside: str, frames: list[DataFrame]) -> None:
+        original(given, beside, frames)
         rows(archived, f"DELETE FROM {beside} WHERE ctid = (SELECT min(ctid) FROM {beside})")  # noqa: S608 - its own name
 
     with pytest.MonkeyPatch.context() as patch:
@@ -142,8 +142,8 @@ def test_concurrent_restore_of_a_day_is_rejected_in_one_sentence(
 ) -> None:
     original, refused = archive_restore._write_with_extra_rows, []
 
-    def meet_another(given: archive_restore.Restoring, beside: str, frame: DataFrame) -> None:
-        original(given, beside, frame)
+    def meet_another(given: archive_restore.Restoring, beside: str, frames: list[DataFrame]) -> None:
+        original(given, beside, frames)
         with pytest.MonkeyPatch.context() as other, closing(database.connect()) as connection:
             other.setattr(archive_restore, "_write_with_extra_rows", original)
             with pytest.raises(JobError) as refusal:
@@ -320,10 +320,23 @@ def test_unknown_table_is_rejected_in_one_sentence(
         restore_days(spark, database, connection, "offsets", OLD, OLD, "operator")
 
 
-def test_restored_rows_older_than_a_column_have_null_in_it(
-    spark: SparkSession, database: Database, archived: pg.connection
+@pytest.mark.parametrize(("column", "value"), [("text", None), ("boolean NOT NULL DEFAULT false", False)])
+def test_restored_rows_older_than_a_column_have_its_default(
+    spark: SparkSession, database: Database, archived: pg.connection, column: str, value: object
 ) -> None:
-    rows(archived, "ALTER TABLE offset_history ADD COLUMN added_since text")
+    rows(archived, f"ALTER TABLE offset_history ADD COLUMN added_since {column}")
     restore_days(spark, database, archived, "offset_history", OLDER, OLD, "operator")
-    found = "SELECT count(*), count(added_since) FROM offset_history WHERE at < %s"
-    assert rows(archived, found.replace("%s", f"'{KEPT}'")) == [(200, 0)]
+    found = f"SELECT added_since, count(*) FROM offset_history WHERE at < '{KEPT}' GROUP BY 1"  # noqa: S608 - a day
+    assert rows(archived, found) == [(value, 200)]
+
+
+def test_late_rows_newer_than_a_column_keep_its_values(
+    spark: SparkSession, database: Database, archived: pg.connection, arguments: JobArguments, database_url: str
+) -> None:
+    rows(archived, "ALTER TABLE group_transitions ADD COLUMN added_since boolean NOT NULL DEFAULT false")
+    rows(archived, STRAY.format(day=LATE))
+    rows(archived, "UPDATE group_transitions SET added_since = true")
+    archive_closed_days(spark, database, archived, replace(arguments, run_id=NEXT_RUN_ID))
+    apply(database_url, NEXT_RUN_ID)
+    assert restore_days(spark, database, archived, "group_transitions", LATE, LATE, "operator") == {LATE: 2}
+    assert rows(archived, "SELECT added_since FROM group_transitions ORDER BY 1") == [(False,), (True,)]
