@@ -10,6 +10,15 @@ INTERRUPTED_EXIT_CODE = 130
 
 DATABASE_ADVICE = "start it, or correct MUSTER_DATABASE_URL"
 """The advice for a database that does not answer."""
+CONNECTIONS_ADVICE = "raise its max_connections or the limit of the role, or find in pg_stat_activity who has them"
+"""The advice for a database whose connections are used up."""
+USED_UP = (
+    "too many clients already",
+    "too many connections for ",
+    "connection slots are reserved",
+    "no more connections",
+)
+"""Texts of Postgres and of PgBouncer that say so."""
 REFUSALS = (
     "authentication failed",
     "no password supplied",
@@ -34,6 +43,11 @@ class UserError(Exception):
         self.exit_code = exit_code
 
 
+def database_advice(reason: str) -> str:
+    """Return what to do about a connection that failed, from libpq's text."""
+    return CONNECTIONS_ADVICE if any(text in reason for text in USED_UP) else DATABASE_ADVICE
+
+
 def database_error(failure: Exception) -> UserError:
     """Return an error for a connection to the database that failed; the text of the failure is libpq's."""
     reasons = [line.strip().rstrip(".") for line in str(failure).strip().splitlines()] or [type(failure).__name__]
@@ -42,7 +56,8 @@ def database_error(failure: Exception) -> UserError:
         return UserError(f"The database refuses: {refusal}; correct MUSTER_DATABASE_URL.")
     if reasons[0].startswith("invalid "):  # A value of the URL, which libpq does not accept.
         return UserError(f"MUSTER_DATABASE_URL: {reasons[0]}.", USAGE_EXIT_CODE)
-    return UserError(f"The database does not answer: {reasons[0]}; {DATABASE_ADVICE}.", UNREACHABLE_EXIT_CODE)
+    sentence = f"The database does not answer: {reasons[0]}; {database_advice(reasons[0])}."
+    return UserError(sentence, UNREACHABLE_EXIT_CODE)
 
 
 def disk_error(failure: OSError) -> UserError | None:

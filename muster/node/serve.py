@@ -40,7 +40,7 @@ from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.state_store.interface import Store, StoreError
 from coordinator_core.state_store.postgres import PostgresStore
 from muster import display
-from muster.errors import DATABASE_ADVICE, UNREACHABLE_EXIT_CODE, USAGE_EXIT_CODE, UserError
+from muster.errors import UNREACHABLE_EXIT_CODE, USAGE_EXIT_CODE, UserError, database_advice
 from muster.node import kafka, mirror
 from muster.node.change_sealing import seal_changes
 from muster.node.file_descriptors import raise_descriptor_limit
@@ -405,7 +405,7 @@ def _text(secret: SecretStr | None) -> str:
 
 
 def _unreachable(what: str, why: str) -> UserError:
-    return UserError(f"{what} ({why}); {DATABASE_ADVICE}.", UNREACHABLE_EXIT_CODE)
+    return UserError(f"{what} ({why}); {database_advice(why)}.", UNREACHABLE_EXIT_CODE)
 
 
 def _first_line(failure: Exception) -> str:

@@ -49,7 +49,7 @@ from muster.cli.options import DataDirOption, JsonOption, UrlOption
 from muster.client_tls import client_ssl_context
 from muster.data_dir import DataDir
 from muster.display import counted
-from muster.errors import FAILURE_EXIT_CODE, UserError
+from muster.errors import FAILURE_EXIT_CODE, UserError, database_advice
 from muster.local.database import urls_in_use
 from muster.local.java import find_java
 from muster.local.ports import is_free_port, listener_on
@@ -178,7 +178,7 @@ def _database(settings: Settings) -> Iterator[CheckResult]:
         connection = psycopg2.connect(url, connect_timeout=CONNECT_TIMEOUT_S, application_name="muster-doctor")
     except psycopg2.OperationalError as failure:
         reason = str(failure).strip().partition("\n")[0]
-        yield error("Postgres", reason, "start it, or correct MUSTER_DATABASE_URL")
+        yield error("Postgres", reason, database_advice(reason))
         return
     with closing(connection):
         connection.set_session(readonly=True, autocommit=True)

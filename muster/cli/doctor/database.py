@@ -56,14 +56,20 @@ SELECT current_setting('server_version'), pg_is_in_recovery() OR EXISTS (
 """The server's version, and whether the database is read-only for nodes."""
 
 
+_CONNECTIONS: Final = """
+SELECT count(*), current_setting('max_connections')::int
+FROM pg_stat_activity
+WHERE coalesce(backend_type, 'client backend') = 'client backend' AND datid IS NOT NULL
+"""
+"""The connections of clients, and their maximum. Types of others' processes are NULL without `pg_read_all_stats`."""
+
+
 def check_postgres(connection: PsycopgConnection) -> CheckResult:
     """Check the server's version, its response time, and how many connections are free."""
     began_at_s = time.perf_counter()
     _row(connection, "SELECT 1")
     took_ms = (time.perf_counter() - began_at_s) * 1_000
-    used, allowed = _row(
-        connection, "SELECT (SELECT count(*) FROM pg_stat_activity), current_setting('max_connections')::int"
-    )
+    used, allowed = _row(connection, _CONNECTIONS)
     name, is_read_only = _row(connection, _SERVER)
     message = f"Postgres {name} answers in {took_ms:.1f} ms; {used} of {allowed} connections are in use"
     if connection.server_version < OLDEST_POSTGRES:

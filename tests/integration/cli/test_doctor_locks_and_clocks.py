@@ -1,4 +1,4 @@
-"""What `muster doctor` says of locks of other sessions, and of the clock of a node."""
+"""What `muster doctor` says of locks of other sessions, of connections, and of the clock of a node."""
 
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -6,6 +6,7 @@ from contextlib import closing
 
 import psycopg2
 import pytest
+from sqlalchemy import make_url
 
 from muster.settings import psql_url
 from tests.support.fake_node import FakeNode
@@ -33,6 +34,42 @@ def test_doctor_names_the_session_that_locks_a_table_and_does_not_wait_for_it(
     assert (found["locks"]["status"], found["locks"]["message"]) == ("warning", f"others wait for locks of {blocking}")
     assert found["offsets"]["message"] == "canceling statement due to lock timeout"
     assert "MusterDatabaseWritesSlow" in found["offsets"]["advice"]
+
+
+CLIENTS = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
+"""The connections of clients; the server has processes of its own."""
+
+
+def test_doctor_counts_the_connections_that_clients_use(
+    bare_muster: Muster, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MUSTER_DATABASE_URL", database_url)
+    with closing(psycopg2.connect(psql_url(database_url))) as connection, connection.cursor() as cursor:
+        cursor.execute(CLIENTS)
+        ((clients,),) = cursor.fetchall()
+        connection.rollback()
+        found = findings(bare_muster)["Postgres"]
+    assert f"; {clients + 1} of " in found["message"]  # with its own
+
+
+def test_connections_that_are_used_up_are_no_server_that_is_to_be_started(
+    bare_muster: Muster, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(psycopg2.connect(psql_url(database_url))) as connection:
+        connection.autocommit = True
+        with connection.cursor() as cursor:
+            cursor.execute("CREATE ROLE crowded LOGIN PASSWORD 'x' CONNECTION LIMIT 0")
+            try:
+                url = make_url(database_url).set(username="crowded", password="x")
+                monkeypatch.setenv("MUSTER_DATABASE_URL", url.render_as_string(hide_password=False))
+                found = findings(bare_muster)["Postgres"]
+                refusal = bare_muster.refused(3, "sql", "SELECT 1")
+            finally:
+                cursor.execute("DROP ROLE crowded")
+    advice = "raise its max_connections or the limit of the role, or find in pg_stat_activity who has them"
+    assert (found["status"], found["advice"]) == ("error", advice)
+    assert found["message"].endswith('too many connections for role "crowded"')
+    assert refusal.endswith(f'too many connections for role "crowded"; {advice}.')
 
 
 @pytest.mark.parametrize(
