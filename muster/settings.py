@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote, unquote
 
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_core import ErrorDetails
@@ -38,7 +38,7 @@ OTHER_DATABASE_CONNECTIONS = 6
 CLUSTER_SECRET_MIN_BYTES = 32
 HOST_AND_PORT: Final = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):[0-9]{1,5}")
 DATABASE_ADDRESS: Final = re.compile(
-    r"([^:/]*(:[^@]*)?@)?(\[[^/?]+\]|[^/:?@]+)?(:[0-9]+)?(/[^?]*)?(\?(?P<options>.*))?"
+    r"((?P<user>[^:/]*)(:(?P<password>[^@]*))?@)?(\[[^/?]+\]|[^/:?@]+)?(:[0-9]+)?(/[^?]*)?(\?(?P<options>.*))?"
 )
 """User and password, host, port, name and options, as SQLAlchemy reads a URL."""
 ALLOWED_HOST = re.compile(r"(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]")
@@ -554,8 +554,16 @@ def _sqlalchemy_url(url: str, variable: str) -> str:
 
 
 def psql_url(url: str) -> str:
-    """Return the same URL in the form of psql and the other programs of Postgres."""
-    return "postgresql://" + url.partition("://")[2]
+    """Return the same URL in the form of psql and the other programs of Postgres.
+
+    SQLAlchemy takes any characters in a password; Postgres' client library takes `%`, `/` and others percent-encoded.
+    """
+    rest = url.partition("://")[2]
+    address = DATABASE_ADDRESS.fullmatch(rest)
+    for name in ("password", "user"):
+        if address is not None and address[name]:
+            rest = rest[: address.start(name)] + quote(unquote(address[name]), safe="") + rest[address.end(name) :]
+    return f"postgresql://{rest}"
 
 
 def is_loopback(host: str) -> bool:

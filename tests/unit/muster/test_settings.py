@@ -7,6 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from psycopg2.extensions import parse_dsn
 from pydantic import ValidationError
 from sqlalchemy import make_url
 
@@ -177,6 +178,14 @@ def test_every_form_of_a_database_url_is_accepted(rest: str, monkeypatch: pytest
     monkeypatch.setenv("MUSTER_DATABASE_URL", f"postgresql://{rest}")
     load_settings()
     make_url(f"postgresql://{rest}")
+
+
+@pytest.mark.parametrize("password", ["100%sure", "a/b?c:d#e", "p%40%25", "ü +", ""])
+def test_client_library_reads_the_same_password_as_nodes(password: str) -> None:
+    url = f"postgresql+psycopg2://u%2Fv:{password}@db:5432/m?application_name=a%20b"
+    read = parse_dsn(psql_url(url))
+    assert (read["user"], read.get("password", "")) == (make_url(url).username, make_url(url).password)
+    assert (read["host"], read["port"], read["dbname"], read["application_name"]) == ("db", "5432", "m", "a b")
 
 
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg2"])
