@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
+import math
 import os
 import select
 import shutil
@@ -18,7 +20,7 @@ from psycopg2.extensions import POLL_OK, POLL_READ, set_wait_callback
 
 from muster.cli.command_tree import command_group
 from muster.cli.options import DataDirOption, JsonOption
-from muster.display import counted
+from muster.display import counted, printable
 from muster.errors import USAGE_EXIT_CODE, UserError, database_error
 from muster.output import Cell, Table, print_json
 
@@ -89,7 +91,7 @@ def open_psql(url: str, *, may_write: bool) -> NoReturn:
         "options": "PGOPTIONS",
     }
     environment = {variables[name]: value for name, value in parts.items() if name in variables}
-    rest = " ".join(f"{name}={value}" for name, value in parts.items() if name not in variables)
+    rest = psycopg2.extensions.make_dsn(**{name: value for name, value in parts.items() if name not in variables})
     os.execve(program, [program, *([rest] if rest else [])], {**os.environ, **environment})
 
 
@@ -106,12 +108,16 @@ def print_rows(url: str, query: str, *, may_write: bool, as_json: bool) -> None:
         with connection.cursor() as cursor:
             cursor.execute(*((query,) if may_write else (ONE_QUERY, {"query": query})))
             names = None if cursor.description is None else [column.name for column in cursor.description]
+            if as_json and names is not None:
+                _require_different(names)
             rows = cursor.fetchall() if names is not None else []
             changed = cursor.rowcount
             connection.commit()
     except psycopg2.Error as failure:
         hint = "; --write allows it" if isinstance(failure, _NOT_READ_ONLY) else ""
         raise UserError(f"The database refuses: {_first_line(failure)}{hint}.") from failure
+    except (ValueError, OverflowError) as failure:
+        raise UserError(f"A value cannot be shown ({failure}); cast it to text.") from failure
     finally:
         set_wait_callback(None)
         connection.close()
@@ -121,6 +127,14 @@ def print_rows(url: str, query: str, *, may_write: bool, as_json: bool) -> None:
         print_json({"rows": [dict(zip(names, map(_plain, row), strict=True)) for row in rows]})
     else:
         _print_rows(names, rows)
+
+
+def _require_different(names: list[str]) -> None:
+    """Check that no two columns have one name: an object of JSON would have the second only."""
+    twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    if twice is not None:
+        both = f"Two columns have the name {printable(twice)}, of which JSON would have one"
+        raise UserError(f"{both}; name them apart with AS.")
 
 
 def _wait(connection: psycopg2.extensions.connection) -> None:
@@ -187,8 +201,10 @@ def _words(value: object) -> str:
 
 
 def _plain(value: object) -> object:
-    """Return a value for JSON: times, durations, bytes, decimals and other types without a JSON form as text."""
+    """Return a value for JSON: times, durations, bytes, decimals and other values without a JSON form as text."""
     match value:
+        case float() if not math.isfinite(value):
+            return json.dumps(value)
         case None | bool() | int() | float() | str() | dict():
             return value
         case list():

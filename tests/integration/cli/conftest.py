@@ -66,3 +66,11 @@ def rows(node: Node) -> Iterator[PsycopgConnection]:
     connection.autocommit = True
     yield connection
     connection.close()
+
+
+@pytest.fixture
+def database_in_use(node: Node, monkeypatch: pytest.MonkeyPatch) -> str:
+    assert node.settings.database_url is not None
+    url = psql_url(node.settings.database_url.get_secret_value())
+    monkeypatch.setenv("MUSTER_DATABASE_URL", url)
+    return url

@@ -1,19 +1,15 @@
-"""`muster doctor`, `muster sql`, and tokens that a node accepts."""
+"""`muster doctor`, and tokens that a node accepts."""
 
 import datetime as dt
 import json
 import os
-import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import psycopg2
 import pytest
-from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 from structlog.testing import capture_logs
 
 from agent import ConsumerAgent, RequestError
@@ -24,10 +20,9 @@ from muster.node_client import NodeClient
 from muster.settings import psql_url
 from tests.support.databases import Databases
 from tests.support.fake_node import FakeNode
-from tests.support.http_client import Client, Group, Json, fresh_id, position
+from tests.support.http_client import Client, Json, fresh_id, position
 from tests.support.muster_command import QUICK, Muster
 from tests.support.nodes import CLUSTER_SECRET, Node, running_node
-from tests.support.waiting import PATIENCE_S, poll_until
 
 # -- doctor -------------------------------------------------------------------------------------------------
 
@@ -36,14 +31,6 @@ def findings(muster: Muster, *arguments: str) -> tuple[int, dict[str, tuple[str,
     """Return the exit code, and each check's verdict and what it saw."""
     ran = muster("doctor", *arguments, "--json")
     return ran.exit_code, {each["check"]: (each["status"], each["message"]) for each in ran.json["checks"]}
-
-
-@pytest.fixture
-def database_in_use(node: Node, monkeypatch: pytest.MonkeyPatch) -> str:
-    assert node.settings.database_url is not None
-    url = psql_url(node.settings.database_url.get_secret_value())
-    monkeypatch.setenv("MUSTER_DATABASE_URL", url)
-    return url
 
 
 def test_doctor_passes_for_a_healthy_node_and_database(muster: Muster, database_in_use: str) -> None:
@@ -246,171 +233,6 @@ def test_doctor_names_each_problem(
     assert found[check][0] == "error"
     assert said in found[check][1]
     assert "hunter2" not in str(found)
-
-
-# -- sql ----------------------------------------------------------------------------------------------------
-
-
-def test_query_result_is_printed_as_table_or_json(muster: Muster, database_in_use: str) -> None:
-    assert database_in_use
-    query = "SELECT 1 AS one, NULL AS nothing, 'a b' AS text, now() > '2020-01-01' AS is_late"
-
-    assert muster.ok("sql", query).out.splitlines() == [
-        "one  nothing  text  is_late",
-        "  1  -        a b   True",
-        "(1 row)",
-    ]
-    assert muster.ok("sql", query, "--json").json == {
-        "rows": [{"one": 1, "nothing": None, "text": "a b", "is_late": True}]
-    }
-    assert muster.ok("sql", "SELECT '2026-01-02'::timestamptz AT TIME ZONE 'UTC' AS at", "--json").json["rows"]
-
-
-def test_bytes_are_written_as_postgres_writes_them(muster: Muster, database_in_use: str) -> None:
-    assert database_in_use
-    query = r"SELECT '\x00ff'::bytea AS one, ARRAY['\x01', '\x', NULL]::bytea[] AS many, '{a,b}'::text[] AS words"
-
-    assert muster.ok("sql", query).out.splitlines()[1] == r"\x00ff  [\x01, \x, -]  [a, b]"
-    assert muster.ok("sql", query, "--json").json == {
-        "rows": [{"one": r"\x00ff", "many": [r"\x01", r"\x", None], "words": ["a", "b"]}]
-    }
-
-
-def test_bytes_in_tables_are_printed_as_json(muster: Muster, group: Group, database_in_use: str) -> None:
-    assert database_in_use
-    group.join(client_id="one-of-bytes")
-
-    (member,) = muster.ok("sql", "SELECT * FROM members WHERE client_id = 'one-of-bytes'", "--json").json["rows"]
-
-    assert all(each.startswith(r"\x") for each in member["protocol_metadata"])
-    assert member["protocol_metadata"]
-
-
-@pytest.mark.parametrize(
-    "value", ["'12:30'::time", "'1 day'::interval", "1.50", "'[1,3)'::int4range", "'{2026-01-02}'::date[]"]
-)
-def test_every_kind_of_value_has_its_json(muster: Muster, database_in_use: str, value: str) -> None:
-    assert database_in_use
-    (row,) = muster.ok("sql", f"SELECT {value} AS it", "--json").json["rows"]
-
-    assert all(isinstance(each, str) for each in (row["it"] if isinstance(row["it"], list) else [row["it"]]))
-
-
-def test_sql_is_read_only_unless_write_is_given(muster: Muster, database_in_use: str) -> None:
-    assert database_in_use
-    change = "INSERT INTO topics (topic, partitions, log_start_offset) VALUES ('by-hand', 1, 0)"
-
-    assert muster.refused(1, "sql", change).endswith("; --write allows it.")
-    assert muster.ok("sql", change, "--write").out == "1 row changed.\n"
-    assert muster.ok("sql", "SELECT partitions FROM topics WHERE topic = 'by-hand'").rows[0] == ["1"]
-    assert "syntax error" in muster.refused(1, "sql", "SELEKT 1")
-
-
-@pytest.mark.parametrize(
-    "query",
-    [
-        "BEGIN READ WRITE; DELETE FROM topics",
-        "SET TRANSACTION READ WRITE; DELETE FROM topics",
-        "SET SESSION CHARACTERISTICS AS TRANSACTION READ WRITE; COMMIT; DELETE FROM topics",
-        "COMMIT; BEGIN READ WRITE; DELETE FROM topics; COMMIT",
-        "SELECT 1; DELETE FROM topics",
-        "SELECT 1) TO STDOUT; DELETE FROM topics",
-        "DO $$ BEGIN DELETE FROM topics; END $$",
-        "COPY (SELECT 1) TO PROGRAM 'true'",
-        "WITH gone AS (DELETE FROM topics RETURNING topic) SELECT * FROM gone",
-        "DELETE FROM topics RETURNING topic",
-        "SELECT set_config('transaction_read_only', 'off', true)",
-        "SELECT lo_creat(-1)",
-        "SET ROLE postgres",
-    ],
-)
-def test_sql_without_write_changes_nothing_even_as_the_owner(
-    muster: Muster, database_in_use: str, rows: PsycopgConnection, query: str
-) -> None:
-    assert database_in_use
-    with rows.cursor() as cursor:
-        cursor.execute("INSERT INTO topics (topic, partitions) VALUES ('to-keep', 1) ON CONFLICT DO NOTHING")
-
-        muster.refused(1, "sql", query)
-
-        cursor.execute("SELECT FROM topics WHERE topic = 'to-keep'")
-        assert cursor.rowcount == 1
-
-
-@pytest.mark.parametrize(
-    "query", ["SHOW server_version_num", "EXPLAIN SELECT 1", "VALUES (1)", "TABLE versions;", "SELECT '%'"]
-)
-def test_sql_takes_every_statement_that_reads(muster: Muster, database_in_use: str, query: str) -> None:
-    assert database_in_use
-    assert muster.ok("sql", query, "--json").json["rows"]
-
-
-def test_unreachable_database_is_reported_without_password(
-    bare_muster: Muster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MUSTER_DATABASE_URL", "postgresql://u:hunter2@127.0.0.1:1/m")
-
-    said = bare_muster.refused(3, "sql", "SELECT 1")
-
-    assert said.startswith("The database does not answer: ")
-    assert said.endswith("; start it, or correct MUSTER_DATABASE_URL.")
-    assert "hunter2" not in said
-
-
-def test_interrupted_query_is_cancelled(database_in_use: str, rows: PsycopgConnection) -> None:
-    def is_sleeping() -> bool:
-        with rows.cursor() as cursor:
-            cursor.execute(
-                "SELECT FROM pg_stat_activity WHERE application_name = 'muster-sql' AND wait_event = 'PgSleep'"
-            )
-            return cursor.rowcount == 1
-
-    with subprocess.Popen(
-        [str(Path(sys.executable).with_name("muster")), "sql", "SELECT pg_sleep(600)"],
-        env={**os.environ, "MUSTER_DATABASE_URL": database_in_use},
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        poll_until(is_sleeping)
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=PATIENCE_S)
-    assert (process.returncode, said) == (130, "")
-    poll_until(lambda: not is_sleeping())
-
-
-def test_without_sql_psql_is_opened_on_the_database_in_use(muster: Muster, database_in_use: str) -> None:
-    assert muster is not None
-    ran = subprocess.run(
-        [Path(sys.executable).with_name("muster"), "sql"],
-        env={**os.environ, "MUSTER_DATABASE_URL": database_in_use},
-        input="SELECT count(*) + 41 AS answer FROM shard_leases WHERE shard_id = 0;\n",
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-
-    assert "42" in ran.stdout
-
-
-@pytest.mark.parametrize(("flags", "changed"), [((), 0), (("--write",), 1)], ids=["read-only", "writing"])
-def test_psql_is_read_only_unless_write_is_given(
-    muster: Muster, database_in_use: str, rows: PsycopgConnection, flags: tuple[str, ...], changed: int
-) -> None:
-    assert muster is not None
-    ran = subprocess.run(
-        [Path(sys.executable).with_name("muster"), "sql", *flags],
-        env={**os.environ, "MUSTER_DATABASE_URL": database_in_use, "PGOPTIONS": "-c work_mem=1MB"},
-        input="SHOW work_mem; INSERT INTO topics (topic, partitions) VALUES ('from-psql', 1);\n",
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert "1MB" in ran.stdout
-    assert ("read-only transaction" in ran.stderr) == (not changed)
-    with rows.cursor() as cursor:
-        cursor.execute("DELETE FROM topics WHERE topic = 'from-psql'")
-        assert cursor.rowcount == changed
 
 
 # -- tokens -------------------------------------------------------------------------------------------------
