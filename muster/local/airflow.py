@@ -26,7 +26,7 @@ import dags
 from muster.data_dir import DataDir, keep_secret, write_private
 from muster.errors import UserError
 from muster.local.java import find_java, spark_environment
-from muster.local.processes import ChildSpec
+from muster.local.processes import ChildSpec, tied_command
 from muster.node_client import FIRST_ERROR_STATUS
 from muster.settings import Settings, psql_url
 from spark_jobs.submit import archive_uri
@@ -132,7 +132,7 @@ class AirflowServices:
         write_private(pools, json.dumps(self._pools()))
         with log.open("wb") as output:
             for arguments in (("db", "migrate"), ("pools", "import", str(pools))):
-                command = [_airflow(), *arguments]
+                command = tied_command((_airflow(), *arguments))
                 done = subprocess.run(command, env=self.environment, stdout=output, stderr=output, check=False)
                 if done.returncode != 0:
                     raise UserError(f"Airflow could not prepare its database; see {log}.")

@@ -279,12 +279,19 @@ def _living(children: Sequence[Child]) -> set[ProcessKey]:
     return {key for child in children for key in child.living(rows)}
 
 
-def _spawn(spec: ChildSpec) -> subprocess.Popen[bytes]:
+def tied_command(
+    argv: Sequence[str], stop_signal: signal.Signals = signal.SIGTERM, root_drop: RootDrop = RootDrop.KEEP
+) -> list[str]:
+    """Return the command line of a child that the kernel sends `stop_signal` when the thread that started it ends."""
     entry = str(Path(__file__).with_name("child_entry.py"))
-    contract = [str(os.getpid()), str(int(spec.stop_signal)), spec.root_drop.value]
+    contract = [str(os.getpid()), str(int(stop_signal)), root_drop.value]
+    return [sys.executable, "-I", "-S", entry, *contract, *argv]
+
+
+def _spawn(spec: ChildSpec) -> subprocess.Popen[bytes]:
     with spec.log_file.open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-I", "-S", entry, *contract, *spec.argv],
+            tied_command(spec.argv, spec.stop_signal, spec.root_drop),
             env=dict(spec.env),
             stdin=subprocess.DEVNULL,
             stdout=log,

@@ -2,13 +2,13 @@
 
 import os
 import pwd
+import signal
 import subprocess
-import sys
 from pathlib import Path
 
 from muster.errors import UserError
 from muster.local.child_entry import ACCOUNT
-from muster.local.processes import RootDrop
+from muster.local.processes import RootDrop, tied_command
 
 PROBE_TIMEOUT_S = 30.0
 
@@ -37,9 +37,7 @@ def choose_root_drop(home: Path, program: str) -> RootDrop:
 
 def can_run(root_drop: RootDrop, program: str) -> bool:
     """Return whether `program --version` succeeds after it has dropped root in this way."""
-    entry = str(Path(__file__).with_name("child_entry.py"))
-    contract = [str(os.getpid()), "9", root_drop.value]
-    command = [sys.executable, "-I", "-S", entry, *contract, program, "--version"]
+    command = tied_command((program, "--version"), signal.SIGKILL, root_drop)
     try:
         probe = subprocess.run(command, capture_output=True, check=False, timeout=PROBE_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired):
