@@ -9,11 +9,13 @@ import urllib3
 
 from muster.client_tls import client_ssl_context
 from muster.data_dir import DataDir, keep_secret
+from muster.errors import USAGE_EXIT_CODE, UserError
 from muster.local.processes import ChildSpec
 from muster.settings import Settings
 
 FIRST = "node"
 READY_TIMEOUT_S = 5.0
+PORT_MAX = 65_535
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +60,23 @@ class LocalNode:
 
 
 def local_nodes(settings: Settings, count: int) -> list[LocalNode]:
-    """Return the nodes, the first on the port of the settings and the others on the ports after it."""
+    """Return the nodes, the first on the port of the settings and the others on the ports after it.
+
+    Raises:
+        UserError: there are no such ports.
+    """
     first = LocalNode(FIRST, settings.http_port, settings.node_url, settings)
-    return [first, *(_another(settings, number) for number in range(2, count + 1))]
+    nodes = [first, *(_another(settings, number) for number in range(2, count + 1))]
+    last = nodes[-1].settings
+    for option, port, highest in (
+        ("--port", settings.http_port, last.http_port),
+        ("MUSTER_KAFKA_PORT", settings.kafka_port, last.kafka_port or 0),
+    ):
+        if highest > PORT_MAX:
+            raise UserError(
+                f"There are too few ports from {port} on for {count} nodes; lower {option}.", USAGE_EXIT_CODE
+            )
+    return nodes
 
 
 def _another(settings: Settings, number: int) -> LocalNode:
