@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
 from coordinator_core.protocol.log_ends import LogEnd, lag_at, monotonic_log_ends
+from coordinator_core.protocol.settings import GroupSettings
+from coordinator_core.runtime.metadata_cache import MetadataCache
 from coordinator_core.state_store.awaited import AwaitedMember, AwaitedMembers
 from coordinator_core.state_store.log_ends import LogEndReport
 from coordinator_core.state_store.postgres import PostgresStore
@@ -167,6 +169,35 @@ def test_the_timeout_of_a_rebalancing_group_is_the_narrowest_that_is_set(owner: 
         owner.store.put_settings(group_id, {"rebalance_timeout_ms": value}, change_row(name, group_id=group_id))
         timeouts.append(query("SELECT rebalance_timeout_ms FROM dashboards.rebalancing_groups"))
     assert timeouts == [[(7_000,)], [(5_000,)]]
+
+
+@pytest.mark.parametrize(
+    ("group_value", "cluster_value", "effective_ms"),
+    [("10", None, 1_000), ("soon", "7000", 7_000), ("", "99999999999", 2_147_483_647), ("7 s", "1e4", 60_000)],
+)
+def test_stored_timeout_counts_in_the_view_as_on_nodes(
+    owner: Owner, query: Query, group_value: str, cluster_value: str | None, effective_ms: int
+) -> None:
+    members = {"m-1": member_row(rebalance_timeout_ms=60_000)}
+    owner.write(write(group=group_row(state="CompletingRebalance"), members=members))
+    for group_id, value in (("orders", group_value), (None, cluster_value)):
+        owner.store.put_settings(group_id, {"rebalance_timeout_ms": value}, change_row(str(group_id)))
+    cache = MetadataCache(GroupSettings(), frozenset())
+    cache.update(owner.store.versions(), owner.store.settings(), [])
+    assert (cache.context("orders").settings.rebalance_timeout_ms or 60_000) == effective_ms
+    found = query(
+        "SELECT rebalance_timeout_ms, (extract(epoch FROM phase_deadline_at - state_since) * 1000)::bigint"
+        " FROM dashboards.rebalancing_groups"
+    )
+    assert found == [(effective_ms, effective_ms)]
+
+
+def test_previous_rebalance_of_a_group_is_none_of_a_former_group_of_its_name(owner: Owner, query: Query) -> None:
+    parts = (part_row("m-1", client_id="of the former group", waited_for_ms=900),)
+    owner.write(write(group=group_row(), rebalances=(rebalance_row(),), rebalance_members=parts))
+    created_at_ms = group_row().created_at_ms + 1
+    owner.write(write(group=group_row(state="PreparingRebalance", created_at_ms=created_at_ms)))
+    assert query("SELECT last_waited_for_client_id FROM dashboards.rebalancing_groups") == [(None,)]
 
 
 # -- what will expire ---------------------------------------------------------------------------------------
