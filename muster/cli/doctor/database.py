@@ -263,6 +263,9 @@ _WHO = "SELECT current_user, rolsuper FROM pg_roles WHERE rolname = current_user
 # What PUBLIC can do in this database counts for every role of the server.
 _OPEN = "SELECT has_database_privilege('public', current_database(), 'CONNECT')"
 
+# The functions of jobs run as the owner, with this schema in their search path. The default before Postgres 15.
+_CREATABLE = "SELECT has_schema_privilege('public', 'public', 'CREATE')"
+
 _JOBS_LOGINS = """
 SELECT login.rolname, login.rolsuper OR login.rolcreaterole OR login.rolcreatedb OR login.rolbypassrls, ARRAY(
     SELECT relname::text FROM pg_class
@@ -300,8 +303,13 @@ def check_roles(connection: PsycopgConnection) -> CheckResult:
 def check_jobs_role(connection: PsycopgConnection) -> CheckResult:
     """Check that Spark jobs have a role of their own, which can propose and nothing else."""
     with connection.cursor() as cursor:
+        cursor.execute(_CREATABLE)
+        (is_creatable,) = cursor.fetchone() or (False,)
         cursor.execute(_JOBS_LOGINS, {"allowed": JOBS_WRITE})
         logins = cursor.fetchall()
+    if is_creatable:
+        message = "every role can create operators in the schema public, which jobs run as the owner"
+        return error("jobs role", message, f"REVOKE CREATE ON SCHEMA public FROM PUBLIC, as a superuser: {DOCUMENTED}")
     if not logins:
         advice = f"make one, and set MUSTER_JOBS_DATABASE_URL where jobs run: {DOCUMENTED}"
         return warning("jobs role", "no role that logs in is a member of muster_jobs", advice)

@@ -163,6 +163,22 @@ def test_doctor_lists_excess_privileges_of_jobs(
     assert "can write maintenance_runs, offsets" in saw
 
 
+def test_doctor_fails_if_every_role_can_create_what_the_functions_of_jobs_would_use(
+    bare_muster: Muster, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before Postgres 15 it is the default, and the owner of the database cannot revoke it."""
+    monkeypatch.setenv("MUSTER_DATABASE_URL", database_url)
+    with closing(psycopg2.connect(psql_url(database_url))) as connection, connection, connection.cursor() as cursor:
+        cursor.execute("GRANT CREATE ON SCHEMA public TO PUBLIC")
+
+    verdict, saw = findings(bare_muster)[1]["jobs role"]
+
+    assert (verdict, saw) == (
+        "error",
+        "every role can create operators in the schema public, which jobs run as the owner",
+    )
+
+
 def test_doctor_fails_for_shards_without_an_owner(
     bare_muster: Muster, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
