@@ -40,7 +40,7 @@ class TopicToReset(Struct, forbid_unknown_fields=True):
     """A topic and its partitions; by default those in the topic metadata, else those with a committed offset."""
 
     topic: Topic
-    partitions: list[Partition] | None = None
+    partitions: Annotated[list[Partition], Meta(min_length=1)] | None = None
 
 
 class PartitionOffset(Struct, forbid_unknown_fields=True):

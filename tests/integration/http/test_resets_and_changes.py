@@ -116,6 +116,7 @@ def test_a_group_with_members_is_not_reset(group: Group) -> None:
     ("body", "code", "named"),
     [
         ({"to": "latest", "topics": [{"topic": "orders", "partitions": [3]}]}, "INVALID_REQUEST", "orders 3"),
+        ({"to": "latest", "topics": [{"topic": "orders", "partitions": []}]}, "INVALID_REQUEST", "partitions"),
         ({"to": "earliest", "topics": [{"topic": "unheard"}]}, "UNKNOWN_TOPIC_OR_PARTITION", "unheard"),
         ({"to": "offset"}, "INVALID_REQUEST", "offset"),
         ({"to": "shift", "shift_by": 1, "offset": 3}, "INVALID_REQUEST", "offset"),
