@@ -114,6 +114,8 @@ class KafkaConnection(asyncio.Protocol):
         """Is done when the connection is lost."""
         self._due_at_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._is_made = False
+        """Whether there is a transport; the server counts the connection before."""
         self._is_closing = False
         self._is_paused = False
         """Whether nothing is read from the client."""
@@ -133,9 +135,12 @@ class KafkaConnection(asyncio.Protocol):
         self._client = counted_address(self._client_host)
         """Whose share of the memory for large requests its frames use."""
         self._certificate = client_certificate(transport.get_extra_info("peercert"))
+        self._is_made = True
         self._identify()
         if self._gate.admit(self, self._client_host):
             self._expect_within(self._limits.frame_timeout_ms / 1000)
+        if self._is_closing:
+            self.abort()
 
     def abort(self) -> None:
         """Close the connection at once."""
@@ -144,7 +149,7 @@ class KafkaConnection(asyncio.Protocol):
     def close_when_answered(self) -> None:
         """Close the connection, but for the request that is being answered after its response."""
         self._is_closing = True
-        if self._running is None:
+        if self._is_made and self._running is None:
             self._transport.close()
 
     def data_received(self, data: bytes) -> None:
