@@ -139,7 +139,10 @@ async def fetch(request: KafkaRequest) -> bytes:
     leader_code = 0
     wanted = [(names.get(getattr(each, key), ""), each.partitions) for each in message.topics]
     if not any(error_code(topic, one) for topic, partitions in wanted for one in partitions):
+        turn_bytes = request.turn_bytes
+        request.end_turn()  # while it waits
         await asyncio.sleep(min(milliseconds(message.max_wait), FETCH_WAIT_MAX_MS) / 1000)
+        await request.begin_turn(turn_bytes)
         if coordinator.addresses(LISTENER).items() - brokers:
             leader_code = NOT_LEADER_OR_FOLLOWER
 

@@ -1,20 +1,24 @@
 """A consumer that waits for records learns that a broker is new, or it would know none when the others are gone.
 
-One that asks for what cannot be fetched does not wait.
+One that asks for what cannot be fetched does not wait, and one that waits keeps no others waiting.
 """
 
+import asyncio
 from datetime import timedelta
+from typing import Final
 
 import pytest
 
 from api.kafka.apis import ApiKey
 from api.kafka.errors import NOT_LEADER_OR_FOLLOWER
 from api.kafka.messages import load_all
+from api.shared import turns as shared_turns
 from api.shared.limits import ListenerLimits
 from api.shared.node_context import NodeContext
+from api.shared.turns import SMALL_REQUEST_MAX_BYTES
 from tests.support.memory_store import MemoryStore
 from tests.support.no_queries import NO_QUERIES
-from tests.support.waiting import turns
+from tests.support.waiting import PATIENCE_S, turns
 from tests.unit.api.kafka.wire import Fields, Wire
 from tests.unit.coordinator_core.runtime.nodes import running, until
 
@@ -23,6 +27,8 @@ pytestmark = pytest.mark.anyio
 ONE = {"a": "127.0.0.1:9092"}
 TWO = {**ONE, "b": "127.0.0.1:9093"}
 MOVED = {"a": "127.0.0.1:9094"}
+PARTITIONS: Final = 150
+"""A request with so many is a large one."""
 FETCH: Fields = {
     "replica_id": -1,
     "max_wait": timedelta(milliseconds=1),
@@ -49,6 +55,27 @@ async def test_fetch_waits_unless_a_part_of_it_has_an_error(monkeypatch: pytest.
             answered.append(wire.is_answered)
             wire.close()
     assert answered == [False, True]
+
+
+async def test_large_fetch_that_waits_has_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    load_all()
+    monkeypatch.setattr(shared_turns, "LARGE_REQUESTS_IN_PROGRESS_BYTES", 2 * SMALL_REQUEST_MAX_BYTES)
+    store = MemoryStore()
+    store.observe_topics({"t": PARTITIONS})
+    part = FETCH["topics"][0]["partitions"][0]
+    topics = [{"topic": "t", "partitions": [{**part, "partition": number} for number in range(PARTITIONS)]}]
+    async with running(store) as node:
+        await until(lambda: "t" in node.metadata_cache.topic_metadata, "the topic")
+        monkeypatch.setattr(node, "addresses", lambda _: ONE)
+        context = NodeContext(node, NO_QUERIES, ListenerLimits())
+        waiting, wire = Wire(context), Wire(context)
+        waiting.send(ApiKey.FETCH, 11, {**FETCH, "max_wait": timedelta(seconds=30), "topics": topics})
+        await turns()
+        answer = await asyncio.wait_for(wire.call(ApiKey.FETCH, 11, {**FETCH, "topics": topics}), PATIENCE_S)
+        assert [each.error_code for each in answer.responses[0].partitions] == [0] * PARTITIONS
+        assert not waiting.is_answered
+        for each in (waiting, wire):
+            each.close()
 
 
 @pytest.mark.parametrize(
