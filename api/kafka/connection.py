@@ -374,7 +374,6 @@ class KafkaConnection(asyncio.Protocol):
             if request.is_long_poll and request.code == NO_ERROR:
                 self._authorize_answer(request)
             if request.code == CoordinatorNotAvailable.code and self._reserved_bytes:
-                request.end_turn()
                 self._release_bytes()
                 await request.throttle(MAX_THROTTLE_S)
         except asyncio.CancelledError:

@@ -110,8 +110,10 @@ class ClientRequest:
     async def throttle(self, retry_after_s: float) -> None:
         """Delay the refusal of a request, as Kafka mutes a connection; the rest of its body is not read meanwhile.
 
-        A client that sends its next request when it has the answer to the last is slowed down.
+        A client that sends its next request when it has the answer to the last is slowed down, and no other: the
+        request has no turn meanwhile.
         """
+        self.end_turn()
         await asyncio.sleep(min(retry_after_s, MAX_THROTTLE_S))
 
     async def throttle_large_body(self) -> None:
@@ -120,7 +122,6 @@ class ClientRequest:
         A client that repeats it at once would otherwise take more of the node than one whose requests are answered.
         """
         if self.reserved_bytes:
-            self.end_turn()
             self.reserve_body_bytes(0)
             await self.throttle(MAX_THROTTLE_S)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from api.shared.authorization import REQUEST_RULES, authorize
-from api.shared.client_request import ClientRequest
+from api.shared.client_request import MAX_THROTTLE_S, ClientRequest
 from api.shared.errors import NO_ERROR, GroupAuthorizationFailed
 from api.shared.identity import Identity, Role
 from api.shared.limits import ListenerLimits
@@ -91,6 +91,17 @@ def test_what_listeners_share_loads_no_module_of_http() -> None:
     code = f"import sys, {', '.join(modules)}; print([each for each in {HTTP_MODULES} if each in sys.modules])"
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT)
     assert loaded.stdout.strip() == "[]"
+
+
+async def test_a_request_whose_refusal_is_delayed_has_no_turn() -> None:
+    async with running(MemoryStore()) as coordinator:
+        request = ClientRequest(NodeContext(coordinator, NO_QUERIES, ListenerLimits()), "192.0.2.1")
+        request.identify_client()
+        await request.begin_turn(10_000)
+        refusal = asyncio.create_task(request.throttle(MAX_THROTTLE_S))
+        await asyncio.sleep(0)
+        assert not request.turn_bytes
+        refusal.cancel()
 
 
 async def test_large_responses_begin_in_turn_and_small_ones_at_once() -> None:
