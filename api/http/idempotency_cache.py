@@ -20,14 +20,15 @@ class IdempotencyCache:
 
     def __init__(self, limit: int = IDEMPOTENCY_CACHE_MAX) -> None:
         self._limit = limit
-        self._answers: dict[Key, tuple[str, HttpResponse]] = {}
+        self._answers: dict[Key, tuple[str, str, str | None, HttpResponse]] = {}
+        """Request → the id of its change, its name, its actor and its response."""
 
     def find(self, context: RequestContext) -> HttpResponse | None:
-        """Return the cached response to the same request and set its change id in the context, or return None."""
+        """Return the cached response to the same request, and complete its context as then; None: there is none."""
         key = _key(context)
         if key is None or key not in self._answers:
             return None
-        context.change_id, response = self._answers[key]
+        context.change_id, context.request, context.actor, response = self._answers[key]
         return response
 
     def store(self, context: RequestContext, response: HttpResponse) -> None:
@@ -35,7 +36,7 @@ class IdempotencyCache:
         key = _key(context)
         if key is None or context.change_id is None:
             return
-        self._answers[key] = (context.change_id, response)
+        self._answers[key] = (context.change_id, context.request, context.actor, response)
         if len(self._answers) > self._limit:
             del self._answers[next(iter(self._answers))]
 

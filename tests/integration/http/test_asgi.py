@@ -6,6 +6,7 @@ import re
 import socket
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from uuid import uuid4
 
 import psycopg2
 import pytest
@@ -214,6 +215,18 @@ def test_operator_change_is_logged_once_with_its_actor(client: Client, events: l
     (event,) = [each for each in events if each["event"] == "change_recorded"]
     assert (event["request"], event["actor"]) == ("PutTopic", "ada")
     assert event["change_id"] == answer.headers["x-muster-change-id"]
+
+
+def test_repeated_operator_change_is_logged_as_the_first_time(client: Client, events: list[Json]) -> None:
+    path, key = f"/v1/topics/{fresh_id()}", {"Idempotency-Key": str(uuid4())}
+    for _ in range(2):
+        client.ok("PUT", path, {"partitions": 1}, key)
+
+    first, again = [each for each in events if each["event"] == "change_recorded"]
+    differing = {"request_id", "took_ms"}
+    assert {name: again[name] for name in first if name not in differing} == {
+        name: value for name, value in first.items() if name not in differing
+    }
 
 
 def test_requests_of_agents_are_counted_and_not_logged(client: Client, group: Group, events: list[Json]) -> None:
