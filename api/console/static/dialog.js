@@ -1,20 +1,22 @@
 // Modal dialogues: they hold the focus, Escape and leaving the page cancel them, and errors appear in them.
 
 import { h, replaceContent } from "./dom.js";
+import { toast } from "./toast.js";
 
 /**
  * Show a form; `extra` may add an element below the first field. If `act`, called with the values, raises an error, the dialogue shows its message and remains open.
  * The second argument of `act` is a UUID, the same one while the values are the same: the answer to a change that was made may have been lost.
- * Resolves to the values and the `result` of `act`, or to null if the user cancels.
+ * Resolves to the values and the `result` of `act`, or to null if the user cancels. `isChange`: what `act` has begun is not cancelled
+ * with the dialogue, so its result counts, and its error is shown in a toast.
  */
-export function form({ title, text, verb, fields = [], danger = false, extra, act, before }) {
+export function form({ title, text, verb, fields = [], danger = false, extra, act, before, isChange = false }) {
   return new Promise((resolve) => {
     const problem = h("p", { class: "problem", role: "alert", hidden: true });
     const submit = h("button", { type: "submit", class: danger ? "danger" : "primary" }, verb);
     const body = h("form", { method: "dialog" }, h("h2", {}, title), text && h("p", {}, text),
       fields.slice(0, 1).map(row), extra?.(() => valuesOf(body)), fields.slice(1).map(row), problem,
-      h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => end(null) }, "Cancel"), submit));
-    const dialog = shown(title, body, () => end(null));
+      h("div", { class: "buttons" }, h("button", { type: "button", onclick: cancel }, "Cancel"), submit));
+    const dialog = shown(title, body, cancel);
     let sent, key;
     body.addEventListener("submit", async (event) => {
       event.preventDefault();
@@ -26,11 +28,20 @@ export function form({ title, text, verb, fields = [], danger = false, extra, ac
         const result = await act?.(values, key);
         end({ ...values, result });
       } catch (error) {
+        if (isChange && !dialog.isConnected) {
+          toast(`${verb}: ${error.message}`);
+          resolve(null);
+        }
         problem.hidden = false;
         replaceContent(problem, error.message);
         submit.disabled = false;
       }
     });
+
+    function cancel() {
+      if (isChange && submit.disabled) dialog.remove();
+      else end(null);
+    }
 
     function end(values) {
       dialog.remove();

@@ -43,6 +43,7 @@ export async function askIdentity(message = "") {
 export async function askReason({ fields = [], reason = "", ...rest }) {
   const given = await form({
     ...rest,
+    isChange: true,
     fields: [
       ...fields,
       { name: "reason", label: "Reason", value: reason, required: true, maxlength: 1000, hint: "recorded in the audit log" },

@@ -123,3 +123,65 @@ def test_undo_that_cannot_be_prepared_says_why(context: BrowserContext, node: No
     page.route("**/v1/changes/*", lambda route: route.abort())
     page.locator("#toasts").get_by_role("button", name="Undo…").click()
     expect(page.locator("#toasts")).to_contain_text("The node cannot be reached.")
+
+
+def _hold(page: Page, url: str | re.Pattern[str]) -> list[Route]:
+    """Hold the next request to an address, which is then in the list."""
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route(url, hold, times=1)
+    return held
+
+
+def _begin_deletion(page: Page, node: Node, group: Group) -> Route:
+    """Confirm the deletion of a group, and cancel the dialogue before the answer; return the request."""
+    group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(500)]})
+    page.goto(f"{node.url}/#/groups/{group.group_id}")
+    page.get_by_role("button", name="Delete the group…").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Reason").fill("not needed")
+    dialog.get_by_label("Your name").fill("ada")
+    held = _hold(page, re.compile(r"\?reason="))
+    with page.expect_request(re.compile(r"\?reason=")):
+        dialog.get_by_role("button", name="Delete", exact=True).click()
+    dialog.get_by_role("button", name="Cancel").click()
+    expect(dialog).to_have_count(0)
+    return held[0]
+
+
+def test_change_whose_dialog_was_closed_too_late_is_reported(
+    context: BrowserContext, node: Node, samples: SampleGroups
+) -> None:
+    """Else an operator takes for cancelled what is done."""
+    page = context.new_page()
+    _begin_deletion(page, node, samples.client.group("closed-too-late")).continue_()
+    expect(page.locator("#toasts")).to_contain_text("Group deleted. Its offsets are archived. Undo…")
+
+
+def test_refusal_after_the_dialog_was_closed_is_shown(
+    context: BrowserContext, node: Node, samples: SampleGroups
+) -> None:
+    page = context.new_page()
+    _begin_deletion(page, node, samples.client.group("refused-too-late")).fulfill(status=503, json=TOO_LATE)
+    expect(page.locator("#toasts")).to_have_text("Delete: No answer within 2000 ms.")
+
+
+def test_preview_that_was_cancelled_opens_nothing(context: BrowserContext, node: Node, samples: SampleGroups) -> None:
+    group = samples.client.group("previewed")
+    group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(500)]})
+    page = context.new_page()
+    page.goto(f"{node.url}/#/groups/{group.group_id}")
+    page.get_by_role("button", name="Reset offsets…").click()
+    dialog = page.get_by_role("dialog")
+    held = _hold(page, "**/offsets/reset")
+    with page.expect_request("**/offsets/reset"):
+        dialog.get_by_role("button", name="Preview").click()
+    page.keyboard.press("Escape")
+    with page.expect_response("**/offsets/reset"):
+        held[0].continue_()
+    with page.expect_response(re.compile("/v1/groups/[^/]+$")):
+        pass
+    expect(dialog).to_have_count(0)
