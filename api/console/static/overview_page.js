@@ -4,7 +4,7 @@ import { read } from "./api.js";
 import { h, redrawOnChange, replaceContent } from "./dom.js";
 import { ago, clock, count, lag, plural } from "./format.js";
 import { FLAPPING_REBALANCES, groupLink, plain, stateNow, STATES } from "./labels.js";
-import { poll } from "./poll.js";
+import { allOf, poll } from "./poll.js";
 import { statusBadge } from "./runs_page.js";
 import { sparkline } from "./sparkline.js";
 
@@ -23,37 +23,48 @@ export function overviewPage(main) {
   const body = h("div", { class: "cards" }, h("p", { class: "muted" }, "Loading…"));
   replaceContent(main, h("h1", {}, "Overview"), body);
   const draw = redrawOnChange(body, cards);
-  const poller = poll(async () => {
-    const groups = (sort) => read("/v1/overview/groups", { sort, limit: GROUPS });
-    draw(...await Promise.all([groups("attention"), groups("lag"), read("/v1/overview/activity"), read("/v1/maintenance/runs")]));
-  }, EVERY_MS);
+  const groups = (sort) => read("/v1/overview/groups", { sort, limit: GROUPS });
+  const loads = { attention: () => groups("attention"), behind: () => groups("lag"), activity: () => read("/v1/overview/activity"), maintenance: () => read("/v1/maintenance/runs") };
+  const loaded = {};
+  const load = async (name) => {
+    loaded[name] = await loads[name]();
+    draw(loaded);
+  };
+  const poller = poll(() => allOf(...Object.keys(loads).map(load)), EVERY_MS);
   return { stop: poller.stop };
 }
 
-function cards(attention, behind, { hours, flapping_groups: flapping, forecast }, { runs }) {
-  const counts = { ...attention.counts, Flapping: flapping, Stable: Math.max((attention.counts.Stable ?? 0) - flapping, 0) };
-  const unsettled = attention.groups.filter((group) => group.rebalances_last_hour >= FLAPPING_REBALANCES || STATES[group.state].tone === "warn");
-  const lagging = behind.groups.filter((group) => group.lag);
+/** Return the cards; those whose requests were not answered yet say so. */
+function cards({ attention, behind, activity, maintenance }) {
   return [
-    card("Groups", "#/", h("ul", { class: "plain" }, SHOWN_STATES.map(([state, href]) => h("li", {},
-      h("a", { href }, h("strong", {}, count(counts[state] ?? 0)), ` ${STATES[state].name}`))))),
-    card("Rebalances, 24 h", "#/?sort=rebalances", bars("rebalances", hours, "rebalances")),
-    card("Evictions, 24 h", "#/reports", bars("evictions", hours, "evictions")),
-    card("Need attention", "#/", list(unsettled, (group) => `${STATES[stateOf(group)].name}, ${plural(group.rebalances_last_hour, "rebalance")} in 1 h`, "No group is rebalancing or flapping.")),
-    card("Highest lag", "#/?sort=lag", list(lagging, (group) => `${lag(group.lag, group.is_lag_lower_bound, group.log_end_at)} records`, "No known lag.")),
-    card("Offsets that expire", null, forecast
+    card("Groups", "#/", attention, ({ counts }) => states(counts, activity?.flapping_groups ?? null)),
+    card("Rebalances, 24 h", "#/?sort=rebalances", activity, ({ hours }) => bars("rebalances", hours, "rebalances")),
+    card("Evictions, 24 h", "#/reports", activity, ({ hours }) => bars("evictions", hours, "evictions")),
+    card("Need attention", "#/", attention, ({ groups }) => list(groups.filter(isUnsettled), (group) => `${STATES[stateOf(group)].name}, ${plural(group.rebalances_last_hour, "rebalance")} in 1 h`, "No group is rebalancing or flapping.")),
+    card("Highest lag", "#/?sort=lag", behind, ({ groups }) => list(groups.filter((group) => group.lag), (group) => `${lag(group.lag, group.is_lag_lower_bound, group.log_end_at)} records`, "No known lag.")),
+    card("Offsets that expire", null, activity, ({ forecast }) => (forecast
       ? [h("p", {}, h("strong", {}, count(forecast.within_a_day)), " within a day, ", h("strong", {}, count(forecast.within_a_week)), ` within a week, the next ${clock(forecast.next_expiry_at)}; as of ${clock(forecast.as_of)}.`),
         list(forecast.groups, (group) => `${count(group.within_a_week)} within a week, the next ${clock(group.next_expiry_at)}`)]
-      : h("p", { class: "muted" }, "None within a week, or no forecast yet: the DAG offset_retention writes one.")),
-    card("Last maintenance", "#/maintenance", runs.length
+      : h("p", { class: "muted" }, "None within a week, or no forecast yet: the DAG offset_retention writes one."))),
+    card("Last maintenance", "#/maintenance", maintenance, ({ runs }) => (runs.length
       ? h("ul", { class: "plain" }, runs.slice(0, RUNS).map((run) => h("li", {}, statusBadge(run.status), " ", h("a", { href: `#/maintenance/${run.run_id}` }, plain(run.kind)), `, ${plural(run.counts.candidates ?? 0, "candidate")}, ${ago(run.as_of)}`)))
-      : h("p", { class: "muted" }, "No runs yet.")),
+      : h("p", { class: "muted" }, "No runs yet."))),
   ];
 }
 
+/** Return the number of groups in each state; without that of flapping groups, the Stable ones include them. */
+function states(counts, flapping) {
+  const shown = { ...counts, Flapping: flapping, Stable: Math.max((counts.Stable ?? 0) - flapping, 0) };
+  return h("ul", { class: "plain" }, SHOWN_STATES.map(([state, href]) => h("li", {},
+    h("a", { href }, h("strong", {}, count(shown[state] === undefined ? 0 : shown[state])), ` ${STATES[state].name}`))));
+}
+
+const isUnsettled = (group) => group.rebalances_last_hour >= FLAPPING_REBALANCES || STATES[group.state].tone === "warn";
+
 const stateOf = (group) => stateNow(group.state, group.rebalances_last_hour);
 
-const card = (title, href, content) => h("section", { class: "card" }, h("h2", {}, href ? h("a", { href }, title) : title), content);
+const card = (title, href, answer, content) =>
+  h("section", { class: "card" }, h("h2", {}, href ? h("a", { href }, title) : title), answer ? content(answer) : h("p", { class: "muted" }, "Loading…"));
 
 function list(groups, words, none) {
   if (!groups.length) return h("p", { class: "muted" }, none);

@@ -185,3 +185,25 @@ def test_preview_that_was_cancelled_opens_nothing(context: BrowserContext, node:
     with page.expect_response(re.compile("/v1/groups/[^/]+$")):
         pass
     expect(dialog).to_have_count(0)
+
+
+@pytest.mark.parametrize(
+    ("refused_path", "unknown", "known"),
+    [
+        ("activity", "Evictions, 24 h", ("Groups", "Need attention", "Last maintenance")),
+        ("sort=lag", "Highest lag", ("Groups", "Rebalances, 24 h", "Last maintenance")),
+        ("maintenance", "Last maintenance", ("Groups", "Rebalances, 24 h", "Highest lag")),
+    ],
+)
+def test_overview_shows_what_is_answered(
+    context: BrowserContext, node: Node, refused_path: str, unknown: str, known: tuple[str, ...]
+) -> None:
+    page = context.new_page()
+    page.route(re.compile(refused_path), lambda route: route.fulfill(status=503, json=TOO_LATE))
+    page.goto(f"{node.url}/#/overview")
+    card = page.locator("section.card")
+    expect(page.locator("#poll-status")).to_have_text("No answer within 2000 ms.")
+    expect(card.filter(has_text=unknown)).to_contain_text("Loading…")
+    for title in known:
+        expect(card.filter(has=page.get_by_role("heading", name=title))).not_to_contain_text("Loading…")
+    page.unroute_all(behavior="wait")
