@@ -3,6 +3,9 @@
 import { h, replaceContent } from "./dom.js";
 import { toast } from "./toast.js";
 
+/** What a required field has: text, and not spaces alone. */
+const NOT_BLANK = { pattern: ".*\\S.*", title: "Text, not only spaces" };
+
 /**
  * Show a form; `extra` may add an element below the first field. If `act`, called with the values, raises an error, the dialogue shows its message and remains open.
  * The second argument of `act` is a UUID, the same one while the values are the same: the answer to a change that was made may have been lost.
@@ -78,6 +81,7 @@ function shown(title, content, onCancel) {
 
 function row({ name, label, hint, options, ...attributes }) {
   const id = `field-${name}`;
+  if (attributes.required) Object.assign(attributes, NOT_BLANK);
   const control = options
     ? h("select", { id, name, ...attributes }, options.map((each) => [each].flat()).map(([value, words = value]) => h("option", { value }, words)))
     : h("input", { id, name, autocomplete: "off", spellcheck: "false", "aria-describedby": hint && `${id}-hint`, ...attributes });

@@ -207,3 +207,23 @@ def test_overview_shows_what_is_answered(
     for title in known:
         expect(card.filter(has=page.get_by_role("heading", name=title))).not_to_contain_text("Loading…")
     page.unroute_all(behavior="wait")
+
+
+@pytest.mark.parametrize("field", ["Reason", "Your name"])
+def test_blank_fields_are_not_sent(context: BrowserContext, node: Node, samples: SampleGroups, field: str) -> None:
+    page = context.new_page()
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.method))
+    page.goto(f"{node.url}/#/settings")
+    page.get_by_role("button", name="Change group_max_size").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("New value").fill("50")
+    for label, text in {"Reason": "a test", "Your name": "ada", field: "  "}.items():
+        dialog.get_by_label(label).fill(text)
+    dialog.get_by_role("button", name="Set", exact=True).click()
+    expect(dialog.get_by_label(field)).to_be_focused()
+    expect(dialog.get_by_role("alert")).to_be_hidden()
+    dialog.get_by_label(field).fill("now text")
+    dialog.get_by_role("button", name="Set", exact=True).click()
+    expect(dialog).to_have_count(0)
+    assert requests.count("PUT") == 1
