@@ -7,6 +7,7 @@ import { member } from "./labels.js";
 import { now } from "./now.js";
 
 const DENSE_FROM = 20, FILTER_FROM = 6;
+const STALLED_MS = 600_000; // as the alert MusterConsumerStalled
 const COLUMNS = [
   ["Member", "", ({ each }) => each.member_id],
   ["Client host", "", ({ each }) => each.client_host],
@@ -83,7 +84,16 @@ function factsOf(group, each, partitions) {
     heartbeatAge: each.last_heartbeat_at && Math.max(now() - Date.parse(each.last_heartbeat_at), 0),
     partitions: each.owned_partitions?.reduce((sum, owned) => sum + owned.partitions.length, 0) ?? null,
     behind: lags.length ? lags.reduce((sum, records) => sum + records, 0) : null,
+    uncommitted: uncommitted(group, partitions ?? []),
   };
+}
+
+/** Return the time since a member's last commit if records have waited for it for STALLED_MS, and its partitions are its own for as long; else null. */
+function uncommitted(group, partitions) {
+  if (group.state !== "Stable" || now() - Date.parse(group.state_since) < STALLED_MS) return null;
+  const age = now() - Math.max(...partitions.filter((each) => each.committed_at).map((each) => Date.parse(each.committed_at)));
+  const isLagging = partitions.some((each) => each.lag_seconds * 1000 > STALLED_MS);
+  return isLagging && age > STALLED_MS ? age : null;
 }
 
 /** Return the rows in an order; unknown values come last in either direction. */
@@ -104,13 +114,14 @@ function sorted(rows, waitingFor, order) {
 const AWAITED = { join: "has not joined", sync: "has not synced" };
 const PARKED = { join: "joined, waiting for others", sync: "synced, waiting for the leader" };
 
-function row(group, { each, session, rebalance, heartbeatAge, partitions, behind }, again) {
+function row(group, { each, session, rebalance, heartbeatAge, partitions, behind, uncommitted: silence }, again) {
   const isLate = !each.parked_request && heartbeatAge !== null && heartbeatAge > session / 2;
   const isLeader = each.member_id === group.leader;
   return h("tr", { class: each.missing_request ? "rebalancing" : "" },
     h("td", { class: "id" }, member(each.member_id), isLeader && h("span", { class: "tag" }, "leader"),
       each.group_instance_id && h("span", { class: "tag name", title: "static member" }, `static ${each.group_instance_id}`),
-      each.missing_request && h("strong", { class: "tag warn" }, `◐ ${isLeader && each.missing_request === "sync" ? "assignment not sent" : AWAITED[each.missing_request]}`)),
+      each.missing_request && h("strong", { class: "tag warn" }, `◐ ${isLeader && each.missing_request === "sync" ? "assignment not sent" : AWAITED[each.missing_request]}`),
+      silence !== null && h("strong", { class: "tag warn", title: "records of its partitions have waited for more than ten minutes" }, `no commit for ${span(Math.floor(silence / 1000) * 1000)} !`)),
     h("td", {}, each.client_host),
     h("td", { class: `number ${isLate ? "critical" : ""}` }, each.parked_request ? PARKED[each.parked_request] : since(heartbeatAge, isLate)),
     h("td", { class: "number", title: session === each.session_timeout_ms ? "requested by the client" : `requested by the client: ${span(each.session_timeout_ms)}` }, span(session)),

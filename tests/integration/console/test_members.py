@@ -1,9 +1,10 @@
 """The members of a large group: filter, sort order, and a screen that fits them."""
 
 import re
+from datetime import UTC, datetime, timedelta
 
 import pytest
-from playwright.sync_api import Locator, Page, ViewportSize, expect
+from playwright.sync_api import Locator, Page, Route, ViewportSize, expect
 
 from tests.integration.console.boxes import box_of, boxes_of
 from tests.integration.console.sample_groups import SampleGroups
@@ -108,3 +109,35 @@ def test_small_group_has_no_filter(page: Page, node: Node, samples: SampleGroups
     members = page.get_by_role("region", name=re.compile("^Members"))
     expect(members.locator("tbody tr")).to_have_count(2)
     expect(members.get_by_label(re.compile("Filter"))).to_be_hidden()
+
+
+@pytest.mark.parametrize(("stable_min", "marked"), [(30, ["payments-1"]), (5, [])])
+def test_member_that_commits_no_more_is_marked(
+    page: Page, node: Node, samples: SampleGroups, stable_min: int, marked: list[str]
+) -> None:
+    """Its heartbeats go on while its processing hangs; partitions that it has just received say nothing of it."""
+    group = samples.healthy()
+    stalled = next(each["member_id"] for each in group.describe()["members"] if each["client_id"] == "payments-1")
+    now = datetime.now(UTC)
+
+    def age(route: Route) -> None:
+        response = route.fetch()
+        found = response.json()
+        if "partitions" not in found:
+            found["state_since"] = (now - timedelta(minutes=stable_min)).isoformat()
+        for each in found.get("partitions", ()):
+            each["lag_seconds"] = 1_500
+            since_min = 23 if each["member_id"] == stalled else each["partition"]
+            each["committed_at"] = (now - timedelta(minutes=since_min)).isoformat()
+        route.fulfill(response=response, json=found)
+
+    page.route(re.compile(f"/v1/groups/{group.group_id}(/lag)?$"), age)
+    page.goto(f"{node.url}/#/groups/{group.group_id}")
+    members = page.get_by_role("region", name=re.compile("^Members")).locator("tbody tr")
+    expect(members).to_have_count(2)
+    expect(members.first.locator("td").nth(6)).not_to_have_text("–")
+    expect(members.filter(has_text=re.compile("no commit for 23 min"))).to_have_text(
+        [re.compile(f"^{name} ") for name in marked]
+    )
+    expect(members.filter(has_text="no commit")).to_have_count(len(marked))
+    page.unroute_all(behavior="wait")
