@@ -19,7 +19,7 @@ from litestar.typing import FieldDefinition
 
 from api.http.authorization import access_rule_of, authorize
 from api.http.fast_path import REQUEST
-from api.http.paths import check_query_text, decode_segment
+from api.http.paths import DOT_TOPICS, check_query_text, decode_segment
 from api.http.problems import MethodNotAllowed, NoSuchRoute
 from api.http.request_body import read_json
 from api.http.request_context import RequestContext
@@ -29,6 +29,7 @@ from coordinator_core.protocol.errors import InvalidRequest
 CONTEXT: Final = "muster.request_context"
 """Key of the request context in the scope."""
 GROUP_ID: Final = "group_id"
+TOPIC: Final = "topic"
 
 
 def litestar_app(handlers: Sequence[ControllerRouterHandler]) -> Litestar:
@@ -121,6 +122,8 @@ def _decode_path_params(app: ASGIApp) -> ASGIApp:
         scope["path_params"] = {name: decode_segment(value.encode("ascii")) for name, value in given.items()}
         if GROUP_ID in given:
             scope["path_params"][GROUP_ID] = _current_context(scope).group_id or ""
+        if TOPIC in given:
+            scope["path_params"][TOPIC] = DOT_TOPICS.get(given[TOPIC], scope["path_params"][TOPIC])
         await app(scope, receive, send)
 
     return decoded

@@ -19,6 +19,8 @@ from coordinator_core.protocol.errors import InvalidGroupId, InvalidRequest
 GROUPS_PREFIX: Final = b"/v1/groups/"
 PATH_CACHE_MAX: Final = 32_768
 """How many parsed paths are cached: agents request the same ones all the time."""
+DOT_TOPICS: Final = {"~Lg": ".", "~Li4": ".."}
+"""Segments of the topics that browsers and proxies take out of paths, in the form of such group ids."""
 CACHED_PATH_MAX_BYTES: Final = 512
 """Longer paths are parsed each time, so that clients cannot fill the memory with paths."""
 EMPTY_ID_ACTIONS: Final = frozenset({("DELETE", b""), ("POST", b"offsets"), ("POST", b"offsets/query")})

@@ -22,6 +22,9 @@ export function groupPath(groupId, ...rest) {
   return ["/v1/groups", segment, ...rest.map(encodeURIComponent)].join("/");
 }
 
+/** Return the path of a topic; browsers take . and .. out of paths, so these are encoded as group ids are. */
+export const topicPath = (topic) => `/v1/topics/${[".", ".."].includes(topic) ? `~${base64url(topic)}` : encodeURIComponent(topic)}`;
+
 /** Send a GET and return the JSON; `query` omits values that are null or "". */
 export async function read(path, query = {}) {
   return parsed(await request("GET", path + asQuery(query)));

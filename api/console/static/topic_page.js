@@ -1,6 +1,6 @@
 // One topic: the groups that read it with their lag, and its partitions with their log ends.
 
-import { read } from "./api.js";
+import { read, topicPath } from "./api.js";
 import { h, linkRow, redrawOnChange, replaceContent, tableHead } from "./dom.js";
 import { ago, clock, count, lag, NONE, plural } from "./format.js";
 import { pageKeys, rowKeys } from "./keys.js";
@@ -33,7 +33,7 @@ export function topicPage(main, [topic]) {
 
   async function load() {
     try {
-      const found = await read(`/v1/topics/${encodeURIComponent(topic)}`);
+      const found = await read(topicPath(topic));
       sections.hidden = false;
       drawFacts(found);
       drawGroups(found.groups);

@@ -66,6 +66,17 @@ def test_topic_is_linked_wherever_it_is_named(
     expect(page.locator(".facts")).to_contain_text("Partitions16")
 
 
+@pytest.mark.parametrize("topic", [".", ".."])
+def test_topic_that_is_a_dot_segment_has_a_page(page: Page, node: Node, samples: SampleGroups, topic: str) -> None:
+    """Browsers take such segments out of the paths of requests."""
+    offsets = [position(3, topic=topic, log_end_offset=9)]
+    samples.client.ok("POST", "/v1/groups/dots/offsets", {**SIMPLE_CONSUMER, "offsets": offsets})
+    page.goto(f"{node.url}/#/groups/dots")
+    page.get_by_role("region", name=re.compile("^Offsets")).get_by_role("link", name=topic, exact=True).click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(topic)
+    expect(table(page, "Groups").locator("tbody tr")).to_contain_text(["dots"])
+
+
 def test_unknown_topic_is_reported(page: Page, node: Node) -> None:
     page.goto(f"{node.url}/#/topics/no-such")
     expect(page.get_by_role("alert")).to_contain_text("no group reads it")

@@ -148,6 +148,14 @@ def test_unsupported_method_lists_the_supported_ones(client: Client, method: str
     assert set(allowed.split()) == set(answer.headers["allow"].split(", ")) - {"OPTIONS"}
 
 
+@pytest.mark.parametrize("topic", [".", "..", "~", "~Lg==", "a/b"])
+def test_a_path_names_the_topic(client: Client, topic: str) -> None:
+    segment = tilde(topic) if topic in {".", ".."} else quote(topic, safe="")
+    client.ok("PUT", f"/v1/topics/{segment}", {"partitions": 1})
+
+    assert client.ok("GET", f"/v1/topics/{segment}")["topic"] == topic
+
+
 def test_path_without_a_group_is_not_parsed() -> None:
     assert read_group_path("GET", b"/v1/groups") is None
     assert read_group_path("GET", b"/v1/topics/a%2Fb") is None
