@@ -4,8 +4,9 @@ The numbers of partitions go to the topic metadata, so that a rebalance after ne
 ends give lag in records and in seconds, as those of trusted reporters do elsewhere. Topics that were deleted, which two
 polls in a row did not find, are deleted too: a broker that has just started may not know a topic yet.
 
-A log end that is stored never decreases. One that two polls in a row find lower is deleted first: the topic was deleted
-and created again, or an unclean election has truncated its log. In one poll a broker may answer that no longer leads.
+A log end that is stored never decreases. One that two polls in a row find lower, or without its partition, is deleted
+first: the topic was deleted and created again, or an unclean election has truncated its log. In one poll a broker may
+answer that no longer leads.
 """
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
@@ -61,7 +62,7 @@ class LogEndPoll:
         self._ends: dict[tuple[str, int], int] = {}
         """The ends that this poll has found or read, by topic and partition; a lower one does not replace them."""
         self._lower: set[tuple[str, int]] = set()
-        """The partitions whose ends were lower in the last poll."""
+        """The partitions whose ends were lower in the last poll, or whose topics have fewer partitions."""
         self._missing: set[str] = set()
         """The topics that the last poll did not find."""
 
@@ -87,7 +88,11 @@ class LogEndPoll:
         new = sorted(found.keys() - {topic for topic, _ in self._ends})
         stored = await self._coordinator.read(partial(store.log_ends, new)) if new else {}
         self._ends.update({partition: end.offset for partition, end in stored.items()})
-        lower_before, self._lower = self._lower, set()
+        lower_before, self._lower = self._lower, {each for each in self._ends if each[1] >= found[each[0]]}
+        if absent := self._lower & lower_before:
+            await self._coordinator.read(partial(store.forget_log_ends, sorted(absent)))
+            self._lower -= absent
+            self._ends = {each: end for each, end in self._ends.items() if each not in absent}
         async for ends in topics.log_ends(found):
             lower = {each for each, end in ends.items() if end < self._ends.get(each, 0)}
             if wrong := lower & lower_before:

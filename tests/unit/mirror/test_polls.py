@@ -35,6 +35,8 @@ class FakeCluster:
         self.ends: dict[tuple[str, int], int] = {}
         self.deleted: set[str] = set()
         """The topics that do not exist."""
+        self.partition_count = 1
+        """That of each topic."""
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator["FakeCluster"]:
@@ -49,7 +51,7 @@ class FakeCluster:
         """Return the numbers of partitions."""
         if self.failure is not None:
             raise KafkaUnavailable(self.failure)
-        return {topic: 0 if topic in self.deleted else 1 for topic in topics}
+        return {topic: 0 if topic in self.deleted else self.partition_count for topic in topics}
 
     async def log_ends(self, partitions: Mapping[str, int]) -> AsyncIterator[dict[tuple[str, int], int]]:
         """Yield the log ends."""
@@ -228,6 +230,26 @@ async def test_end_of_a_topic_that_was_created_again_replaces_the_old_one(world:
             await until(lambda: known_ends(world) == {0: 4}, "the log end of the new topic")
         finally:
             running.cancel()
+
+
+async def test_ends_of_partitions_that_a_new_topic_does_not_have_are_deleted(
+    world: World, cluster: FakeCluster
+) -> None:
+    cluster.partition_count = 2
+    cluster.ends = {("orders", 0): 0, ("orders", 1): 100}
+    async with world.following() as node:
+        polling = LogEndPoll(node, cluster.opened, lambda: {"orders"}, world.mirror.forget_topics, INTERVAL_S)
+        await polling.poll(cluster)
+        await until(lambda: known_ends(world) == {0: 0, 1: 100}, "the first log ends")
+        cluster.partition_count = 1
+        del cluster.ends["orders", 1]
+        await polling.poll(cluster)
+        assert known_ends(world) == {0: 0, 1: 100}
+        await polling.poll(cluster)
+        assert known_ends(world) == {0: 0}
+        await polling.poll(cluster)
+
+    assert world.store.versions().log_end_deletions == 1
 
 
 async def test_end_that_is_lower_in_one_poll_only_has_no_effect(world: World, cluster: FakeCluster) -> None:
