@@ -191,7 +191,9 @@ def _first_reconnects(gone: DataFrame, reconnects: DataFrame, grace_ms: int) -> 
     grace, successors in those since the last heartbeat, so each end is joined with few members and not with all.
     """
     at_ms, joined_ms = sf.unix_millis("ended_at"), sf.unix_millis("joined_at")
-    silent_ms = sf.least(sf.unix_millis("silent_since"), at_ms - 1)
+    is_exit = sf.col("end_reason").isin(*EXIT_REASONS)
+    # A member that left has no successor to look for. In a mirror it was heard last when it joined, perhaps weeks ago.
+    silent_ms = sf.when(is_exit, at_ms - 1).otherwise(sf.least(sf.unix_millis("silent_since"), at_ms - 1))
     slot_ms = max(grace_ms, GRACE_MS) + 1
     slots = sf.sequence(sf.floor(silent_ms / slot_ms), sf.floor((at_ms + sf.col("grace_ms")) / slot_ms))
     expected = gone.withColumn("slot", sf.explode(slots))
@@ -209,7 +211,6 @@ def _first_reconnects(gone: DataFrame, reconnects: DataFrame, grace_ms: int) -> 
         & (came_ms <= at_ms + sf.col("grace_ms"))
     )
     after_ms = sf.when(is_next, came_ms - at_ms)
-    is_exit = sf.col("end_reason").isin(*EXIT_REASONS)
     has_successor = ~is_exit & sf.coalesce(sf.min(after_ms) < 0, sf.lit(False))
     late_ms = sf.when(~has_successor, sf.min(sf.when(after_ms >= 0, after_ms)))
     is_soon = sf.coalesce(late_ms <= sf.col("session_timeout_ms"), sf.lit(False))

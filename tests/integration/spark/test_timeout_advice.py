@@ -40,6 +40,7 @@ from spark_jobs.report_relations import (
 from spark_jobs.rules import advice as columns
 from spark_jobs.rules.advice_rows import evidence_of
 from spark_jobs.submit import default_options, maintenance_run_id
+from spark_jobs.transforms.timeout_advice import END_COLUMNS, WAIT_COLUMNS, evictions
 from tests.integration.spark.live_groups import rows
 from tests.integration.spark.rows import NOW
 from tests.support.histories import KINDS
@@ -167,6 +168,26 @@ def test_a_short_grace_and_a_long_silence_are_no_more_work(
     (found,) = find_evidence(History(spark, database, connection), at_once).collect()
     ends = [(each.end_reason, each.place, each["count"]) for each in found.evictions]
     assert ends == [("session_expired", place_of(10_000), 1)]
+
+
+def test_members_that_left_after_a_long_silence_are_no_more_work(spark: SparkSession) -> None:
+    """Those of a mirror were heard last when they joined, perhaps months ago."""
+    consumers = spark.range(2_000).select(
+        sf.lit("g").alias("group_id"),
+        sf.lit(1).alias("shard_id"),
+        sf.concat(sf.lit("m"), "id").alias("member_id"),
+        sf.lit(None).cast("string").alias("group_instance_id"),
+        sf.col("id").cast("string").alias("client_id"),
+        sf.lit("host").alias("client_host"),
+    )
+    left_at, since = sf.lit(NOW - timedelta(hours=1)), sf.lit(NOW - 300 * DAY)
+    ended = consumers.withColumns({"session_timeout_ms": sf.lit(10_000), "ended_at": left_at, "silent_since": since})
+    ended = ended.withColumn("end_reason", sf.lit("left_or_expired")).select(*END_COLUMNS)
+    reconnects = consumers.withColumn("member_id", sf.lit("new")).withColumn("joined_at", left_at)
+    waits = spark.createDataFrame([], schema=f"{', '.join(f'{name} string' for name in WAIT_COLUMNS)}")
+    counted = evictions(ended, reconnects, waits, end_ms=wall_ms(NOW), grace_ms=GRACE_MS)
+    ((row,),) = (row.evictions for row in counted.collect())
+    assert (row.is_restart, row["count"]) == (True, 2_000)
 
 
 @pytest.mark.parametrize("text", ["soon", "0", "99999999999"])
