@@ -17,6 +17,7 @@ CREATE ROLE muster_reader NOLOGIN;
 CREATE ROLE grafana LOGIN PASSWORD :'grafana_password' IN ROLE muster_reader;
 ALTER ROLE grafana SET statement_timeout = '20s';
 ALTER ROLE grafana SET default_transaction_read_only = on;
-REVOKE CONNECT, TEMPORARY ON DATABASE muster, airflow FROM PUBLIC;
+REVOKE CONNECT, TEMPORARY ON DATABASE muster, airflow, postgres, template1 FROM PUBLIC;
 GRANT CONNECT ON DATABASE muster TO muster_jobs, muster_reader;
+REVOKE EXECUTE ON FUNCTION lo_creat(integer), lo_create(oid), lo_from_bytea(oid, bytea) FROM PUBLIC;
 SQL
