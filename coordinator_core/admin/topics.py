@@ -1,11 +1,15 @@
 """Changes of topic metadata and of log end offsets; any node makes them."""
 
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import TypeVar
 
 from coordinator_core.admin.changes import Change, recorded_change
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.state_store.change_actions import ChangeAction
 from coordinator_core.state_store.rows import ChangeRow, Json, TopicRow
+
+T = TypeVar("T")
 
 
 async def put_topic(
@@ -22,10 +26,8 @@ async def put_topic(
     earlier = await recorded_change(coordinator, change, ChangeAction.PUT_TOPIC, None, arguments)
     if earlier is not None:
         return TopicRow(**earlier.after, version=0)
-    change_row = change.row(ChangeAction.PUT_TOPIC, None, coordinator.wall_ms())
-    row = await coordinator.read(partial(coordinator.store.put_topic, topic, partitions, log_start_offset, change_row))
-    await coordinator.refresh_settings()
-    return row
+    stored = partial(coordinator.store.put_topic, topic, partitions, log_start_offset)
+    return await _make(coordinator, change, ChangeAction.PUT_TOPIC, arguments, stored)
 
 
 async def delete_topic(coordinator: Coordinator, topic: str, change: Change) -> Json | None:
@@ -36,12 +38,12 @@ async def delete_topic(coordinator: Coordinator, topic: str, change: Change) -> 
     Returns:
         The `after` of the change: the run and its number of candidates; None if there is no such topic.
     """
-    earlier = await recorded_change(coordinator, change, ChangeAction.DELETE_TOPIC, None, {"topic": topic})
+    arguments: dict[str, Json] = {"topic": topic}
+    earlier = await recorded_change(coordinator, change, ChangeAction.DELETE_TOPIC, None, arguments)
     if earlier is not None:
         return earlier.after
-    change_row = change.row(ChangeAction.DELETE_TOPIC, None, coordinator.wall_ms())
-    recorded = await coordinator.read(partial(coordinator.store.delete_topic, topic, change_row))
-    await coordinator.refresh_settings()
+    stored = partial(coordinator.store.delete_topic, topic)
+    recorded = await _make(coordinator, change, ChangeAction.DELETE_TOPIC, arguments, stored)
     coordinator.wake_maintenance()
     return None if recorded is None else recorded.after
 
@@ -54,12 +56,27 @@ async def delete_log_ends(coordinator: Coordinator, topic: str, partition: int |
     Returns:
         The change as it was recorded; its `before` lists the deleted log end offsets.
     """
-    earlier = await recorded_change(
-        coordinator, change, ChangeAction.DELETE_LOG_ENDS, None, {"topic": topic, "partition": partition}
-    )
+    arguments: dict[str, Json] = {"topic": topic, "partition": partition}
+    earlier = await recorded_change(coordinator, change, ChangeAction.DELETE_LOG_ENDS, None, arguments)
     if earlier is not None:
         return earlier
-    change_row = change.row(ChangeAction.DELETE_LOG_ENDS, None, coordinator.wall_ms())
-    recorded = await coordinator.read(partial(coordinator.store.delete_log_ends, topic, partition, change_row))
+    stored = partial(coordinator.store.delete_log_ends, topic, partition)
+    return await _make(coordinator, change, ChangeAction.DELETE_LOG_ENDS, arguments, stored)
+
+
+async def _make(
+    coordinator: Coordinator,
+    change: Change,
+    action: ChangeAction,
+    arguments: Mapping[str, Json],
+    stored: Callable[[ChangeRow], T],
+) -> T:
+    """Make a change of topics, apply it on this node, and return the store's result.
+
+    Raises:
+        IdempotencyKeyConflict: another change has taken its id meanwhile, so the store did nothing.
+    """
+    result = await coordinator.read(partial(stored, change.row(action, None, coordinator.wall_ms())))
+    await recorded_change(coordinator, change, action, None, arguments)
     await coordinator.refresh_settings()
-    return recorded
+    return result

@@ -2,7 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
@@ -11,11 +12,12 @@ from coordinator_core.admin.changes import Change, IdempotencyKeyConflict
 from coordinator_core.admin.groups import delete_group, remove_member
 from coordinator_core.admin.offsets import delete_offsets
 from coordinator_core.admin.settings import put_settings
-from coordinator_core.admin.topics import put_topic
+from coordinator_core.admin.topics import delete_log_ends, delete_topic, put_topic
 from coordinator_core.admin.undo import undo_change
 from coordinator_core.protocol.errors import CoordinatorNotAvailable, InvalidRequest, NonEmptyGroup, UnknownMemberId
+from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.state_store.change_actions import ChangeAction
-from coordinator_core.state_store.rows import ChangeRow, Versions
+from coordinator_core.state_store.rows import ChangeRow, TopicRow, Versions
 from tests.support.memory_store import MemoryStore
 from tests.support.memory_store.store import wall_clock_ms
 from tests.support.waiting import PATIENCE_S
@@ -240,6 +242,45 @@ async def test_change_of_settings_that_is_sent_twice_at_once_is_made_once() -> N
         store.overtake("g", {"group_max_size": "3"}, change)
         await put_settings(node, "g", {"group_max_size": 3}, change)
         assert store.settings().groups == {"g": {"group_max_size": "3"}}
+
+
+class KeyTakenStore(MemoryStore):
+    """A store in which another change takes the id of a change of topics just before its transaction."""
+
+    def _take(self, change: ChangeRow) -> None:
+        super().put_settings(None, {"group_max_size": "3"}, replace(change, action=ChangeAction.PUT_SETTINGS))
+
+    def put_topic(self, topic: str, partitions: int, log_start_offset: int | None, change: ChangeRow) -> TopicRow:
+        self._take(change)
+        return super().put_topic(topic, partitions, log_start_offset, change)
+
+    def delete_topic(self, topic: str, change: ChangeRow) -> ChangeRow | None:
+        self._take(change)
+        return super().delete_topic(topic, change)
+
+    def delete_log_ends(self, topic: str, partition: int | None, change: ChangeRow) -> ChangeRow:
+        self._take(change)
+        return super().delete_log_ends(topic, partition, change)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda node, change: put_topic(node, "orders", 9, None, change),
+        lambda node, change: delete_topic(node, "orders", change),
+        lambda node, change: delete_log_ends(node, "orders", 0, change),
+    ],
+    ids=["put", "delete", "delete log ends"],
+)
+async def test_idempotency_key_of_a_change_of_topics_that_another_takes_meanwhile_is_refused(
+    make: Callable[[Coordinator, Change], Awaitable[object]],
+) -> None:
+    store = KeyTakenStore()
+    MemoryStore.put_topic(store, "orders", 6, None, a_change().row(ChangeAction.PUT_TOPIC, None, 0))
+    async with running(store) as node:
+        with pytest.raises(IdempotencyKeyConflict):
+            await make(node, a_change())
+        assert [(row.topic, row.partitions) for row in store.topics()] == [("orders", 6)]
 
 
 async def test_existing_settings_conflict_does_not_block_a_group() -> None:
