@@ -47,7 +47,7 @@ from muster.cli.doctor.stored_rows import check_constraints, check_groups
 from muster.cli.doctor.stored_tokens import check_issued_tokens
 from muster.cli.options import DataDirOption, JsonOption, UrlOption
 from muster.client_tls import client_ssl_context
-from muster.data_dir import DataDir
+from muster.data_dir import DataDir, Holder
 from muster.display import counted
 from muster.errors import FAILURE_EXIT_CODE, UserError, database_advice
 from muster.local.database import urls_in_use
@@ -119,12 +119,20 @@ def run_checks(url: str | None, data_dir: Path | None) -> Iterator[CheckResult]:
 
 
 def _disk(settings: Settings) -> CheckResult:
-    place = next(each for each in (settings.data_dir, *settings.data_dir.parents) if each.exists())
+    place = next(each for each in (settings.data_dir, *settings.data_dir.parents) if os.access(each, os.F_OK))
     free_mb = shutil.disk_usage(place).free // 2**20
     message = f"{free_mb:,} MB free at {place}"
     if free_mb < settings.min_free_disk_mb:
         return error("disk", message, f"make room: muster up wants {settings.min_free_disk_mb} MB")
     return ok("disk", message)
+
+
+def _holder(settings: Settings) -> Holder | None:
+    """Return the run of the data directory; None also if that cannot be read, which the check of Postgres reports."""
+    try:
+        return DataDir(settings.data_dir).holder()
+    except UserError:
+        return None
 
 
 class Port(NamedTuple):
@@ -138,7 +146,7 @@ class Port(NamedTuple):
 
 def _ports(settings: Settings) -> Iterator[CheckResult]:
     """Check that the ports are free, or used by the run of this data directory."""
-    holder = DataDir(settings.data_dir).holder()
+    holder = _holder(settings)
     node = Port("node's port", settings.http_host, settings.http_port, "--port")
     airflow = Port("Airflow's port", LOOPBACK, settings.airflow_port, "--airflow-port")
     for name, host, number, option in (node, airflow):
@@ -306,6 +314,8 @@ def _java(settings: Settings) -> CheckResult:
         return ok("Java", f"Spark would use {find_java(settings.data_dir)}")
     except UserError as failure:
         return error("Java", failure.sentence, "install Java 17 or newer, or set JAVA_HOME")
+    except OSError as failure:
+        return error("Java", str(failure), "choose another directory with --data-dir")
 
 
 def _jdbc_driver() -> CheckResult:
@@ -322,7 +332,7 @@ def _airflow(settings: Settings) -> CheckResult:
         return warning(
             "Airflow", "it is not installed here", "install muster[platform], or schedule the jobs otherwise"
         )
-    holder = DataDir(settings.data_dir).holder()
+    holder = _holder(settings)
     url = (holder and holder.airflow_url) or f"http://{LOOPBACK}:{settings.airflow_port}"
     try:
         health = urllib3.request("GET", f"{url}/api/v2/monitor/health", timeout=NODE_TIMEOUT_S, retries=False).json()

@@ -190,6 +190,20 @@ def test_doctor_fails_for_shards_without_an_owner(
     assert "0 nodes alive" in saw
 
 
+def test_doctor_makes_every_check_where_the_data_directory_cannot_be_used(
+    bare_muster: Muster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))  # Without a Java of the system, so that a shim is made.
+    (tmp_path / "file").touch()
+
+    found = findings(bare_muster, "--data-dir", str(tmp_path / "file" / "data"))[1]
+
+    assert f"{tmp_path / 'file' / 'data' / 'lock'} is not a directory" in found["Postgres"][1]
+    others = {"disk", "node's port", "Airflow's port", "node", "tokens", "TLS", "Java", "JDBC driver", "Airflow"}
+    assert others <= found.keys()
+
+
 def test_doctor_names_the_process_that_uses_a_port(bare_muster: Muster, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
