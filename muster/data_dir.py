@@ -173,9 +173,14 @@ def absolute(path: Path) -> Path:
 
 
 def keep_secret(path: Path) -> str:
-    """Return the secret in the file; create one that only the owner may read if there is none."""
-    if not path.exists():
+    """Return the secret in the file; create one that only the owner may read if there is none.
+
+    A crash of the machine may leave a file without its content, so it is on the disk before the secret is used.
+    """
+    if not path.exists() or not path.read_text().strip("\0"):
         write_private(path, secrets.token_urlsafe(SECRET_BYTES))
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
     return path.read_text()
 
 

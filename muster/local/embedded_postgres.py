@@ -202,12 +202,13 @@ class EmbeddedPostgres:
         draft.rename(self._cluster)
 
     def _remove_foreign_pid_file(self) -> None:
-        """Remove a killed server's pid file that no server would start with: its pid was reused, or it is empty."""
+        """Remove a killed server's pid file that no server would start with: its pid was reused, or it has none."""
         pid_file = self._cluster / "postmaster.pid"
         if not pid_file.exists():
             return
         pids = pid_file.read_text().split()[:1]
-        is_refused = not pids or process_table.find_process(int(pids[0])) is not None
+        is_pid = bool(pids) and pids[0].isdigit()
+        is_refused = not is_pid or process_table.find_process(int(pids[0])) is not None
         # Every process of a server works in its cluster's directory.
         if is_refused and not process_table.is_directory_in_use(self._cluster.resolve()):
             pid_file.unlink()

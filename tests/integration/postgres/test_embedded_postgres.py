@@ -16,6 +16,7 @@ from muster import process_table
 from muster.errors import UserError
 from muster.local import child_entry, root_drop
 from muster.local.embedded_postgres import EmbeddedPostgres
+from muster.local.embedded_roles import LOGINS
 from muster.local.processes import Child, ChildSpec, RootDrop
 from muster.local.root_drop import choose_root_drop
 from muster.settings import psql_url
@@ -160,11 +161,13 @@ def test_pid_file_of_a_foreign_process_does_not_stop_a_start(home: Path) -> None
             foreign_process.kill()
 
 
-def test_files_that_a_crash_of_the_machine_left_empty_do_not_stop_a_start(home: Path) -> None:
+@pytest.mark.parametrize("content", ["", "\0\0\0\0"])
+def test_files_that_a_crash_of_the_machine_left_without_content_do_not_stop_a_start(home: Path, content: str) -> None:
     with EmbeddedPostgres(home, options=FORGETFUL):
         pass
-    for name in ("port", "children.json", "data/postmaster.pid"):
-        (home / "postgres" / name).write_text("")
+    passwords = [f"{role}-password" for role in LOGINS]
+    for name in ("port", "children.json", "data/postmaster.pid", *passwords):
+        (home / "postgres" / name).write_text(content)
     with EmbeddedPostgres(home, options=FORGETFUL) as postgres:
         assert run_sql(postgres.database_url(), "SELECT 1") == [(1,)]
 
