@@ -1,4 +1,4 @@
-"""Stop signals: recorded when they arrive, and raised at the next wait."""
+"""Stop signals: recorded when they arrive, and raised at the next wait. SIGHUP stays ignored under `nohup`."""
 
 import os
 import select
@@ -24,7 +24,8 @@ class StopRequest:
 
     def __enter__(self) -> Self:
         for number in STOP_SIGNALS:
-            self._handlers[number] = signal.signal(number, self._on_signal)
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+                self._handlers[number] = signal.signal(number, self._on_signal)
         return self
 
     def __exit__(
