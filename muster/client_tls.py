@@ -20,7 +20,7 @@ def client_ssl_context() -> ssl.SSLContext | None:
         UserError: a file cannot be read or is invalid.
     """
     names = ("MUSTER_TLS_CA_FILE", "MUSTER_CLIENT_CERTIFICATE_FILE", "MUSTER_CLIENT_KEY_FILE")
-    ca, certificate, key = (os.environ.get(name) or None for name in names)
+    ca, certificate, key = (os.environ.get(name, "").strip() or None for name in names)
     if ca is None and certificate is None:
         return None
     import ssl
