@@ -33,6 +33,7 @@ from api.shared.connection_gate import ConnectionCounts
 from api.shared.errors import NO_ERROR, ThrottlingQuotaExceeded, UnknownServerError
 from api.shared.identity import ANONYMOUS_IDENTITY
 from api.shared.turns import SMALL_REQUEST_MAX_BYTES
+from api.shared.write_batch import LARGE_WRITE_BYTES
 from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable, NotCoordinator
 from coordinator_core.protocol.responses import Answer
 from coordinator_core.runtime.memory import NO_MEMORY, is_out_of_memory
@@ -142,7 +143,8 @@ class AsgiApp:
         headers = _with_body_headers(response, self._own_headers(context, response))
         extensions: Mapping[str, Any] = context.scope.get("extensions") or {}
         send_in_one_write: SingleWrite | None = extensions.get(SINGLE_WRITE_EXTENSION)
-        if send_in_one_write is not None and send_in_one_write(send, response.status, headers, response.body):
+        is_small = len(response.body) <= LARGE_WRITE_BYTES
+        if is_small and send_in_one_write and send_in_one_write(send, response.status, headers, response.body):
             return None
         return _send_parts(response, headers, send)
 
@@ -340,5 +342,9 @@ async def _failing(failure: Exception) -> HttpResponse:
 
 
 async def _send_parts(response: HttpResponse, headers: Headers, send: Send) -> None:
+    """Send a response as the client reads it: no more of a large body is copied for a client that reads nothing."""
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
-    await send({"type": "http.response.body", "body": response.body, "more_body": False})
+    body = response.body
+    for begin in range(0, max(1, len(body)), LARGE_WRITE_BYTES):
+        end = begin + LARGE_WRITE_BYTES
+        await send({"type": "http.response.body", "body": body[begin:end], "more_body": end < len(body)})

@@ -1,7 +1,9 @@
 """What is read from a connection, and when: bodies as they are taken, and few joins and syncs in one turn."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import cast
 
 import pytest
 import uvicorn
@@ -15,7 +17,9 @@ from api.http.kept_heads import RepeatedBatch
 from api.http.limits import HttpLimits
 from api.shared.connection_gate import ConnectionCounts, ConnectionGate
 from api.shared.turns import LONG_POLLS_AT_ONCE, LongPollTurns
-from api.shared.write_batch import WriteBatch
+from api.shared.write_batch import LARGE_WRITE_BYTES, WriteBatch
+from tests.support.waiting import turns
+from tests.unit.api.http.wire import serving
 
 pytestmark = pytest.mark.anyio
 
@@ -169,6 +173,43 @@ async def test_a_body_behind_a_request_that_waits_is_read_after_it(
         await asyncio.sleep(0)
     while app.taken < 2 * len(body):  # noqa: ASYNC110 - as the event loop turns
         await asyncio.sleep(0)
+
+
+# -- large responses -----------------------------------------------------------------------------------------
+
+
+class SlowTransport(FakeTransport):
+    """A transport of a client that reads slowly: it is full after each large write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+        self.on_full: Callable[[], None] = lambda: None
+
+    def write(self, data: bytes) -> None:  # type: ignore[override]  # what the connection writes
+        """Keep it."""
+        self.written.append(data)
+        if len(data) >= LARGE_WRITE_BYTES:
+            self.on_full()
+
+
+async def test_a_large_response_is_written_as_the_client_reads_it() -> None:
+    transport = SlowTransport()
+    async with serving() as node:
+        connection = connected(cast("ASGIApp", node.app), transport, LongPollTurns())
+        transport.on_full = connection.pause_writing
+        connection.data_received(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        writes = 0
+        while not (connection.cycle.response_complete and len(transport.written) == writes):
+            writes = len(transport.written)
+            connection.resume_writing()
+            await turns()
+        head, _, body = b"".join(transport.written).partition(b"\r\n\r\n")
+        connection.connection_lost(None)
+
+    assert json.loads(body)["openapi"]
+    assert b"content-length: %d" % len(body) in head
+    assert max(map(len, transport.written)) - len(head) <= LARGE_WRITE_BYTES + len(b"\r\n\r\n") < len(body)
 
 
 # -- turns -------------------------------------------------------------------------------------------------
