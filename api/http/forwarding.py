@@ -12,8 +12,7 @@ Source: ARCHITECTURE.md "Ownership and failover"; http-api.md "Errors".
 """
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, Final
+from typing import Final
 
 import aiohttp
 import msgspec
@@ -39,6 +38,7 @@ SKIPPED_AUTO_HEADERS: Final = frozenset({"accept", "accept-encoding", "content-t
 """Headers that aiohttp would add by default."""
 STOPPING: Final = "this node is stopping"
 """Error detail for requests that a stopping node refuses."""
+MOVED: Final = "the group has moved to another node"
 KEEP_ALIVE_S: Final = 60
 """How long an idle connection to another node is kept open: shorter than that node keeps it."""
 
@@ -79,10 +79,7 @@ class Forwarder:
         if owner is None or not self._is_on or context.is_forwarded or context.header(FORWARD_HEADER) == b"false":
             raise error
         context.change_id = None  # the owner makes the change, and returns its id
-        pending_response = self._send(context, owner)
-        return await (
-            self._until_owner_changes(context, pending_response) if context.is_long_poll else pending_response
-        )
+        return await (self._until_owner_changes if context.is_long_poll else self._send)(context, owner)
 
     def cancel_long_polls(self) -> None:
         """End all long polls with a retriable error, because this node is stopping."""
@@ -115,23 +112,23 @@ class Forwarder:
             )
             raise CoordinatorNotAvailable("the node that owns the group does not answer") from None
 
-    async def _until_owner_changes(
-        self, context: RequestContext, pending_response: Coroutine[Any, Any, HttpResponse]
-    ) -> HttpResponse:
-        """Wait for a response until the epoch of the shard changes or this node stops."""
-        assert context.group_id is not None
-        moved = asyncio.ensure_future(context.coordinator.wait_for_new_epoch(context.group_id))
+    async def _until_owner_changes(self, context: RequestContext, owner: str) -> HttpResponse:
+        """Wait for a response until the epoch of the shard changes, or has changed before, or this node stops."""
+        coordinator, group_id = context.coordinator, context.group_id
+        assert group_id is not None
+        found = coordinator.find_coordinator(group_id)
+        if found.listeners.get(LISTENER) != owner:
+            raise NotCoordinator(MOVED, found.listeners)
+        moved = asyncio.ensure_future(coordinator.wait_for_new_epoch(group_id, found.epoch))
         stopping = asyncio.ensure_future(self._stopping.wait())
-        answer = asyncio.ensure_future(pending_response)
+        answer = asyncio.ensure_future(self._send(context, owner))
         try:
             await asyncio.wait({answer, moved, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if answer.done():
                 return answer.result()
             if stopping.done():
                 raise CoordinatorNotAvailable(STOPPING)
-            raise NotCoordinator(
-                "the group has moved to another node", context.coordinator.find_coordinator(context.group_id).listeners
-            )
+            raise NotCoordinator(MOVED, coordinator.find_coordinator(group_id).listeners)
         finally:
             for waiting in (answer, moved, stopping):
                 waiting.cancel()

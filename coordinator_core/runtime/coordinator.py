@@ -366,9 +366,9 @@ class Coordinator:
         """Return the shard that a group belongs to."""
         return _shard_number(group_id, self._shard_count)
 
-    async def wait_for_new_epoch(self, group_id: str) -> None:
-        """Wait until the group's shard has another epoch."""
-        await self._ownership.wait_for_epoch_change(self.shard_id_of(group_id))
+    async def wait_for_new_epoch(self, group_id: str, epoch: int) -> None:
+        """Wait until the group's shard has another epoch than this one."""
+        await self._ownership.wait_for_epoch_change(self.shard_id_of(group_id), epoch)
 
     def find_coordinator(self, group_id: str) -> ShardOwner:
         """Return the owner of a group's shard: this node, or another as of the last renewal."""

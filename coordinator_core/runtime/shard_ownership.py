@@ -202,10 +202,10 @@ class ShardOwnership:
         elif all(lease.is_expired for lease in ours.values()):
             self.duplicate_node = None
 
-    async def wait_for_epoch_change(self, shard_id: int) -> None:
-        """Wait until a renewal finds a shard under another epoch."""
-        key = (shard_id, self.leases[shard_id].epoch)
-        await self._moved.setdefault(key, asyncio.Event()).wait()
+    async def wait_for_epoch_change(self, shard_id: int, epoch: int) -> None:
+        """Wait until a renewal finds, or has found, a shard under another epoch than this one."""
+        if self.leases[shard_id].epoch == epoch:
+            await self._moved.setdefault((shard_id, epoch), asyncio.Event()).wait()
 
     def record_failure(self, error: Exception) -> None:
         """Record that a call to the database failed; only the log has the text of the error."""
