@@ -133,7 +133,11 @@ class AsgiApp:
                 context.reserve_body_bytes(0)
         sending = self._send(context, response, send)
         if sending is not None:
-            await sending
+            try:
+                await sending
+            except asyncio.CancelledError:
+                if not self._is_closing:
+                    raise
 
     def _send(self, context: RequestContext, response: HttpResponse, send: Send) -> Coroutine[Any, Any, None] | None:
         """Count, log and send a response; return what is left to do if one write does not send it."""

@@ -212,6 +212,24 @@ async def test_a_large_response_is_written_as_the_client_reads_it() -> None:
     assert max(map(len, transport.written)) - len(head) <= LARGE_WRITE_BYTES + len(b"\r\n\r\n") < len(body)
 
 
+async def test_a_stopping_node_ends_a_large_response_without_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    transport = SlowTransport()
+    async with serving() as node:
+        connection = connected(cast("ASGIApp", node.app), transport, LongPollTurns())
+        transport.on_full = connection.pause_writing
+        connection.data_received(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        while not transport.written:
+            await turns()
+        node.app.begin_shutdown()
+        (answering,) = connection.tasks
+        answering.cancel()
+        await turns()
+        assert answering.done()
+        assert not connection.cycle.response_complete
+        connection.connection_lost(None)
+    assert [each.getMessage() for each in caplog.records if each.exc_info] == []
+
+
 # -- turns -------------------------------------------------------------------------------------------------
 
 
