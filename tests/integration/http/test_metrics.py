@@ -274,11 +274,12 @@ def test_scrape_names_groups_only_with_detail(client: Client, group: Group) -> N
 
 
 def test_groups_beyond_the_limit_of_series_are_summed(database_url: str) -> None:
-    with running_node(database_url, max_group_series=2) as node, closing(Client(node.url)) as client:
+    options = {"max_group_series": 2, "group_initial_rebalance_delay_ms": 0}
+    with running_node(database_url, **options) as node, closing(Client(node.url)) as client:
         for number, group_id in enumerate(("c", "a", "b", "d")):
             offsets = [position(10**number, topic=topic) for topic in ("t1", "t2")]
             client.ok("POST", f"/v1/groups/{group_id}/offsets", {**SIMPLE_CONSUMER, "offsets": offsets})
-            client.group(f"{group_id}-members").stable()
+            client.group(f"{group_id}-members").stable(session_timeout_ms=60_000)
         sums = shown(client, "kafka_consumergroup_current_offset_sum", consumergroup="a")
         partitions = scraped(client)["kafka_consumergroup_current_offset"]
         members = scraped(client)["kafka_consumergroup_members"]
