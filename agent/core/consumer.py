@@ -225,9 +225,10 @@ class Consumer:
             with self._shared.changed:
                 self._shared.is_closed = True
                 self._shared.changed.notify_all()
-            await self._heartbeat.stop()
-            await self._connection.close()
-            await self._commits.stop()
+            async with AsyncExitStack() as steps:  # in reverse order
+                steps.push_async_callback(self._commits.stop)
+                steps.push_async_callback(self._connection.close)
+                await self._heartbeat.stop()
 
     # Positions
 

@@ -22,7 +22,7 @@ from agent.errors import CoordinatorNotAvailable
 from tests.integration.agent.agents import QUICK
 from tests.support.fake_coordinator import Drop, FakeCoordinator, Hold, Problem
 from tests.support.ports import free_port
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, turns
 
 ZERO = TopicPartition("orders", 0)
 Scenario = Callable[[ConsumerAgent], Coroutine[Any, Any, None]]
@@ -194,6 +194,23 @@ def test_closing_ends_a_long_poll(coordinator: FakeCoordinator, never: threading
     play(scenario, coordinator.url)
 
     assert coordinator.count("sync") == 0
+
+
+def test_a_close_that_is_cancelled_at_its_end_leaves_no_task(coordinator: FakeCoordinator) -> None:
+    async def run() -> None:
+        agent = ConsumerAgent(coordinator.url, "billing", ["orders"], **QUICK)
+        await agent.poll(PATIENCE_S)
+        await agent.commit({ZERO: 1}, asynchronous=True)
+        closing = asyncio.create_task(agent.close())
+        while not agent._shared.is_closed:  # noqa: ASYNC110  # nothing announces it
+            await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        await turns()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(run())
 
 
 def test_an_agent_with_a_hanging_function_can_be_closed(coordinator: FakeCoordinator) -> None:
