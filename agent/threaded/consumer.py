@@ -16,13 +16,12 @@ in the caller's thread, inside poll(), unsubscribe() and close().
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self, Unpack
 
 from agent.core.consumer import Consumer, ConsumerOptions, OnCommitComplete
-from agent.core.runtime import Runtime, run_blocking
+from agent.core.runtime import run_blocking
 from agent.partitions import OffsetAndMetadata, TopicPartition
 from agent.threaded.runtime import ThreadRuntime
 
@@ -66,11 +65,11 @@ class ConsumerAgent:
         group_id: str,
         topics: Iterable[str] = (),
         *,
-        runtime: Runtime | None = None,
+        runtime: ThreadRuntime | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
-        self._process_id = os.getpid()
-        self._consumer = Consumer(runtime or ThreadRuntime(), base_url, group_id, topics, **options)
+        self._runtime = runtime or ThreadRuntime()
+        self._consumer = Consumer(self._runtime, base_url, group_id, topics, **options)
 
     # Membership
 
@@ -132,12 +131,12 @@ class ConsumerAgent:
 
         Commits only if enable_auto_commit is on. If the coordinator does not answer within timeout_s, in which the time
         of on_revoked and on_lost does not count, the member is evicted when its session expires. A second call does
-        nothing, and neither does a call in a forked process, since the member belongs to the parent.
+        nothing, and neither does a call in a fork of the process that uses the agent, since that has the member.
 
         Raises:
             Exception: an error raised by on_revoked or on_lost; the agent is closed nevertheless.
         """
-        if os.getpid() == self._process_id:
+        if not self._runtime.is_forked:
             run_blocking(self._consumer.close(timeout_s))
 
     def __enter__(self) -> Self:

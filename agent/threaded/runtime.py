@@ -31,6 +31,11 @@ class ThreadRuntime:
         self._process_id: int | None = None
         """Of the process that called the agent first."""
 
+    @property
+    def is_forked(self) -> bool:
+        """Whether this process is a fork of the one that uses the agent."""
+        return self._process_id not in (None, os.getpid())
+
     def now_ms(self) -> int:
         """Return the clock's time."""
         return self._clock.now_ms()
@@ -46,7 +51,7 @@ class ThreadRuntime:
         The thread inside may enter again, as callbacks do. A fork has no heartbeats, and the parent's connections.
         """
         self._process_id = self._process_id or os.getpid()
-        if os.getpid() != self._process_id:
+        if self.is_forked:
             raise ConcurrentUse(f"{method}(): another process uses this agent; after a fork create one in each process")
         if not self._user.acquire(blocking=False):
             raise ConcurrentUse(

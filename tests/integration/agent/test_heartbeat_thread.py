@@ -210,6 +210,18 @@ def test_close_in_a_forked_child_does_not_leave_the_group(
     assert numbers(agent.poll()) == [0, 1, 2]
 
 
+def test_agent_made_before_a_fork_is_closed_by_the_child_that_uses_it(
+    coordinator: FakeCoordinator, make_agent: AgentMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = make_agent()
+    with monkeypatch.context() as in_the_child:
+        in_the_child.setattr("os.getpid", lambda: -1)
+        agent.poll(PATIENCE_S)
+        agent.close()
+
+    assert coordinator.count("leave") == 1
+
+
 @pytest.mark.parametrize("timeout_s", [float("inf"), 1e300])
 def test_infinite_timeout_is_accepted(coordinator: FakeCoordinator, make_agent: AgentMaker, timeout_s: float) -> None:
     coordinator.leader, coordinator.assigned = "other-member", []
