@@ -384,17 +384,8 @@ class Consumer:
         with self._shared.changed:
             member_id = self._shared.membership.identity.member_id
             self._shared.membership.leave()
-        if not member_id or self._is_static:
-            return
-
-        async def send() -> None:
-            timeout_ms = self._shared.answer_timeout_ms(deadline_ms)
-            await self._shared.api.leave(self._connection, member_id, reason, timeout_ms=timeout_ms)
-
-        try:
-            await self._shared.send_with_retries(send, deadline_ms, lambda: False)
-        except AgentError as error:
-            log.info("no response to the leave; the member is evicted when its session expires: %s", error)
+        if member_id and not self._is_static:
+            await self._shared.leave(self._connection, member_id, reason, deadline_ms, lambda: False)
 
     def _coroutine(
         self, name: str, function: Callable[..., object] | None, arguments: int = 1

@@ -96,13 +96,9 @@ class Heartbeat:
             shared.membership.reset(reason)
             shared.changed.notify_all()
         log.warning("%s: %s; leaving the group", self._client_id, reason)
-        if self._is_static:
-            return
-        try:
-            await shared.api.leave(self._connection, member_id, reason, timeout_ms=shared.timing.request_timeout_ms)
-        except AgentError as error:
-            log.debug(
-                "%s: no response to the leave; the member is evicted when its session expires: %s",
-                self._client_id,
-                error,
-            )
+        if not self._is_static:
+            deadline_ms = shared.now_ms() + shared.timing.request_timeout_ms
+            await shared.leave(self._connection, member_id, reason, deadline_ms, self._has_other_work)
+
+    def _has_other_work(self) -> bool:
+        return self._shared.is_closed or self._shared.membership.is_heartbeating

@@ -7,6 +7,7 @@ change that a task may wait for.
 
 from __future__ import annotations
 
+import logging
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -22,6 +23,8 @@ from agent.core.runtime import Runtime
 from agent.errors import AgentError, FencedInstanceId, RetryError
 from agent.partitions import OffsetAndMetadata, TopicPartition, batched
 from agent.settings import Timing
+
+log = logging.getLogger("muster.agent")
 
 Value = TypeVar("Value")
 
@@ -114,6 +117,19 @@ class SharedState:
         for chunk in batched(partitions, self.timing.max_partitions_per_request):
             found |= await self.send_with_retries(partial(send, chunk), deadline_ms, should_stop)
         return found
+
+    async def leave(
+        self, connection: Connection, member_id: str, reason: str, deadline_ms: int, should_stop: Callable[[], bool]
+    ) -> None:
+        """Send a leave, which is only logged if there is no response until the deadline or while should_stop holds."""
+
+        async def send() -> None:
+            await self.api.leave(connection, member_id, reason, timeout_ms=self.answer_timeout_ms(deadline_ms))
+
+        try:
+            await self.send_with_retries(send, deadline_ms, should_stop)
+        except AgentError as error:
+            log.info("no response to the leave; the member is evicted when its session expires: %s", error)
 
     async def send_with_retries(
         self, send: Callable[[], Awaitable[Value]], deadline_ms: int | None, should_stop: Callable[[], bool]

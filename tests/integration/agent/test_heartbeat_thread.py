@@ -12,7 +12,7 @@ from agent.core.runtime import HttpRequest, HttpResponse
 from agent.threaded.http_client import Urllib3Client
 from agent.threaded.runtime import ThreadRuntime
 from tests.integration.agent.agents import AgentMaker, CallbackLog
-from tests.support.fake_coordinator import FakeCoordinator, Hold, numbers
+from tests.support.fake_coordinator import Drop, FakeCoordinator, Hold, numbers
 from tests.support.manual_clock import ManualClock
 from tests.support.waiting import PATIENCE_S
 
@@ -74,6 +74,15 @@ def test_a_caller_slower_than_max_poll_interval_leaves_and_joins_again(
     assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
     assert callback_log.lines == [("assigned", [0, 1, 2]), ("lost", [0, 1, 2]), ("assigned", [0, 1, 2])]
     assert agent.member_id == "me-2"
+
+
+def test_leave_of_a_slow_caller_is_repeated_after_a_network_fault(
+    coordinator: FakeCoordinator, joined: AgentMaker
+) -> None:
+    coordinator.next("leave", Drop(is_handled=False))
+    joined(max_poll_interval_ms=500)
+
+    coordinator.wait_for(lambda: coordinator.member_id == "")
 
 
 def test_slow_static_member_stops_heartbeats_without_leaving(
