@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 import urllib3
@@ -119,7 +119,9 @@ class _SecurePool(HTTPSConnectionPool):
 def _new_pool(origin: Origin, opened: OnOpen, ssl_context: ssl.SSLContext | None) -> HTTPConnectionPool:
     scheme, host, port = origin
     if scheme == "https":
-        return _SecurePool(host, port, maxsize=1, opened=opened, ssl_context=ssl_context)
+        # By default urllib3 checks names itself for a context that does not.
+        named: Literal[False] | None = None if ssl_context is None or ssl_context.check_hostname else False
+        return _SecurePool(host, port, maxsize=1, opened=opened, ssl_context=ssl_context, assert_hostname=named)
     return _Pool(host, port, maxsize=1, opened=opened)
 
 

@@ -63,6 +63,15 @@ def test_a_failed_handshake_is_no_connection(secure: FakeCoordinator) -> None:
     assert not unanswered.was_connected
 
 
+def test_context_that_does_not_check_names_is_respected(secure: FakeCoordinator, certificate: Path) -> None:
+    trusting = ssl.create_default_context(cafile=certificate)
+    trusting.check_hostname = False
+    other_name = secure.url.replace("127.0.0.1", "localhost")
+    with ConsumerAgent(other_name, "billing", ["orders"], ssl_context=trusting, **QUICK) as agent:
+        agent.poll(PATIENCE_S)
+        assert agent.generation == 1
+
+
 def test_token_is_never_sent_over_plain_http(
     secure: FakeCoordinator, other_node: FakeCoordinator, certificate: Path
 ) -> None:
