@@ -1,4 +1,4 @@
-"""The agent over asyncio and aiohttp, which `pip install 'muster[aio]'` adds.
+"""The agent over asyncio and aiohttp, which the extra `aio` adds.
 
 async with ConsumerAgent("http://127.0.0.1:8080", "billing", ["invoices"]) as agent:
     while running:

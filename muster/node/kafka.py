@@ -31,7 +31,7 @@ def make_server(node: NodeContext, settings: Settings, listener: socket.socket) 
         from api.kafka.server import KafkaServer
     except ModuleNotFoundError as failure:
         raise UserError(
-            f"The Kafka listener needs the package {failure.name}; install `muster[server,kafka]`."
+            f"The Kafka listener needs the package {failure.name}: install Muster's extra `kafka`."
         ) from None
     proxies = TrustedProxies(settings.trusted_proxies) if settings.kafka_proxy_protocol else None
     return KafkaServer(node, listener, kafka_limits(settings, node.limits), proxies)

@@ -172,7 +172,7 @@ def _connection(settings: Settings) -> "KafkaConnection":
     try:
         from mirror.kafka_log import KafkaConnection
     except ModuleNotFoundError as failure:
-        raise UserError(f"A mirror needs the package {failure.name}; install `muster[server,mirror]`.") from failure
+        raise UserError(f"A mirror needs the package {failure.name}: install Muster's extra `mirror`.") from failure
     assert settings.mirror_bootstrap_servers is not None, "the node is a mirror"
     password = settings.mirror_sasl_password
     return KafkaConnection(

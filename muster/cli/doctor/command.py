@@ -309,7 +309,7 @@ def _tls(settings: Settings) -> Iterator[CheckResult]:
 
 def _java(settings: Settings) -> CheckResult:
     if find_spec("pyspark") is None:
-        return warning("Java", "Spark is not installed here", "install muster[platform] where jobs are to run")
+        return warning("Java", "Spark is not installed here", "install Muster's extra platform where jobs are to run")
     try:
         return ok("Java", f"Spark would use {find_java(settings.data_dir)}")
     except UserError as failure:
@@ -330,7 +330,7 @@ def _airflow(settings: Settings) -> CheckResult:
         installed = f"Airflow {version('apache-airflow')}"
     except PackageNotFoundError:
         return warning(
-            "Airflow", "it is not installed here", "install muster[platform], or schedule the jobs otherwise"
+            "Airflow", "it is not installed here", "install Muster's extra platform, or schedule the jobs otherwise"
         )
     holder = _holder(settings)
     url = (holder and holder.airflow_url) or f"http://{LOOPBACK}:{settings.airflow_port}"
