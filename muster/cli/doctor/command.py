@@ -110,8 +110,7 @@ def run_checks(url: str | None, data_dir: Path | None) -> Iterator[CheckResult]:
     yield from _node(url)
     yield _tokens(settings)
     yield from _tls(settings)
-    yield _java(settings)
-    yield _jdbc_driver()
+    yield from _spark(settings)
     yield _airflow(settings)
 
 
@@ -307,9 +306,15 @@ def _tls(settings: Settings) -> Iterator[CheckResult]:
 # -- maintenance ------------------------------------------------------------------------------------------
 
 
-def _java(settings: Settings) -> CheckResult:
+def _spark(settings: Settings) -> Iterator[CheckResult]:
     if find_spec("pyspark") is None:
-        return warning("Java", "Spark is not installed here", "install Muster's extra platform where jobs are to run")
+        yield warning("Java", "Spark is not installed here", "install Muster's extra platform where jobs are to run")
+        return
+    yield _java(settings)
+    yield _jdbc_driver()
+
+
+def _java(settings: Settings) -> CheckResult:
     try:
         return ok("Java", f"Spark would use {find_java(settings.data_dir)}")
     except UserError as failure:

@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 
 from agent import ConsumerAgent, RequestError
 from muster.cli import jobs
+from muster.cli.doctor import command
 from muster.data_dir import DataDir
 from muster.errors import UserError
 from muster.node_client import NodeClient
@@ -263,6 +264,18 @@ def test_doctor_names_each_problem(
     assert found[check][0] == "error"
     assert said in found[check][1]
     assert "hunter2" not in str(found)
+
+
+def test_doctor_misses_no_driver_where_spark_is_not_installed(
+    bare_muster: Muster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "find_spec", lambda _name: None)
+    monkeypatch.setenv("MUSTER_JDBC_JAR", "/nowhere/driver.jar")
+
+    _, found = findings(bare_muster)
+
+    assert found["Java"][:2] == ("warning", "Spark is not installed here")
+    assert "JDBC driver" not in found
 
 
 # -- tokens -------------------------------------------------------------------------------------------------
