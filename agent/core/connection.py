@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from agent.core.node_selector import NodeSelector
 from agent.core.responses import read
 from agent.core.runtime import HttpClient, HttpRequest, HttpResponse, NoResponse
-from agent.errors import AgentError, NotCoordinator, Problem, Unreachable, from_problem
+from agent.errors import AgentError, NotCoordinator, Problem, RequestError, Unreachable, from_problem
 from agent.partitions import JsonObject
 
 OWNER_HEADER = "X-Muster-Coordinator"
@@ -89,6 +89,9 @@ class Connection:
         problem = _problem(response)
         error = from_problem(problem)
         is_out_of_service = response.status >= 500 and problem.code != "COORDINATOR_LOAD_IN_PROGRESS"
+        if not problem.code and isinstance(error, RequestError) and not self._node_selector.is_base(url):
+            self._node_selector.mark_failed(url, str(error), was_connected=False)
+            return Unreachable(f"the coordinator's address {url} is not that of a node: {error}", was_connected=False)
         if is_out_of_service or not problem.code:
             self._node_selector.mark_failed(url, str(error), was_connected=True)
             return error

@@ -56,6 +56,10 @@ class NodeSelector:
         with self._lock:
             return self._owner or self._base_urls[self._next_base]
 
+    def is_base(self, url: str) -> bool:
+        """Return whether the caller has named this URL, and not only a node as the coordinator's."""
+        return url in self._base_urls
+
     def prefer_owner(self, owner: str | None) -> None:
         """Send the next requests to the coordinator that a response named, unless it was unreachable recently."""
         url = self._allowed(owner)

@@ -160,6 +160,19 @@ def test_base_url_is_used_if_the_owner_is_unreachable(coordinator: FakeCoordinat
     assert coordinator.offsets["orders", 0]["offset"] == 5
 
 
+def test_address_of_a_coordinator_that_is_no_node_is_avoided(
+    coordinator: FakeCoordinator, other_node: FakeCoordinator, joined: AgentMaker
+) -> None:
+    agent = joined()
+    coordinator.headers = {"X-Muster-Coordinator": other_node.url}
+    other_node.next("commit", *[Raw(404, b"404 page not found")] * 1_000)
+    for offset in range(4):
+        agent.commit({TopicPartition("orders", 0): offset})
+
+    assert other_node.count("commit") == 1
+    assert coordinator.offsets["orders", 0]["offset"] == 3
+
+
 def test_any_of_several_base_urls_is_used(coordinator: FakeCoordinator, make_agent: AgentMaker) -> None:
     agent = make_agent(base_url=[f"http://127.0.0.1:{free_port()}", coordinator.url])
 
