@@ -43,13 +43,29 @@ export const tableHead = (titles) => h("thead", {}, h("tr", {}, titles.map(([tit
 export const linkRow = (to, attributes, ...cells) =>
   h("tr", { tabindex: "-1", "data-row": to, ...attributes, onclick: (event) => event.target.closest("a") || !getSelection().isCollapsed || (location.hash = to) }, cells);
 
-/** Replace an element's content; the focus returns to the element with the same data-key, and the same text stays selected. */
+/** Replace an element's content; the focus returns to the same element, and the same text stays selected. */
 export function replaceContent(element, ...nodes) {
-  const key = element.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
+  const focus = focusIn(element);
   const select = selectionIn(element);
   element.replaceChildren(...flat(nodes));
-  if (key !== undefined) element.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus({ preventScroll: true });
+  focus();
   select();
+}
+
+/** Return the element with a data-key within another one, or null. */
+export const withKey = (element, key) => element.querySelector(`[data-key="${CSS.escape(key)}"]`);
+
+/** Return a function that focuses what is now focused in an element: the element with its data-key, or that of the same text at its place within the next one around it that has one. */
+function focusIn(element) {
+  const focused = document.activeElement;
+  if (focused === element || !element.contains(focused)) return () => {};
+  const keyed = focused.closest("[data-key]");
+  const around = keyed !== element && element.contains(keyed) ? keyed : null;
+  const path = pathTo(around ?? element, focused);
+  return () => {
+    const found = path.reduce((node, index) => node?.childNodes[index], around ? withKey(element, around.dataset.key) : element);
+    if (around === focused || found?.textContent === focused.textContent) found?.focus?.({ preventScroll: true });
+  };
 }
 
 /** Return a function that selects the text which is now selected in an element, if it is still at its place. */

@@ -118,7 +118,7 @@ function list(candidates) {
 }
 
 function row(each, isOffsets) {
-  return h("tr", { tabindex: "-1", "data-row": groupAddress(each.group_id) },
+  return h("tr", { tabindex: "-1", "data-row": groupAddress(each.group_id), "data-key": JSON.stringify([each.group_id, each.topic, each.partition]) },
     h("td", { class: "id" }, groupLink(each.group_id)),
     isOffsets
       ? [h("td", { class: "id" }, topicLink(each.topic)), h("td", { class: "number" }, each.partition), h("td", {}, clock(each.committed_at))]
