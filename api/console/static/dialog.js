@@ -1,6 +1,6 @@
 // Modal dialogues: they hold the focus, Escape and leaving the page cancel them, and errors appear in them.
 
-import { h, replaceContent } from "./dom.js";
+import { h, replaceContent, withKey } from "./dom.js";
 import { toast } from "./toast.js";
 
 /** What a required field has: text, and not spaces alone. */
@@ -73,7 +73,8 @@ function shown(title, content, onCancel) {
     if (dialog.isConnected) return;
     observer.disconnect();
     removeEventListener("hashchange", onCancel);
-    opener?.focus?.({ preventScroll: true });
+    const isRedrawn = !opener?.isConnected && opener?.dataset.key !== undefined;
+    (isRedrawn ? withKey(document, opener.dataset.key) : opener)?.focus({ preventScroll: true });
   }).observe(document.body, { childList: true });
   (dialog.querySelector("[data-first]") ?? dialog.querySelector("input, select, button"))?.focus();
   return dialog;

@@ -51,3 +51,18 @@ def test_candidate_of_a_run_keeps_the_focus_while_the_run_refreshes(
         cursor.execute("UPDATE expiry_candidates SET outcome = 'not_due' WHERE run_id = %s", (run_id,))
     expect(rows.nth(1)).to_contain_text("not due")
     expect(rows.nth(1)).to_be_focused()
+
+
+def test_closed_dialog_returns_the_focus_to_a_button_that_was_redrawn(
+    page: Page, node: Node, samples: SampleGroups, group: Group
+) -> None:
+    page.goto(f"{node.url}/#/groups/{group.group_id}")
+    opener = page.get_by_role("button", name="Change group_max_size")
+    opener.focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("New value")).to_be_focused()
+    values = {"values": {"group_max_size": 4_321}, "reason": "beside the page"}
+    samples.client.ok("PUT", f"{group.path}/config", values)
+    expect(page.get_by_role("table", name="Settings", include_hidden=True)).to_contain_text("4,321")
+    page.keyboard.press("Escape")
+    expect(opener).to_be_focused()
