@@ -105,6 +105,10 @@ globalKeys([["t", "switch between light and dark", toggleTheme]]);
 document.getElementById("theme").addEventListener("click", toggleTheme);
 document.getElementById("help").addEventListener("click", help);
 document.getElementById("identity").addEventListener("click", () => signIn(""));
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault(); // its address would be that of a page
+  main.focus();
+});
 document.addEventListener("identity-changed", showIdentity);
 document.addEventListener("token-needed", requestToken);
 addEventListener("hashchange", route);

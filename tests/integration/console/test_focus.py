@@ -66,3 +66,15 @@ def test_closed_dialog_returns_the_focus_to_a_button_that_was_redrawn(
     expect(page.get_by_role("table", name="Settings", include_hidden=True)).to_contain_text("4,321")
     page.keyboard.press("Escape")
     expect(opener).to_be_focused()
+
+
+def test_link_that_skips_the_header_keeps_the_page(page: Page, node: Node, group: Group) -> None:
+    page.goto(f"{node.url}/#/groups/{group.group_id}")
+    heading = page.get_by_role("heading", level=1)
+    expect(heading).to_have_text(group.group_id)
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("main")).to_be_focused()
+    expect(heading).to_have_text(group.group_id)
+    expect(page).to_have_url(re.compile(f"#/groups/{group.group_id}$"))
