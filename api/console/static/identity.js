@@ -1,6 +1,6 @@
 // The user's name and token: the name is stored in the browser, the token until the tab is closed.
 
-import { form } from "./dialog.js";
+import { form, isOpen } from "./dialog.js";
 
 const ACTOR = "muster.actor";
 const TOKEN = "muster.token";
@@ -39,8 +39,9 @@ export async function askIdentity(message = "") {
   return true;
 }
 
-/** Ask for the reason of a change and the actor's name; resolves to the fields' values, or null if the user cancels. */
+/** Ask for the reason of a change and the actor's name; resolves to the fields' values, or null if the user cancels, or if a button was pressed twice. */
 export async function askReason({ fields = [], reason = "", ...rest }) {
+  if (isOpen()) return null;
   const given = await form({
     ...rest,
     isChange: true,

@@ -1,0 +1,59 @@
+"""Dialogues: what becomes of a request that is not answered yet, of repeated presses, and of what is entered."""
+
+import re
+
+import pytest
+from playwright.sync_api import BrowserContext, Locator, Page, Route, expect
+
+from tests.integration.console.sample_groups import SIMPLE_CONSUMER, SampleGroups
+from tests.support.http_client import Group, fresh_id, position
+from tests.support.nodes import Node
+
+TOO_LATE = {"detail": "no answer within 2000 ms"}
+
+
+class Held:
+    """Requests that are not answered until a test does."""
+
+    def __init__(self, page: Page, url: str) -> None:
+        self._page = page
+        self._routes: list[Route] = []
+        page.route(url, self._hold)
+
+    def _hold(self, route: Route) -> None:
+        self._routes.append(route)
+
+    def wait_for(self, number: int) -> list[Route]:
+        """Return so many requests once they were sent."""
+        while len(self._routes) < number:
+            self._page.evaluate("0")
+        return self._routes
+
+
+@pytest.fixture
+def page(context: BrowserContext) -> Page:
+    return context.new_page()
+
+
+@pytest.fixture
+def group(page: Page, node: Node, samples: SampleGroups) -> Group:
+    """Open the page of a group without members."""
+    group = samples.client.group(fresh_id("decided"))
+    samples.client.ok("POST", f"{group.path}/offsets", {**SIMPLE_CONSUMER, "offsets": [position(1)]})
+    page.goto(f"{node.url}/#/groups/{group.group_id}")
+    expect(page.locator("main")).not_to_contain_text("Loading…")
+    return group
+
+
+def toasts(page: Page) -> Locator:
+    return page.locator("#toasts")
+
+
+def test_button_that_is_pressed_twice_opens_one_dialog(page: Page, group: Group) -> None:
+    button = page.get_by_role("button", name="Change group_max_size")
+    button.evaluate("(button) => { button.click(); button.click(); }")
+    expect(page.get_by_label("New value").first).to_be_focused()
+    page.evaluate(f"fetch('{group.path}/config').then((answer) => answer.text())")  # comes after both
+    expect(page.get_by_role("dialog")).to_have_count(1)
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
