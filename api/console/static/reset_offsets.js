@@ -10,6 +10,7 @@ import { toast } from "./toast.js";
 
 const RESET_TARGETS = [["earliest", "log start offset"], ["latest", "log end offset, as last reported"], ["datetime", "offsets committed at a point in time"], ["shift", "shift by a number of records (negative: back)"], ["offset", "specific offset"]];
 const FIELDS = { shift: "shift_by", offset: "offset", datetime: "datetime" };
+const TIME = /^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:\d{2})?)?$/;
 const DAY_ALONE = /^\d{4}-\d{2}-\d{2}$/;
 const NAMED = /^(.+?)(?::(\d+(?:,\d+)*))?$/s;
 
@@ -61,8 +62,8 @@ function whole(text) {
 
 function moment(text) {
   const given = text.trim();
-  const at = new Date(DAY_ALONE.test(given) ? `${given}T00:00` : given); // JavaScript reads a date without a time as UTC
-  if (Number.isNaN(at.valueOf())) throw new Error("Enter a time such as 2026-11-21T02:13:00.");
+  const at = new Date(DAY_ALONE.test(given) ? `${given}T00:00` : given.replace(" ", "T")); // JavaScript reads a date without a time as UTC
+  if (!TIME.test(given) || Number.isNaN(at.valueOf())) throw new Error("Enter a time such as 2026-11-21T02:13:00.");
   return at.toISOString();
 }
 

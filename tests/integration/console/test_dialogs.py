@@ -57,3 +57,24 @@ def test_button_that_is_pressed_twice_opens_one_dialog(page: Page, group: Group)
     expect(page.get_by_role("dialog")).to_have_count(1)
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+@pytest.mark.parametrize("time", ["03/04/2026", "1234", "Apr 3"])
+def test_time_that_could_be_read_in_several_ways_is_refused(page: Page, group: Group, time: str) -> None:
+    """A browser reads 03/04/2026 as the fourth of March, and 1234 as a year."""
+    page.get_by_role("button", name="Reset offsets…").click()
+    page.get_by_label("To", exact=True).select_option("datetime")
+    page.get_by_label("Number of records, offset or time").fill(time)
+    page.get_by_role("button", name="Preview").click()
+    expect(page.get_by_role("alert")).to_have_text("Enter a time such as 2026-11-21T02:13:00.")
+
+
+@pytest.mark.parametrize("time", ["2026-11-21", "2026-11-21 02:13", "2026-11-21T02:13:00.5Z", "2026-11-21T02:13+05:30"])
+def test_time_in_iso_8601_is_accepted(page: Page, group: Group, time: str) -> None:
+    page.get_by_role("button", name="Reset offsets…").click()
+    page.get_by_label("To", exact=True).select_option("datetime")
+    page.get_by_label("Number of records, offset or time").fill(time)
+    page.get_by_role("button", name="Preview").click()
+    expect(page.get_by_role("alert").or_(page.get_by_role("region", name="Preview"))).not_to_have_text(
+        re.compile("Enter a time")
+    )
