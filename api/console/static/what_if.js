@@ -11,15 +11,18 @@ export const SIMULATED = new Set(["session_timeout_ms", "rebalance_timeout_ms"])
 /** Return a button, and the element that shows the result; `values` gives what the form holds. */
 export function simulate(groupId, key, values) {
   const result = h("p", { class: "what-if-result", role: "status" });
+  let runs = 0;
   const run = async () => {
-    replaceContent(result, "Simulating with the group’s history…");
+    const ticket = ++runs;
+    const show = (text) => ticket === runs && replaceContent(result, text);
+    show("Simulating with the group’s history…");
     try {
       const { value } = values();
       const [{ what_if: found }, group] = await Promise.all([read(groupPath(groupId, "tuning"), { [key]: value }), read(groupPath(groupId), { limit: 1 })]);
       const wait = key === "rebalance_timeout_ms" ? underWay(group, Number(value)) : "";
-      replaceContent(result, found?.[key] ? wait + sentences(key, found[key], found.window, wait !== "") : "Enter a value to simulate.");
+      show(found?.[key] ? wait + sentences(key, found[key], found.window, wait !== "") : "Enter a value to simulate.");
     } catch (refusal) {
-      replaceContent(result, refusal.message);
+      show(refusal.message);
     }
   };
   return h("div", { class: "what-if" }, h("button", { type: "button", onclick: run }, "What if?"), result);

@@ -78,3 +78,18 @@ def test_time_in_iso_8601_is_accepted(page: Page, group: Group, time: str) -> No
     expect(page.get_by_role("alert").or_(page.get_by_role("region", name="Preview"))).not_to_have_text(
         re.compile("Enter a time")
     )
+
+
+def test_answer_for_an_earlier_value_does_not_replace_that_for_a_later_one(page: Page, group: Group) -> None:
+    held = Held(page, "**/tuning?*")
+    page.get_by_role("button", name="Change session_timeout_ms").click()
+    for value in ("15000", "60000"):
+        page.get_by_label("New value").fill(value)
+        page.get_by_role("button", name="What if?").click()
+    requests = held.wait_for(2)
+    result = page.locator(".what-if-result")
+    for route, value in zip(reversed(requests), ("60 s", "15 s"), strict=True):
+        route.fulfill(status=503, json={"detail": f"no history for {value}"})
+        expect(result).not_to_have_text(re.compile("Simulating"))
+    page.evaluate("fetch('/v1/config').then((answer) => answer.text())")
+    expect(result).to_have_text("No history for 60 s.")
