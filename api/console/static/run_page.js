@@ -63,7 +63,7 @@ export function runPage(main, [runId]) {
         ? `${run.counts.candidates === undefined ? "All candidates are" : `${plural(run.counts.candidates, "candidate")} ${run.counts.candidates === 1 ? "is" : "are"}`} checked again first. ${CONSEQUENCES[run.kind] ?? ""}`
         : "Rejection is final. Later runs with the same candidates are rejected too.",
       verb: isApply ? "Apply" : "Reject", danger: isApply,
-      act: ({ reason }, key) => change("POST", `${path}/${verb}`, { body: { reason }, key }),
+      act: ({ reason }, key) => change("POST", `${path}/${verb}`, { body: isApply ? { reason, candidates: run.counts.candidates } : { reason }, key }),
     });
     if (done) toast(isApply ? "Applying the run." : "Run rejected.", isApply && run.kind === RETENTION && undoOf(done, poller.now));
     poller.now();

@@ -93,3 +93,20 @@ def test_answer_for_an_earlier_value_does_not_replace_that_for_a_later_one(page:
         expect(result).not_to_have_text(re.compile("Simulating"))
     page.evaluate("fetch('/v1/config').then((answer) => answer.text())")
     expect(result).to_have_text("No history for 60 s.")
+
+
+def test_run_whose_candidates_are_replaced_meanwhile_is_not_applied(
+    page: Page, node: Node, samples: SampleGroups, group: Group
+) -> None:
+    """A repeated task of the DAG may propose others, which the operator has not seen."""
+    run_id = samples.proposal(group)
+    page.goto(f"{node.url}/#/maintenance/{run_id}")
+    page.get_by_role("button", name="Apply…").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("3 candidates are checked again first.")
+    with samples.rows.cursor() as cursor:
+        cursor.execute("UPDATE maintenance_runs SET counts = '{\"candidates\": 4}' WHERE run_id = %s", (run_id,))
+    dialog.get_by_label("Reason").fill("three of them")
+    dialog.get_by_label("Your name").fill("ada")
+    dialog.get_by_role("button", name="Apply", exact=True).click()
+    expect(dialog.get_by_role("alert")).to_have_text("The run has 4 candidates now, not 3: review it again.")
