@@ -58,12 +58,18 @@ export function lag(records, isLowerBound, logEndAt, write = compact) {
   return records === null ? `0 as of ${clock(logEndAt)}` : `≥ ${write(records)}`;
 }
 
-/** Format the sum of the known lags of `parts` {lag, log_end_at}: a lower bound if one of them is. */
-export function totalLag(parts, isLowerBound) {
+/** Format a lag in time, which may be a lower bound. */
+export function timeLag({ lag_seconds: seconds, is_lag_lower_bound: isLowerBound }) {
+  if (seconds === null) return NONE;
+  return `${isLowerBound ? "≥ " : ""}${seconds === 0 ? "0 s" : span(seconds * SECOND)}`;
+}
+
+/** Format the sum of the known lags of `parts` {lag, is_log_end_stale, log_end_at}: a lower bound if one of them is. */
+export function totalLag(parts, write = count) {
   const known = parts.filter((each) => each.lag !== null);
   const sum = known.length ? known.reduce((total, each) => total + each.lag, 0) : null;
-  const bounds = parts.filter(isLowerBound);
-  return lag(bounds.length ? sum || null : sum, bounds.length > 0, bounds.map((each) => each.log_end_at).sort()[0], count);
+  const bounds = parts.filter((each) => each.is_log_end_stale);
+  return lag(bounds.length ? sum || null : sum, bounds.length > 0, bounds.map((each) => each.log_end_at).sort()[0], write);
 }
 
 /** Format a setting's value; milliseconds and minutes also as a duration. */

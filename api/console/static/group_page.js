@@ -5,7 +5,7 @@ import { groupPath, read, readPages } from "./api.js";
 import { changesTable } from "./changes_list.js";
 import { h, redrawOnChange, replaceContent } from "./dom.js";
 import { findings } from "./findings.js";
-import { ago, clock, count, lag as records, left, NONE, plural, span } from "./format.js";
+import { ago, clock, count, lag as records, left, NONE, plural, span, timeLag } from "./format.js";
 import { deleteGroup, forceRebalance, removeMember } from "./group_actions.js";
 import { ownershipMap } from "./ownership_section.js";
 import { pageKeys } from "./keys.js";
@@ -200,7 +200,7 @@ function heading(group, lag, rebalances, again) {
       fact("State", badge(stateNow(group.state, rebalances))),
       fact("Since", group.state_since ? h("span", { title: group.state_since }, `${clock(group.state_since)}, ${ago(group.state_since)}`) : NONE),
       fact("Members", [count(group.members.length), group.pending_members > 0 && `, ${group.pending_members} pending`]),
-      fact("Lag", h("span", { title: count(lag?.lag) }, `${records(lag?.lag, lag?.is_log_end_stale, lag?.log_end_at)}${lag?.lag_seconds ? `, ${span(lag.lag_seconds * 1000)}` : ""}`)),
+      fact("Lag", h("span", { title: count(lag?.lag) }, `${records(lag?.lag, lag?.is_log_end_stale, lag?.log_end_at)}${lag?.lag_seconds ? `, ${timeLag(lag)}` : ""}`)),
       fact("Generation", count(group.generation)),
       fact("Protocol", [group.protocol_type, group.protocol_name].filter(Boolean).join(", ") || NONE),
       fact("Leader", group.leader ? member(group.leader) : NONE),

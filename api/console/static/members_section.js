@@ -1,7 +1,7 @@
 // Members as a table with a filter and sortable columns; by default awaited members come first, then all by their names.
 
 import { h, redrawOnChange, replaceContent } from "./dom.js";
-import { compact, count, NONE, plural, span } from "./format.js";
+import { compact, count, NONE, plural, span, totalLag } from "./format.js";
 import { removeMember } from "./group_actions.js";
 import { member } from "./labels.js";
 import { now } from "./now.js";
@@ -85,6 +85,7 @@ function factsOf(group, each, partitions) {
     partitions: each.owned_partitions?.reduce((sum, owned) => sum + owned.partitions.length, 0) ?? null,
     behind: lags.length ? lags.reduce((sum, records) => sum + records, 0) : null,
     uncommitted: uncommitted(group, partitions ?? []),
+    lag: totalLag(partitions ?? [], compact),
   };
 }
 
@@ -114,7 +115,7 @@ function sorted(rows, waitingFor, order) {
 const AWAITED = { join: "has not joined", sync: "has not synced" };
 const PARKED = { join: "joined, waiting for others", sync: "synced, waiting for the leader" };
 
-function row(group, { each, session, rebalance, heartbeatAge, partitions, behind, uncommitted: silence }, again) {
+function row(group, { each, session, rebalance, heartbeatAge, partitions, behind, lag, uncommitted: silence }, again) {
   const isLate = !each.parked_request && heartbeatAge !== null && heartbeatAge > session / 2;
   const isLeader = each.member_id === group.leader;
   return h("tr", { class: each.missing_request ? "rebalancing" : "" },
@@ -127,7 +128,7 @@ function row(group, { each, session, rebalance, heartbeatAge, partitions, behind
     h("td", { class: "number", title: session === each.session_timeout_ms ? "requested by the client" : `requested by the client: ${span(each.session_timeout_ms)}` }, span(session)),
     h("td", { class: "number" }, span(rebalance)),
     h("td", { class: "number" }, count(partitions)),
-    h("td", { class: "number", title: count(behind) }, compact(behind)),
+    h("td", { class: "number", title: count(behind) }, lag),
     h("td", {}, h("button", { type: "button", "data-key": `remove-${each.member_id}`, "aria-label": `Remove ${each.member_id}`, onclick: () => removeMember(group, each, again) }, "Remove member…")));
 }
 

@@ -1,7 +1,7 @@
 // Offsets as a table: committed offset, log end offset, lag in records and in time, and expiry of each partition.
 
 import { h, tableHead } from "./dom.js";
-import { ago, clock, count, lag, left, NONE, plural, span } from "./format.js";
+import { ago, clock, count, lag, left, NONE, plural, span, timeLag } from "./format.js";
 import { member, topicLink } from "./labels.js";
 
 const DAY_MS = 86_400_000;
@@ -26,7 +26,7 @@ function row(each) {
     h("td", { class: "number" }, count(each.current_offset)),
     h("td", { class: `number ${each.is_log_end_stale ? "critical" : ""}`, title: `last reported ${clock(each.log_end_at)}` }, count(each.log_end_offset), each.is_log_end_stale && `, reported ${ago(each.log_end_at)}`),
     h("td", { class: "number" }, lag(each.lag, each.is_log_end_stale, each.log_end_at, count)),
-    h("td", { class: "number" }, each.lag_seconds === null ? NONE : `${each.is_lag_lower_bound ? "≥ " : ""}${each.lag_seconds === 0 ? "0 s" : span(each.lag_seconds * 1000)}`),
+    h("td", { class: "number" }, timeLag(each)),
     h("td", {}, clock(each.committed_at)), expiry(each),
     h("td", {}, each.member_id ? member(each.member_id) : h("em", { class: "muted" }, "unassigned")));
 }

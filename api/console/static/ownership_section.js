@@ -1,7 +1,7 @@
 // Partition ownership as a map: a row per member, a cell per partition, darker with more lag.
 
 import { h } from "./dom.js";
-import { clock, compact, count, lag, plural, span, totalLag } from "./format.js";
+import { clock, compact, count, lag, plural, timeLag, totalLag } from "./format.js";
 import { member, topicLink } from "./labels.js";
 
 const LEVELS = 5;
@@ -25,15 +25,15 @@ function scale(most) {
 function map(topic, partitions, members, most, isDense) {
   const byOwner = Map.groupBy(partitions, (each) => each.member_id);
   const owners = [...members.map(([id]) => id), null];
-  return h("div", { class: "map" }, h("h3", {}, h("span", { class: "id" }, topicLink(topic)), " ", h("small", {}, `${plural(partitions.length, "partition")}, lag ${totalLag(partitions, (each) => each.is_log_end_stale)}`)),
+  return h("div", { class: "map" }, h("h3", {}, h("span", { class: "id" }, topicLink(topic)), " ", h("small", {}, `${plural(partitions.length, "partition")}, lag ${totalLag(partitions)}`)),
     owners.filter((owner) => byOwner.has(owner) || owner !== null).map((owner) => h("div", { class: "owner" },
       h("div", { class: "name" }, owner === null ? h("em", {}, "unassigned") : member(owner)),
       h("ul", { class: isDense ? "cells dense" : "cells" }, byOwner.get(owner)?.map((each) => cell(each, most)) ?? h("li", { class: "muted" }, "idle: no partitions")))));
 }
 
-function cell(each, most) {
-  const level = each.lag === null ? "unknown" : `level${levelOf(each.lag, most)}`;
-  const long = `partition ${each.partition}: ${each.lag === null && !each.is_log_end_stale ? "lag unknown" : `${lag(each.lag, each.is_log_end_stale, each.log_end_at, count)} records behind`}${each.lag_seconds ? `, ${span(each.lag_seconds * 1000)}` : ""}; committed ${clock(each.committed_at)}`;
+function cell(each, limits) {
+  const level = each.lag === null ? "unknown" : `level${limits.findIndex((limit) => each.lag <= limit)}`;
+  const long = `partition ${each.partition}: ${each.lag === null && !each.is_log_end_stale ? "lag unknown" : `${lag(each.lag, each.is_log_end_stale, each.log_end_at, count)} records behind`}${each.lag_seconds ? `, ${timeLag(each)}` : ""}; committed ${clock(each.committed_at)}`;
   return h("li", { class: `cell ${level}`, title: long }, h("b", {}, each.partition), h("span", {}, each.lag === null ? "?" : compact(each.lag)));
 }
 
