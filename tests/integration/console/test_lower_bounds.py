@@ -47,3 +47,18 @@ def test_lag_of_a_member_that_is_a_lower_bound_is_marked(page: Page, node: Node,
     show(page, node, member, 2, 3, is_stale=True)
     row = page.get_by_role("table", name="Members", exact=True).locator("tbody tr")
     expect(row.locator("td").nth(6)).to_have_text("≥ 5")
+
+
+@pytest.mark.parametrize("most", [1, 2, 10, 1_000])
+def test_cells_have_the_colours_of_the_legend(page: Page, node: Node, member: Member, most: int) -> None:
+    lags = sorted({0, 1, 2, 3, 6, 32, 178, most} & set(range(most + 1)))
+    cells = show(page, node, member, *lags, is_stale=False)
+    legend = page.get_by_role("region", name=re.compile("^Ownership")).locator(".legend li:has([class*=level])")
+    limits = [
+        0 if text.strip() == "none" else int(text.split()[1].replace("K", "000")) for text in legend.all_inner_texts()
+    ]
+    swatches = legend.evaluate_all("(all) => all.map((each) => /level./.exec(each.innerHTML)[0])")
+    shown = cells.evaluate_all("(all) => all.map((each) => /level./.exec(each.className)[0])")
+    assert shown == [
+        next(swatch for limit, swatch in zip(limits, swatches, strict=True) if lag <= limit) for lag in lags
+    ]
