@@ -227,3 +227,14 @@ def test_blank_fields_are_not_sent(context: BrowserContext, node: Node, samples:
     dialog.get_by_role("button", name="Set", exact=True).click()
     expect(dialog).to_have_count(0)
     assert requests.count("PUT") == 1
+
+
+def test_refusal_is_shown_with_all_its_words(context: BrowserContext, node: Node) -> None:
+    """The header is the only place that says why a list does not change."""
+    detail = "the database refuses writes because its disk is full: could not extend file base/16384/26, no space left"
+    page = context.new_page()
+    page.route("**/v1/config", lambda route: route.fulfill(status=503, json={"detail": detail}))
+    page.goto(f"{node.url}/#/settings")
+    status = page.locator("#poll-status")
+    expect(status).to_contain_text("no space left.")
+    assert status.evaluate("(it) => it.scrollWidth <= it.clientWidth && it.scrollHeight <= it.clientHeight")
