@@ -40,7 +40,11 @@ function load() {
   loading ??= new Promise((resolve, reject) => {
     const script = h("script", { src: new URL("plotly.js", import.meta.url).pathname });
     script.addEventListener("load", () => resolve(globalThis.Plotly));
-    script.addEventListener("error", () => reject(new Error("The chart’s script could not be loaded.")));
+    script.addEventListener("error", () => {
+      loading = undefined;
+      script.remove();
+      reject(new Error("The chart’s script could not be loaded."));
+    });
     document.head.append(script);
   });
   return loading;

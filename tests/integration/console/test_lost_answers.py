@@ -238,3 +238,16 @@ def test_refusal_is_shown_with_all_its_words(context: BrowserContext, node: Node
     status = page.locator("#poll-status")
     expect(status).to_contain_text("no space left.")
     assert status.evaluate("(it) => it.scrollWidth <= it.clientWidth && it.scrollHeight <= it.clientHeight")
+
+
+def test_chart_is_drawn_once_its_script_can_be_loaded(
+    context: BrowserContext, node: Node, samples: SampleGroups
+) -> None:
+    points = [{"at": f"2026-11-27T20:0{n}:00Z", "lag": n, "lag_seconds": n, "is_log_end_stale": False} for n in (1, 2)]
+    page = context.new_page()
+    page.route("**/lag/history", lambda route: route.fulfill(json={"points": points}))
+    page.route("**/plotly.js", lambda route: route.abort(), times=1)
+    page.goto(f"{node.url}/#/groups/{samples.healthy().group_id}")
+    expect(page.locator("#poll-status")).to_have_text("The chart’s script could not be loaded.")
+    page.keyboard.press("t")  # as after the next answer
+    expect(page.locator(".chart .main-svg").first).to_be_visible()
