@@ -2,7 +2,7 @@
 
 import { h, replaceContent } from "./dom.js";
 
-const SHOWN_PX = 220;
+const SHOWN_PX = 220, MINUTE_MS = 60_000;
 const UNITS = [["days", 86_400], ["hours", 3_600], ["minutes", 60], ["seconds", 1]];
 let loading;
 
@@ -56,8 +56,14 @@ function unitOf(points) {
   return UNITS.find(([, seconds]) => longest >= 2 * seconds) ?? UNITS.at(-1);
 }
 
+/** Return a function that writes the time of a point for Plotly, which knows no time zones: by the present difference from UTC, or else the line would go back where summer time ends. */
+function localTime(points) {
+  const behindMs = new Date(points.at(-1).at).getTimezoneOffset() * MINUTE_MS;
+  return ({ at }) => new Date(Date.parse(at) - behindMs).toISOString().slice(0, -1);
+}
+
 function traces(points, [unit, length]) {
-  const x = points.map((each) => new Date(each.at));
+  const x = points.map(localTime(points));
   const timeLag = points.map((each) => (each.lag_seconds === null ? null : Math.round((10 * each.lag_seconds) / length) / 10));
   return [
     { x, y: points.map((each) => each.lag), name: "records", type: "scatter", mode: "lines", line: { color: colour("--accent"), width: 2, shape: "hv" } },
@@ -68,10 +74,11 @@ function traces(points, [unit, length]) {
 /** Return a band for each stretch of time in which log ends were not reported. */
 function bands(points) {
   const stretches = [];
+  const local = localTime(points);
   for (const [place, each] of points.slice(0, -1).entries()) {
     if (!each.is_log_end_stale) continue;
-    if (!points[place - 1]?.is_log_end_stale) stretches.push({ x0: new Date(each.at) });
-    stretches.at(-1).x1 = new Date(points[place + 1].at);
+    if (!points[place - 1]?.is_log_end_stale) stretches.push({ x0: local(each) });
+    stretches.at(-1).x1 = local(points[place + 1]);
   }
   const label = { text: "log ends not reported", font: { color: colour("--muted") } };
   return stretches.map((each) => ({ ...each, type: "rect", yref: "paper", y0: 0, y1: 1, layer: "below", line: { width: 0 }, fillcolor: colour("--line"), opacity: 0.5, label }));

@@ -39,3 +39,24 @@ def test_diagnosis_names_local_times(browser: Browser, node: Node, samples: Samp
         )
         expect(diagnosis).not_to_contain_text("UTC")
         page.unroute_all(behavior="wait")
+
+
+def test_chart_goes_on_through_an_hour_that_the_clock_repeats(
+    browser: Browser, node: Node, samples: SampleGroups
+) -> None:
+    """In Berlin, 01:10 UTC is 02:10, forty minutes after 00:30 UTC, which was 02:30."""
+    points = [
+        {"at": f"2026-10-25T{time}:00Z", "lag": 5, "lag_seconds": 5, "is_log_end_stale": time != "01:50"}
+        for time in ("00:30", "01:10", "01:50")
+    ]
+    with closing(browser.new_context(timezone_id="Europe/Berlin")) as context:
+        page = context.new_page()
+        page.route("**/lag/history", lambda route: route.fulfill(json={"points": points}))
+        page.goto(f"{node.url}/#/groups/{samples.healthy().group_id}")
+        expect(page.locator(".chart .main-svg").first).to_be_visible()
+        chart = page.locator(".js-plotly-plot")
+        drawn = chart.evaluate("(chart) => chart.calcdata[0].map(({ x }) => new Date(x).toISOString().slice(11, 16))")
+        assert drawn == ["01:30", "02:10", "02:50"]
+        [band] = chart.evaluate("(chart) => chart.layout.shapes.map(({ x0, x1 }) => [x0, x1])")
+        assert [time[11:16] for time in band] == ["01:30", "02:50"]
+        page.unroute_all(behavior="wait")
