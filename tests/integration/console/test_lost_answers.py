@@ -251,3 +251,11 @@ def test_chart_is_drawn_once_its_script_can_be_loaded(
     expect(page.locator("#poll-status")).to_have_text("The chart’s script could not be loaded.")
     page.keyboard.press("t")  # as after the next answer
     expect(page.locator(".chart .main-svg").first).to_be_visible()
+
+
+def test_page_whose_files_cannot_be_loaded_says_so(context: BrowserContext, node: Node) -> None:
+    """As while nodes of two versions answer behind one address."""
+    page = context.new_page()
+    page.route("**/groups_page.js", lambda route: route.fulfill(status=404))
+    page.goto(node.url)
+    expect(page.locator("main")).to_contain_text("load the page again")
