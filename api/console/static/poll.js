@@ -71,5 +71,5 @@ document.addEventListener("visibilitychange", () => {
     clearTimeout(poller.timer);
     if (!document.hidden) void runPoller(poller);
   }
-  if (document.hidden) showStatus("paused", "Paused");
+  if (document.hidden && pollers.size) showStatus("paused", "Paused");
 });

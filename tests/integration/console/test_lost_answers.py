@@ -259,3 +259,14 @@ def test_page_whose_files_cannot_be_loaded_says_so(context: BrowserContext, node
     page.route("**/groups_page.js", lambda route: route.fulfill(status=404))
     page.goto(node.url)
     expect(page.locator("main")).to_contain_text("load the page again")
+
+
+def test_page_without_data_is_not_called_paused(page: Page, node: Node) -> None:
+    page.goto(f"{node.url}/#/nowhere")
+    expect(page.get_by_role("link", name="Go to groups")).to_be_visible()
+    page.evaluate(
+        "Object.defineProperty(document, 'hidden', { configurable: true, value: true });"
+        "document.dispatchEvent(new Event('visibilitychange'));"
+        "delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))"
+    )
+    expect(page.locator("#poll-status")).to_have_text("")
