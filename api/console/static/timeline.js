@@ -26,6 +26,7 @@ export function timeline(element, choose) {
   let selected = null;
   let shown = { from: now() - HOUR_MS, to: now(), width: 400 };
   const drawNote = redrawOnChange(note, (range) => range && ["Selected: ", h("strong", {}, timeRange(range)), " ", h("button", { type: "button", class: "quiet", "data-key": "clear-time", onclick: () => selection.clear() }, "Clear ", h("kbd", {}, "Esc"))]);
+  const drawChoice = redrawOnChange(choice, (chosen) => WINDOWS.map(([name, ms]) => h("button", { type: "button", class: "quiet", "data-key": name, "aria-pressed": String(ms === chosen), onclick: () => { windowMs = ms; draw(...last); } }, name)));
   let last = [[], [], { transitions: false, rebalances: false }];
   const draw = (transitions, rebalances, isCut) => {
     last = [transitions, rebalances, isCut];
@@ -38,7 +39,7 @@ export function timeline(element, choose) {
     replaceContent(sentence, summary(inside, span_, isCut.rebalances && inside.length === rebalances.length));
     replaceContent(picture, drawn(spans, lanesOf(inside), span_, width, selected));
     drawNote(selected);
-    replaceContent(choice, WINDOWS.map(([name, ms]) => h("button", { type: "button", class: "quiet", "data-key": name, "aria-pressed": String(ms === windowMs), onclick: () => { windowMs = ms; draw(...last); } }, name)));
+    drawChoice(windowMs);
   };
   const axisPlace = () => {
     const scale = Math.min(picture.clientWidth / shown.width, 1);

@@ -51,6 +51,17 @@ def test_button_that_is_pressed_over_a_redraw_is_clicked(page: Page, row: Locato
     expect(lag_in(row)).to_have_text("18")
 
 
+def test_time_range_that_is_pressed_over_a_redraw_is_chosen(page: Page, row: Locator) -> None:
+    choice = page.get_by_role("button", name="15 min", exact=True)
+    choice.hover()
+    page.mouse.down()
+    for _ in range(2):
+        with page.expect_response(re.compile(r"/rebalances\?")):
+            pass
+    page.mouse.up()
+    expect(choice).to_have_attribute("aria-pressed", "true")
+
+
 def test_selected_text_is_selected_after_a_redraw(page: Page, row: Locator, member: Member) -> None:
     host = row.locator("td").nth(1)
     host.select_text()
