@@ -61,11 +61,12 @@ function withDigits(key, value, context) {
 }
 
 async function request(method, path, body, key) {
+  const sent = token();
   const response = await send(method, path, body, key);
   if (response.ok) return response;
   const problem = await response.json().catch(() => ({}));
   const refusal = new ApiError(response.status, sentence(response, problem), response.headers.get("x-request-id"), problem.quarantine_reason);
-  if (response.status === 401) document.dispatchEvent(new CustomEvent("token-needed", { detail: refusal.message }));
+  if (response.status === 401 && token() === sent) document.dispatchEvent(new CustomEvent("token-needed", { detail: refusal.message }));
   throw refusal;
 }
 

@@ -303,3 +303,26 @@ def test_client_without_token_is_asked_once(context: BrowserContext, guarded: No
     expect(page.locator("#poll-status")).to_have_text("A bearer token is needed.")
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("dialog")).to_have_count(1)
+
+
+def test_late_refusal_of_the_former_token_does_not_ask_for_one_again(context: BrowserContext, guarded: Node) -> None:
+    page = context.new_page()
+    page.goto(f"{guarded.url}/")
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Bearer token").fill(TOKEN)
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/v1/overview/groups*", hold, times=1)
+    while not held:
+        page.evaluate("0")
+    dialog.get_by_role("button", name="Sign in").click()
+    expect(page.locator("#poll-status")).to_have_attribute("data-state", "live")
+    with page.expect_response(lambda response: response.status == 401):
+        held[0].continue_()
+    with page.expect_response(lambda response: response.status == 200):
+        pass  # the next poll
+    expect(dialog).to_have_count(0)
+    expect(page.locator("#poll-status")).to_have_attribute("data-state", "live")
