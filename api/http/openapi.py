@@ -88,10 +88,14 @@ def _kinds(handler: HTTPRouteHandler) -> Iterator[Any]:
 
 
 def _complete(method: str, operation: dict[str, Any]) -> None:
-    """Add the actor and idempotency headers of changes, and the error response; no parameter is null."""
+    """Add the actor and idempotency headers of changes, and the error response; no parameter is null.
+
+    A dry run needs no actor.
+    """
     for parameter in operation.get("parameters", ()):
         parameter["schema"] = _without_null(parameter["schema"])
-    if method != "get" and operation["tags"][0].startswith(OPERATORS):
+    has_dry_run = any(each["name"] == "dry_run" for each in operation.get("parameters", ()))
+    if method != "get" and operation["tags"][0].startswith(OPERATORS) and not has_dry_run:
         operation.setdefault("parameters", []).extend([ACTOR, IDEMPOTENCY_KEY])
     elif method == "delete":
         operation["parameters"].extend([OPTIONAL_ACTOR, IDEMPOTENCY_KEY])
