@@ -215,8 +215,8 @@ class HttpConnection(HttpToolsProtocol):
         self._arm_deadline("head")
 
     def data_received(self, data: bytes) -> None:
-        """Parse the data; later, if it begins one of many joins and syncs."""
-        if self._held:
+        """Parse the data; later, if it begins one of many joins and syncs, or a request waits for an earlier one."""
+        if self._held or self.pipeline:
             self._held.append(data)
             return
         end = data.find(b" ", _PATH_PLACE)

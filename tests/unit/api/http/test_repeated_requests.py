@@ -203,6 +203,16 @@ async def test_a_request_behind_one_that_waits_is_answered_after_it(node: Node) 
     assert b'"heartbeat_interval_ms"' in await wire.response()
 
 
+async def test_a_head_is_not_kept_with_the_request_that_it_waits_behind(node: Node) -> None:
+    first, second, wire = await node.member("first"), await node.member("second"), node.connect()
+    assert status(await wire.ask(heartbeat(first))) == 200
+    for each in (first, second, first):
+        wire.connection.data_received(heartbeat(each))
+    await until(wire.is_idle, "all is answered")
+    wire.take()
+    assert status(await wire.ask(heartbeat(first))) == 200
+
+
 async def test_requests_that_arrive_together_are_answered_in_one_callback(node: Node) -> None:
     member, batch = await node.member(), RepeatedBatch()
     wires = [node.connect(batch=batch) for _ in range(3)]
