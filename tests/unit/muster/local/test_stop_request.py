@@ -2,10 +2,19 @@
 
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
 
 from muster.local.stop_request import StopRequest, StopRequested
+
+
+@pytest.fixture(autouse=True)
+def _no_nohup() -> Iterator[None]:
+    """Let hangups end a process, also if `nohup` has started the tests."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -25,11 +34,8 @@ def test_signal_handlers_are_restored_after_the_block() -> None:
 
 
 def test_hangup_that_nohup_ignores_remains_ignored() -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with StopRequest() as stop:
-            os.kill(os.getpid(), signal.SIGHUP)
-            stop.wait(0)
-        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with StopRequest() as stop:
+        os.kill(os.getpid(), signal.SIGHUP)
+        stop.wait(0)
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
