@@ -16,7 +16,7 @@ PLAIN: Final = "PLAIN"
 OAUTHBEARER: Final = "OAUTHBEARER"
 MECHANISMS: Final = (PLAIN, OAUTHBEARER)
 SESSION_LIFETIME_MAX_MS: Final = 2**31 - 1
-"""The longest lifetime that a client is told: Java's clients cannot have one of 300 years, in nanoseconds."""
+"""The longest lifetime in a response: Java's clients cannot have one of 300 years, in nanoseconds."""
 _PLAIN_PARTS: Final = 3
 _BEARER: Final = b"auth=Bearer "
 

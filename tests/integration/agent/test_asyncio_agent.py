@@ -175,7 +175,7 @@ def test_a_commit_whose_task_is_cancelled_fails_and_the_next_one_is_sent(
         await agent.commit({ZERO: 1}, asynchronous=True, on_complete=lambda _, error: failed.append(error))
         await until_called(coordinator, "commit", 1)
         await agent.commit({ZERO: 2}, asynchronous=True, on_complete=lambda _, error: failed.append(error))
-        for task in asyncio.all_tasks() - {asyncio.current_task()}:  # as programs do that are told to end
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:  # as programs do at a stop signal
             task.cancel()
         await agent.commit({ZERO: 3})
 
