@@ -11,7 +11,7 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, create_engine
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 
 from coordinator_core.state_store.postgres.connections import Transaction
 from coordinator_core.state_store.postgres.pooler import shares_sessions
@@ -82,8 +82,8 @@ def upgrade(database_url: str, shards: int = DEFAULT_SHARDS) -> str | None:
     config.attributes.update({"database_url": database_url, "shards": shards})
     try:
         command.upgrade(config, "head")
-    except DBAPIError as failure:
-        raise UserError(f"The database could not be migrated: {_first_line(failure)}.") from failure
+    except SQLAlchemyError as failure:
+        raise UserError(f"The database could not be migrated: {_first_line(_failed_statement(failure))}.") from failure
     return before
 
 
@@ -177,6 +177,15 @@ def _connection(database_url: str) -> Iterator[Connection]:
         raise UserError(f"The database refuses: {_first_line(failure)}; {OWNER_ADVICE}.") from failure
     finally:
         engine.dispose()
+
+
+def _failed_statement(failure: BaseException) -> DBAPIError:
+    """Return the failure of a statement: Alembic's clean-up fails with another error on a connection that is lost."""
+    while not isinstance(failure, DBAPIError):
+        if failure.__context__ is None:
+            raise failure
+        failure = failure.__context__
+    return failure
 
 
 def _first_line(failure: DBAPIError) -> str:
