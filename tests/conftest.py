@@ -23,7 +23,7 @@ from muster.local.java import spark_environment
 from muster.settings import ENVIRONMENT_PREFIX, psql_url
 from tests.support.class_archive import java_options
 from tests.support.collection import mark_by_fixtures, put_longest_first
-from tests.support.databases import FORGETFUL, Databases, cluster_directory
+from tests.support.databases import EMPTY, FORGETFUL, Databases, cluster_directory
 from tests.support.nodes import running_node
 from tests.support.worker_exit import pytest_testnodedown  # noqa: F401 - a hook
 
@@ -90,7 +90,7 @@ def reader_url(databases: Databases, database_url: str) -> str:
 @pytest.fixture
 def empty_database_url(databases: Databases) -> Iterator[str]:
     """Give a database without a table."""
-    url = databases.create(is_migrated=False)
+    url = databases.create(EMPTY)
     yield url
     databases.drop(url)
 

@@ -1,6 +1,7 @@
 """Schema migrations: a node requires a schema that it can use, and migrates an empty database only."""
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -110,6 +111,7 @@ def is_empty(database_url: str) -> bool:
         return _own_revision(connection) is None
 
 
+@functools.cache
 def newest() -> str | None:
     """Return the newest revision that this program has."""
     return ScriptDirectory.from_config(_config()).get_current_head()

@@ -1,4 +1,4 @@
-"""Databases for tests: clones of one migrated template in a temporary cluster."""
+"""Databases for tests: clones of migrated templates in a temporary cluster."""
 
 import shutil
 from collections.abc import Iterator
@@ -11,11 +11,17 @@ from typing import Final
 import psycopg2
 from psycopg2 import sql
 
+from coordinator_core.state_store.postgres import PostgresStore
 from muster.local.embedded_postgres import EmbeddedPostgres
 from muster.node.schema import upgrade
 from muster.settings import psql_url
 
-TEMPLATE = "muster_template"
+EMPTY: Final = "template0"
+MIGRATED: Final = "muster_template"
+WITH_DAYS: Final = "muster_template_with_days"
+"""Has the partitions of history that a node would create at its start, which takes it as long as all the rest."""
+DAYS_AHEAD: Final = 8
+"""One more than a node needs, for tests after midnight."""
 FORGETFUL = {
     "fsync": "off",
     "synchronous_commit": "off",
@@ -44,7 +50,7 @@ def cluster_directory(otherwise: Path) -> Iterator[Path]:
 
 
 class Databases:
-    """Clones of one migrated template, in one cluster."""
+    """Clones of migrated templates, in one cluster."""
 
     def __init__(self, postgres: EmbeddedPostgres) -> None:
         self._postgres = postgres
@@ -53,13 +59,19 @@ class Databases:
         self._numbers = count(1)
         with self._admin.cursor() as cursor:  # What initdb hashed took its own iterations.
             cursor.execute("ALTER USER CURRENT_USER PASSWORD %s", [self._admin.info.password])
-        self._execute("CREATE DATABASE {}", TEMPLATE)
-        upgrade(postgres.superuser_url(TEMPLATE))
+        self._execute("CREATE DATABASE {}", MIGRATED)
+        upgrade(postgres.superuser_url(MIGRATED))
+        self._execute("CREATE DATABASE {} TEMPLATE {}", WITH_DAYS, MIGRATED)
+        with closing(PostgresStore(postgres.superuser_url(WITH_DAYS))) as store:
+            store.create_history_partitions(DAYS_AHEAD)
 
-    def create(self, *, is_migrated: bool = True, template: str | None = None) -> str:
-        """Return the URL of a new database: with empty tables, with none, or a copy of that of the URL `template`."""
-        name = f"test_{next(self._numbers)}"
-        template = _name(template) if template else TEMPLATE if is_migrated else "template0"
+    def create(self, template: str = WITH_DAYS) -> str:
+        """Return the URL of a new database.
+
+        Args:
+            template: the database, or its URL, that it is a copy of.
+        """
+        name, template = f"test_{next(self._numbers)}", _name(template)
         # With fsync off, copying files is quicker than logging what is in them.
         self._execute("CREATE DATABASE {} TEMPLATE {} STRATEGY FILE_COPY", name, template)
         return self._postgres.superuser_url(name)

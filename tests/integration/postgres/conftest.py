@@ -10,6 +10,7 @@ import pytest
 from coordinator_core.queries.runner import Queries
 from coordinator_core.state_store.interface import Store
 from muster.settings import psql_url
+from tests.support.databases import MIGRATED, Databases
 from tests.support.store_worlds import MS_FUNCTION, MemoryWorld, Owner, PostgresWorld, Query, World
 
 POSTGRES: Final = pytest.param("postgres", marks=pytest.mark.postgres)
@@ -20,6 +21,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "world" in metafunc.fixturenames:
         stores = [POSTGRES] if "query" in metafunc.fixturenames else ["memory", POSTGRES]
         metafunc.parametrize("world", stores, indirect=True)
+
+
+@pytest.fixture
+def database_url(databases: Databases) -> Iterator[str]:
+    """Give a migrated database without the partitions of history that nodes create."""
+    url = databases.create(MIGRATED)
+    yield url
+    databases.drop(url)
 
 
 @pytest.fixture

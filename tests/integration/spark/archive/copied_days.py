@@ -27,7 +27,7 @@ class CopiedDays:
     @contextmanager
     def copied(self, directory: Path) -> Iterator[str]:
         """Give the URL of a copy of the database, whose archive is `directory`/archive."""
-        url = self.databases.create(template=self.url)
+        url = self.databases.create(self.url)
         shutil.copytree(self.archive, directory / "archive")
         with closing(parse_url(url).connect()) as connection:
             moved = f"replace(path, 'file://{self.archive}/', 'file://{directory}/archive/')"
