@@ -8,7 +8,7 @@ import os
 import signal
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg2
 import pytest
@@ -22,7 +22,7 @@ from muster.local.embedded_postgres import EmbeddedPostgres
 from muster.local.java import spark_environment
 from muster.settings import ENVIRONMENT_PREFIX, psql_url
 from tests.support.class_archive import java_options
-from tests.support.collection import mark_by_fixtures, put_longest_first
+from tests.support.collection import SharingSchedule, mark_by_fixtures, put_longest_first
 from tests.support.databases import EMPTY, FORGETFUL, Databases, cluster_directory
 from tests.support.nodes import running_node
 from tests.support.worker_exit import pytest_testnodedown  # noqa: F401 - a hook
@@ -51,6 +51,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell without a te
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     mark_by_fixtures(items)
     put_longest_first(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SharingSchedule:  # noqa: ANN401 - xdist's, without types
+    return SharingSchedule(config, log)
 
 
 # -- databases --------------------------------------------------------------------------------------------

@@ -1,9 +1,10 @@
-"""Markers from the fixtures that tests use, and the order of files: the longest first."""
+"""Markers from the fixtures that tests use, the order of files (the longest first), and which files share a process."""
 
 from collections.abc import Iterable
 from typing import Final
 
 import pytest
+from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 MARKERS_OF_FIXTURES: Final = {
     "databases": ("postgres",),
@@ -52,6 +53,23 @@ LONGEST_FIRST: Final = (
     "tests/integration/spark/test_standalone_cluster.py",
 )
 """The slowest files in the order of their measured time; if short files run last, no process is idle."""
+
+SHARED_SYSTEMS: Final = {
+    "tests/integration/spark/": "spark",
+    "tests/system/e2e/sick_groups/test_reported_numbers.py": "spark",
+    "tests/integration/airflow/": "airflow",
+    "tests/integration/mirror/": "kafka",
+    "tests/system/e2e/test_local_mirror.py": "kafka",
+}
+"""Files and folders whose tests run in one process, so that their Spark, Airflow or Kafka is started once."""
+
+
+class SharingSchedule(LoadFileScheduling):  # type: ignore[misc]  # without types
+    """Gives a process all tests of one file, or of the files that share a system."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.partition("::")[0]
+        return next((system for start, system in SHARED_SYSTEMS.items() if path.startswith(start)), path)
 
 
 def mark_by_fixtures(items: Iterable[pytest.Item]) -> None:
