@@ -92,10 +92,11 @@ WHERE {_IS_AUDITED}
 
 
 def scores_before(end: datetime) -> str:
-    """Return each group's score in its newest audit before an instant."""
+    """Return each group's score in its newest audit before an instant, and since the group was created."""
     return f"""(
-SELECT DISTINCT ON (group_id) group_id, shard_id, score AS score_before
-FROM assignment_balance_audits WHERE interval_end < {instant(end)}
+SELECT DISTINCT ON (group_id) group_id, audited.shard_id, score AS score_before
+FROM assignment_balance_audits AS audited JOIN groups USING (group_id)
+WHERE interval_end < {instant(end)} AND as_of >= created_at
 ORDER BY group_id, interval_end DESC, interval_start DESC
 ) AS scores_before"""  # noqa: S608 - an instant
 

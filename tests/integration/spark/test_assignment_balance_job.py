@@ -211,6 +211,17 @@ def test_an_audit_is_compared_with_the_one_before_and_a_re_run_replaces_it(
     assert sorted(scores) == [(at(1), 71, None, "first"), (at(2), 42, 71, "worse")]
 
 
+def test_an_audit_is_not_compared_with_that_of_a_deleted_group_of_the_same_name(
+    spark: SparkSession, database: Database, connection: pg.connection
+) -> None:
+    uneven_group(connection)
+    report(JOB, spark, database, connection, ARGUMENTS)
+    rows(connection, "UPDATE groups SET created_at = now()")
+    report(JOB, spark, database, connection, replace(ARGUMENTS, interval_start=at(1), interval_end=at(2)))
+    found = [(row["interval_end"], row["score_before"], row["trend"]) for row in table_rows(connection, AUDITS)]
+    assert sorted(found) == [(at(1), None, "first"), (at(2), None, "first")]
+
+
 @pytest.mark.slow
 def test_long_stable_group_is_audited_alike_after_its_history_is_archived(
     spark: SparkSession, database: Database, connection: pg.connection, database_url: str, tmp_path: Path
