@@ -8,8 +8,8 @@ line.
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
 from urllib.parse import quote, urlencode
 
 import psycopg2
@@ -48,6 +48,8 @@ class Database:
     password: str = field(repr=False)
     options: tuple[tuple[str, str], ...] = ()
     target_session_attrs: str = "any"
+    snapshot: str = ""
+    """The exported snapshot that Spark reads; if empty, each read has its own."""
 
     @property
     def jdbc_url(self) -> str:
@@ -135,6 +137,17 @@ def _hosts(host: str, port: str, source: str) -> tuple[tuple[str, str], ...]:
     if len(ports) != len(hosts) or not all(each.isdecimal() for each in ports if each):
         raise JobError(f"{source} is not a valid URL.")
     return tuple((host, port or DEFAULT_PORT) for host, port in zip(hosts, ports, strict=True))
+
+
+@contextmanager
+def one_snapshot(database: Database) -> Iterator[Database]:
+    """Yield the database as it is now: what Spark reads of it until the block ends is of this instant."""
+    with closing(database.connect()) as connection, transaction(connection) as cursor:
+        cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+        cursor.execute("SELECT pg_export_snapshot()")
+        (snapshot,) = cursor.fetchone() or ("",)
+        yield replace(database, snapshot=snapshot)
 
 
 @contextmanager

@@ -60,4 +60,9 @@ def write_staging(frame: DataFrame, database: Database, table: str, attempt_id: 
 
 
 def _reading(database: Database) -> dict[str, str]:
-    return {**database.jdbc_properties(), "fetchsize": FETCH_ROWS}
+    reading = {**database.jdbc_properties(), "fetchsize": FETCH_ROWS}
+    if database.snapshot:
+        # With a fetch size, Spark reads in a transaction, which this statement begins.
+        begin = f"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '{database.snapshot}'"
+        reading["sessionInitStatement"] = begin
+    return reading

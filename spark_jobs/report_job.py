@@ -7,12 +7,14 @@ maintenance run; its rows carry the run's id. Rules:
 * The same transaction deletes reports of intervals that ended too long before this one. So that none is deleted too
   early, an interval that ends in the future is refused.
 * A dry run reads, evaluates and counts, and does not change the tables.
+* A report on the current state reads Postgres in one snapshot, so that its rows describe one instant.
 * Archived history is read from the archive. If a day was dropped or restored meanwhile, everything is read again.
 """
 
 import argparse
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -23,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from coordinator_core.jobs import JobSpec
 from spark_jobs.arguments import add_common_arguments, add_options
-from spark_jobs.database import Database
+from spark_jobs.database import Database, one_snapshot
 from spark_jobs.errors import JobError
 from spark_jobs.history import History
 from spark_jobs.jdbc import shard_predicates, write_staging
@@ -97,7 +99,9 @@ def report(
     """
     predicates = shard_predicates(count_shards(connection), arguments.read_partitions)
     for _ in range(READINGS_MAX):
-        counts = _report_once(job, History(spark, database, connection, predicates, arguments.archive), arguments)
+        with one_snapshot(database) if job.spec.is_of_now else nullcontext(database) as read_from:
+            history = History(spark, read_from, connection, predicates, arguments.archive)
+            counts = _report_once(job, history, arguments)
         if counts is not None:
             return counts
     moved = f"Days of history were archived or restored during each of {READINGS_MAX} reads"

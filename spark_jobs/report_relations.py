@@ -61,11 +61,11 @@ _GENERATIONS = """
 """
 """Joins for the starts of a group's present generation and of the previous one."""
 
-AUDITED_SINCE = f"""
-SELECT min(coalesce(former.completed_at, owner.created_at))
+AUDITED_SINCE = f"""(
+SELECT floor(extract(epoch FROM min(coalesce(former.completed_at, owner.created_at))))::bigint AS since_s
 FROM groups AS owner {_GENERATIONS.format(join="LEFT").format(rebalances="rebalances")} WHERE {_IS_AUDITED}
-"""  # noqa: S608 - likewise
-"""Query for the oldest instant of history that an audit needs.
+) AS audited_since"""  # noqa: S608 - likewise
+"""One row: the oldest instant of history that an audit needs, in seconds; NULL without audited groups.
 
 If a group's previous generation is not found, there was none or it is archived, so its whole lifetime is needed.
 """

@@ -53,10 +53,8 @@ def find(history: History, arguments: ReportArguments) -> Sequence[DataFrame]:
 
 def _oldest_that_matters(history: History) -> datetime:
     """Return the start of the history to read: long-stable groups were assigned long ago."""
-    with history.connection, history.connection.cursor() as cursor:
-        cursor.execute(AUDITED_SINCE)
-        (since,) = cursor.fetchone() or (None,)
-    return since or datetime.now(UTC)
+    ((since_s,),) = read_table(history.spark, history.database, AUDITED_SINCE, ["since_s"]).collect()
+    return datetime.now(UTC) if since_s is None else datetime.fromtimestamp(since_s, UTC)
 
 
 JOB = ReportingJob(JOBS["assignment_balance_audit"], find, "no group of consumers is Stable")

@@ -1,5 +1,6 @@
 """Tests of assignment_balance_audit against a real Postgres."""
 
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -8,12 +9,13 @@ from typing import Any
 
 import psycopg2.extensions as pg
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.archive.archive_copy import archive_closed_days
 from spark_jobs.arguments import JobArguments
 from spark_jobs.database import Database
 from spark_jobs.errors import JobError
+from spark_jobs.history import History
 from spark_jobs.jobs.assignment_balance_audit import JOB
 from spark_jobs.report_job import ReportArguments, report
 from spark_jobs.submit import default_options
@@ -220,6 +222,23 @@ def test_an_audit_is_not_compared_with_that_of_a_deleted_group_of_the_same_name(
     report(JOB, spark, database, connection, replace(ARGUMENTS, interval_start=at(1), interval_end=at(2)))
     found = [(row["interval_end"], row["score_before"], row["trend"]) for row in table_rows(connection, AUDITS)]
     assert sorted(found) == [(at(1), None, "first"), (at(2), None, "first")]
+
+
+def test_an_audit_describes_one_instant_whatever_is_stored_while_it_reads(
+    spark: SparkSession, database: Database, connection: pg.connection
+) -> None:
+    uneven_group(connection)
+
+    def find(history: History, arguments: ReportArguments) -> Sequence[DataFrame]:
+        """Rebalance the group, and commit, before Spark reads the rows."""
+        frames = JOB.find(history, arguments)
+        rows(connection, "UPDATE members SET assignment = '[]' WHERE member_id = 'b'")
+        rows(connection, "UPDATE offsets SET committed_offset = 9")
+        rows(connection, "DELETE FROM partition_ownership")
+        return frames
+
+    report(replace(JOB, find=find), spark, database, connection, ARGUMENTS)
+    assert audited(connection, "unassigned", "lag_max", "moved") == {GROUP: (1, 4, 1)}
 
 
 @pytest.mark.slow
