@@ -4,6 +4,7 @@ Each attempt writes to a new directory, which is never written to again. So a di
 directories of killed attempts are named nowhere.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -69,7 +70,7 @@ def write_day(rows: DataFrame, day: Day, path: str) -> None:
 def read_files(spark: SparkSession, columns: Sequence[TypedColumn], paths: Sequence[str]) -> DataFrame:
     """Read directories as one DataFrame with the table's present columns; columns added later are NULL."""
     schema = ", ".join(f"`{column.name}` {SPARK_TYPES[column.type]}" for column in columns)
-    return spark.read.schema(schema).parquet(*paths)
+    return spark.read.schema(schema).parquet(*map(_as_glob, paths))
 
 
 def read_copies(spark: SparkSession, columns: Sequence[TypedColumn], paths: Sequence[str], archive: str) -> DataFrame:
@@ -100,7 +101,7 @@ def copied_columns(spark: SparkSession, columns: Sequence[TypedColumn], path: st
     """
     place = _find(spark, path, archive)
     try:
-        names = spark.read.parquet(place).columns
+        names = spark.read.parquet(_as_glob(place)).columns
     except (PySparkException, Py4JError):
         return list(columns)
     return [column for column in columns if column.name in names]
@@ -110,9 +111,14 @@ def _find(spark: SparkSession, path: str, archive: str) -> str:
     moved = "/".join([archive.rstrip("/"), *path.split("/")[-PARTS:]]) if archive else path
     for place in dict.fromkeys((path, moved)):
         try:
-            spark.read.schema("nothing int").parquet(place)
+            spark.read.schema("nothing int").parquet(_as_glob(place))
         except (PySparkException, Py4JError):
             continue  # The directory does not exist, or this machine cannot read it.
         return place
     places = path if moved == path else f"{path}, nor at {moved}"
     raise JobError(f"The archive's files are not at {places}; set MUSTER_ARCHIVE_URI to where the archive is now.")
+
+
+def _as_glob(path: str) -> str:
+    """Return the glob pattern that matches a path only: Spark reads paths as patterns, and writes them as they are."""
+    return re.sub(r"[\\{}\[\]*?]", r"\\\g<0>", path)

@@ -52,7 +52,7 @@ def test_copy_path_has_table_day_and_attempt(
 def test_a_node_finds_the_copies_in_its_data_directory_whatever_the_name(
     spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments, tmp_path: Path
 ) -> None:
-    data_dir = tmp_path / "Jörg's data"
+    data_dir = tmp_path / "Jörg's data [1] {a,b}*?"
     archive = ArchiveFiles(_node_config(load_settings(data_dir=data_dir), "0").archive_uri or "", is_checked=True)
     archive_closed_days(spark, database, populated, replace(arguments, archive=archive_uri(data_dir)))
     copies = rows(populated, "SELECT table_name, day::text, path, row_count FROM archive_candidates")
