@@ -6,6 +6,7 @@ the tables. Without `--execute` it compares the files and changes nothing. Runni
 
 import argparse
 import getpass
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -38,7 +39,7 @@ def read_command_line(command_line: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--first-day", required=True, type=_day, help="the first day (UTC), such as 2026-01-31")
     parser.add_argument("--last-day", type=_day, help="the last day (default: the first day)")
     parser.add_argument("--archive", default=archive_uri(), help="the archive's directory, if it was moved")
-    parser.add_argument("--actor", default=f"user:{getpass.getuser()}", help="the actor recorded in changes")
+    parser.add_argument("--actor", default=f"user:{_os_user()}", help="the actor recorded in changes")
     parser.add_argument("--execute", action="store_true", help="restore, instead of only comparing the files")
     asked = parser.parse_args(command_line)
     asked.last_day = asked.last_day or asked.first_day
@@ -70,6 +71,14 @@ def _restore(asked: argparse.Namespace) -> dict[str, dict[date, int]]:
             )
             for table in ([asked.table] if asked.table else history_tables(connection))
         }
+
+
+def _os_user() -> str:
+    """Return the name of the operating system's user, or its number if it has no account, as in many containers."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"
 
 
 def _day(text: str) -> date:

@@ -1,5 +1,6 @@
 """Tests of history_restore: days return unchanged, or not at all."""
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -306,6 +307,14 @@ def test_documented_submission_names_the_days(more: list[str]) -> None:
     _, *words = the_command("docs/maintenance.md", "spark_jobs/jobs/history_restore.py --first-day").split()
     asked = history_restore.read_command_line([*words, *more])
     assert (asked.first_day, asked.last_day) == (date(2026, 10, 1), date(2026, 10, 3))
+
+
+def test_user_without_an_account_is_the_actor_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Containers often run under such a number."""
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 2_000_123)
+    assert history_restore.read_command_line(["--first-day=2026-10-01"]).actor == "user:uid 2000123"
 
 
 def test_empty_restore_is_reported() -> None:
