@@ -30,6 +30,9 @@ TIMEOUT_MAX_MINUTES = 7 * 24 * 60
 RUN_TYPES_WITH_INTERVAL = frozenset({"scheduled", "backfill"})
 """Airflow's types of DAG runs that are for an interval, whatever the job; others are for the time of their request."""
 
+QUARTERLY = "0 0 1 */3 *"
+"""What Airflow takes `@quarterly` for, the one of its presets that croniter does not know."""
+
 SPARK_CONF = {
     # Sized for one machine; clusters set other keys in their spark-defaults.conf.
     "spark.driver.memory": "512m",
@@ -212,7 +215,8 @@ def interval_of(dag_id: str, dag_run: Any) -> tuple[datetime, datetime] | None: 
     # It comes with Airflow, and with nothing else.
     from croniter import croniter  # type: ignore[import-untyped]  # noqa: PLC0415  # comes without types
 
-    ticks = croniter(cron_of(spec.schedule), dag_run.run_after.astimezone(UTC))
+    cron = cron_of(spec.schedule)
+    ticks = croniter(QUARTERLY if cron == "@quarterly" else cron, dag_run.run_after.astimezone(UTC))
     end, start = ticks.get_prev(datetime), ticks.get_prev(datetime)
     return start, end
 

@@ -202,6 +202,7 @@ def test_interval_is_reported_when_evicted_members_could_have_rejoined(params: d
 
 REQUESTED = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
 MIDNIGHT = datetime(2026, 11, 21, tzinfo=UTC)
+Q3, Q4 = (datetime(2026, month, 1, tzinfo=UTC) for month in (7, 10))
 OF_THE_FORM = (datetime(2026, 11, 19, tzinfo=UTC), datetime(2026, 11, 20, tzinfo=UTC))
 
 
@@ -217,6 +218,18 @@ def test_report_by_hand_is_about_the_last_complete_interval_of_its_schedule(monk
     monkeypatch.setenv("MUSTER_REBALANCE_REPORT_SCHEDULE", "0 */6 * * *")
     noon = REQUESTED.replace(minute=0)
     assert submit.interval_of(job, dag_run("manual")) == (noon - timedelta(hours=6), noon)
+
+
+@pytest.mark.airflow
+@pytest.mark.parametrize(
+    ("preset", "start", "end"),
+    [("@daily", MIDNIGHT - timedelta(days=1), MIDNIGHT), ("@quarterly", Q3, Q4)],
+)
+def test_report_by_hand_is_about_the_interval_of_a_preset_of_airflow(
+    monkeypatch: pytest.MonkeyPatch, preset: str, start: datetime, end: datetime
+) -> None:
+    monkeypatch.setenv("MUSTER_REBALANCE_REPORT_SCHEDULE", preset)
+    assert submit.interval_of("rebalance_frequency_report", dag_run("manual")) == (start, end)
 
 
 @pytest.mark.parametrize("run_type", ["manual", "operator_triggered", "scheduled", "backfill"])
