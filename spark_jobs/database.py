@@ -63,7 +63,7 @@ class Database:
 
     def jdbc_properties(self) -> dict[str, str]:
         """Return the JDBC driver's properties, with user and password."""
-        return {"user": self.user, "password": self.password, "driver": "org.postgresql.Driver"}
+        return {"user": self.user, "password": self.password, "driver": "org.postgresql.Driver", "tcpKeepAlive": "true"}
 
     def connect(self) -> pg.connection:
         """Open a connection; the caller closes it.
@@ -88,6 +88,10 @@ class Database:
             password=self.password,
             connect_timeout=CONNECT_TIMEOUT_S,
             application_name="muster-jobs",
+            # A connection whose host is gone ends within a minute; those of JDBC have the kernel's times.
+            keepalives_idle=30,
+            keepalives_interval=10,
+            keepalives_count=3,
             **dict(self.options),
         )
 

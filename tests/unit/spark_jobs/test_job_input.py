@@ -94,6 +94,13 @@ def test_libpq_gets_the_address_as_it_was_given(attributes: str) -> None:
     assert (given["host"], given["port"], given["target_session_attrs"]) == ("a,b", "1,5432", attributes)
 
 
+def test_connections_notice_that_the_host_of_the_database_is_gone() -> None:
+    database = parse_url("postgresql://me:secret@a/db")
+    given = parse_dsn(database._dsn())
+    assert [given[f"keepalives_{name}"] for name in ("idle", "interval", "count")] == ["30", "10", "3"]
+    assert database.jdbc_properties()["tcpKeepAlive"] == "true"
+
+
 @pytest.mark.parametrize(
     ("url", "complaint"),
     [
