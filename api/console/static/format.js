@@ -20,10 +20,10 @@ export const plural = (number, word) => `${count(number)} ${word}${number === 1 
 export function span(ms) {
   if (ms === null || ms === undefined) return NONE;
   if (ms < 0) return `-${span(-ms)}`;
-  if (ms < SECOND) return `${Math.round(ms)} ms`;
+  if (Math.round(ms) < SECOND) return `${Math.round(ms)} ms`;
   if (ms < 10 * SECOND) return `${(ms / SECOND).toFixed(1).replace(".0", "")} s`;
-  if (ms < MINUTE) return `${Math.round(ms / SECOND)} s`;
-  if (ms < HOUR) return two(ms, MINUTE, "min", SECOND, "s");
+  if (Math.round(ms / SECOND) < 60) return `${Math.round(ms / SECOND)} s`;
+  if (ms < HOUR) return two(Math.max(ms, MINUTE), MINUTE, "min", SECOND, "s");
   if (ms < DAY) return two(ms, HOUR, "h", MINUTE, "min");
   return two(ms, DAY, "d", HOUR, "h");
 }
