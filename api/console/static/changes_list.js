@@ -7,7 +7,8 @@ import { askReason } from "./identity.js";
 import { toast } from "./toast.js";
 import { action, groupLink, topicLink } from "./labels.js";
 
-const UNDOABLE = new Set(["put_settings", "reset_offsets", "delete_offsets", "delete_group", "apply_run", "delete_topic"]);
+const UNDOABLE = new Set(["put_settings", "reset_offsets", "delete_group", "delete_topic"]);
+const FINAL_RUNS = new Set(["group_cleanup", "history_archive"]);
 const SHOWN_MAX = 4;
 
 /** Return the table; `again` is called after a change is undone. */
@@ -45,9 +46,11 @@ async function undo(each, again) {
   again();
 }
 
-/** Return whether the change can be undone; a deletion that found no offsets cannot. */
-function isUndoable({ action: name, before }) {
-  return UNDOABLE.has(name) && !(name === "delete_offsets" && before?.offset_count === 0);
+/** Return whether the change can be undone: a deletion that found no offsets cannot, nor a run that another change applied, or that removed groups or history. */
+function isUndoable({ action: name, before, after }) {
+  if (name === "delete_offsets") return before?.offset_count !== 0;
+  if (name === "apply_run") return (before?.status ?? "proposed") === "proposed" && !FINAL_RUNS.has(after?.kind);
+  return UNDOABLE.has(name);
 }
 
 /** Return the values before and after, as far as they differ. */

@@ -82,7 +82,8 @@ def _decide(transaction: Transaction, run_id: str, change: ChangeRow, status: Ru
         if old_status == RunStatus.PROPOSED:
             this_run = update(maintenance_runs).where(maintenance_runs.c.run_id == run_id)
             transaction.execute(this_run.values(status=status, **columns))
-        before, after = {"run_id": run_id, "status": old_status}, {"run_id": run_id, "status": new_status}
+        kind = transaction.execute(select(maintenance_runs.c.kind).where(maintenance_runs.c.run_id == run_id)).scalar()
+        before, after = ({"run_id": run_id, "kind": kind, "status": each} for each in (old_status, new_status))
         record_change(transaction, replace(change, before=before, after=after))
     return read_run(transaction, run_id)
 

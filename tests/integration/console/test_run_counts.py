@@ -1,9 +1,10 @@
-"""Counts of a maintenance run: a table with words."""
+"""Counts of a maintenance run are a table with words; its change is undone where that restores something."""
 
 import json
 import re
 from uuid import uuid4
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.integration.console.sample_groups import SampleGroups
@@ -61,3 +62,24 @@ def test_count_without_words_is_listed_by_its_name(page: Page, node: Node, sampl
     table = page.get_by_role("table", name="Counts")
     expect(table).to_contain_text("Other counts")
     expect(table).to_contain_text("Of a later release3")
+
+
+UNDOS = {"proposed offset_retention": 1, "applying offset_retention": 0, "proposed group_cleanup": 0}
+"""A run's status before it was applied and its kind → how many buttons undo the change."""
+
+
+@pytest.mark.parametrize("run", UNDOS)
+def test_undo_is_offered_for_runs_that_removed_offsets(page: Page, node: Node, samples: SampleGroups, run: str) -> None:
+    status, kind = run.split()
+    row = {"change_id": str(uuid4()), "before": {"status": status}, "after": {"status": "applying", "kind": kind}}
+    with samples.rows.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO changes (change_id, at, actor, action, before, after)"
+            " VALUES (%(change_id)s, now(), %(change_id)s, 'apply_run', %(before)s, %(after)s)",
+            {key: value if isinstance(value, str) else json.dumps(value) for key, value in row.items()},
+        )
+    page.goto(f"{node.url}/#/changes?actor={row['change_id']}")
+    change = page.get_by_role("table", name="Changes").locator("tbody tr")
+    expect(change).to_have_count(1)
+    expect(change).to_contain_text(kind)
+    expect(change.get_by_role("button", name=re.compile("Undo"))).to_have_count(UNDOS[run])

@@ -510,12 +510,13 @@ class MemoryStore:
 
     def _decide(self, run_id: str, change: ChangeRow, status: RunStatus) -> RunRow:
         with self._lock:
-            was = self._maintenance.find(run_id).status
+            run = self._maintenance.find(run_id)
+            was = run.status
             now = decided(was, status)
             if now is not None and not self._groups.change_exists(change.change_id):
                 if was == RunStatus.PROPOSED:
                     self._maintenance.set_status(run_id, status, change)
-                before, after = {"run_id": run_id, "status": was}, {"run_id": run_id, "status": now}
+                before, after = ({"run_id": run_id, "kind": run.kind, "status": each} for each in (was, now))
                 self._groups.record_change(replace(change, before=before, after=after))
             return self._maintenance.find(run_id)
 

@@ -80,11 +80,9 @@ def test_applying_starts_once_and_repeats_are_recorded(proposed: None, world: Wo
     assert store.begin_apply(RUN, change_row("again")).status == "applying"
     first, again = sorted(world.history().changes, key=lambda change: change.before["status"], reverse=True)
     assert (first.change_id, again.change_id) == (uuid_of("apply"), uuid_of("again"))
-    assert (first.before, first.after) == (
-        {"run_id": RUN, "status": "proposed"},
-        {"run_id": RUN, "status": "applying"},
-    )
-    assert again.before == again.after == {"run_id": RUN, "status": "applying"}
+    of_run = {"run_id": RUN, "kind": "offset_retention"}
+    assert (first.before, first.after) == ({**of_run, "status": "proposed"}, {**of_run, "status": "applying"})
+    assert again.before == again.after == {**of_run, "status": "applying"}
     assert {one.change_id for one in store.next_candidates(range(50), 10)} == {uuid_of("apply")}
 
 
