@@ -52,7 +52,7 @@ export function groupPage(main, [groupId]) {
     notice: redrawOnChange(notice, (...facts) => waiting(facts, removeAwaited, shortenTimeout)),
     quarantine: redrawOnChange(notice, (reason) => quarantineNotice(groupId, reason)),
     diagnosis: redrawOnChange(diagnosis, (found) => findings(groupId, found, again)),
-    sessions: redrawOnChange(bodies.sessions, memberSessionsTable),
+    sessions: redrawOnChange(bodies.sessions, (sessions, selected) => memberSessionsTable(groupId, sessions, selected)),
     members: membersSection(bodies.members, again),
     ownership: redrawOnChange(bodies.ownership, (members, partitions, isCut) => [isCut && cut(), ownershipMap(members, partitions)]),
     rebalances: redrawOnChange(bodies.rebalances, rebalanceBars),
@@ -66,7 +66,7 @@ export function groupPage(main, [groupId]) {
   let lag; // null: no offset is committed; undefined: not loaded yet
   let rebalancesLastHour = 0;
   replaceContent(bodies.offsets, h("div", { class: "buttons" }, h("button", { type: "button", "data-key": "reset", onclick: () => resetOffsets(groupId, current?.members.length ?? 0, again) }, "Reset offsets…")), chart, offsets);
-  const drawOffsets = redrawOnChange(offsets, (partitions, isCut) => [isCut && cut(), offsetsTable(partitions)]);
+  const drawOffsets = redrawOnChange(offsets, (partitions, isCut) => [isCut && cut(), offsetsTable(groupId, partitions)]);
   let range = null;
   const drawTimeline = timeline(bodies.timeline, (selected) => { range = selected; history.now(); });
   const drawChart = lagChart(chart);

@@ -10,14 +10,14 @@ export const ENDS = ["left", "session_expired", "left_or_expired", "new_member_t
 const INITIAL_ROWS = 12;
 const FIRST_BOUND = 6, LAST_BOUND = 17;
 const TITLES = [["Ended", ""], ["End reason", ""], ["Member", ""], ["Duration", "number"], ["Since last heartbeat", "number"], ["Session timeout", "number"], ["Heartbeat gaps", ""], ["Longest gap", "number"], ["Rejoined after", "number"]];
-let isExpanded = false;
+let expandedGroup = null;
 
-/** Return the table, the newest end first; `range` is the time that the user selected, or null. */
-export function memberSessionsTable(sessions, range) {
+/** Return a group's table, the newest end first; `range` is the time that the user selected, or null. */
+export function memberSessionsTable(groupId, sessions, range) {
   if (!sessions.length) return h("p", { class: "empty-state" }, range ? `No member session ended in the selected time, ${timeRange(range)}.` : "No member session has ended within the last day.");
-  const shown = isExpanded ? sessions : sessions.slice(0, INITIAL_ROWS);
+  const shown = expandedGroup === groupId ? sessions : sessions.slice(0, INITIAL_ROWS);
   const body = h("tbody", {}, shown.map(row));
-  const more = sessions.length > shown.length && h("button", { type: "button", class: "quiet", onclick: (event) => { isExpanded = true; body.replaceChildren(...sessions.map(row)); event.target.remove(); } }, `Show the last ${plural(sessions.length, "member session")}`);
+  const more = sessions.length > shown.length && h("button", { type: "button", class: "quiet", onclick: (event) => { expandedGroup = groupId; body.replaceChildren(...sessions.map(row)); event.target.remove(); } }, `Show the last ${plural(sessions.length, "member session")}`);
   return [range && h("p", { class: "muted" }, `Ended in the selected time, ${timeRange(range)}:`), h("div", { class: "scroll" }, h("table", { class: "list", "aria-label": "Ended member sessions" },
     tableHead(TITLES), body)), more];
 }

@@ -7,15 +7,15 @@ import { member, topicLink } from "./labels.js";
 const DAY_MS = 86_400_000;
 const INITIAL_ROWS = 25;
 const TITLES = [["Topic", ""], ["Partition", "number"], ["Committed offset", "number"], ["Log end offset", "number"], ["Lag", "number"], ["Time lag", "number"], ["Committed at", ""], ["Expires in", "number"], ["Owner", ""]];
-let isExpanded = false;
+let expandedGroup = null;
 
-/** Return the table, the highest lag first. */
-export function offsetsTable(partitions) {
+/** Return a group's table, the highest lag first. */
+export function offsetsTable(groupId, partitions) {
   if (!partitions.length) return h("p", { class: "empty-state" }, "No committed offsets.");
   const sorted = [...partitions].sort((one, other) => (other.lag ?? -1) - (one.lag ?? -1));
-  const shown = isExpanded ? sorted : sorted.slice(0, INITIAL_ROWS);
+  const shown = expandedGroup === groupId ? sorted : sorted.slice(0, INITIAL_ROWS);
   const body = h("tbody", {}, shown.map(row));
-  const more = sorted.length > shown.length && h("button", { type: "button", class: "quiet", onclick: (event) => { isExpanded = true; body.replaceChildren(...sorted.map(row)); event.target.remove(); } }, `Show all ${plural(sorted.length, "partition")}`);
+  const more = sorted.length > shown.length && h("button", { type: "button", class: "quiet", onclick: (event) => { expandedGroup = groupId; body.replaceChildren(...sorted.map(row)); event.target.remove(); } }, `Show all ${plural(sorted.length, "partition")}`);
   return [h("div", { class: "scroll" }, h("table", { class: "list", "aria-label": "Offsets" },
     tableHead(TITLES), body)), more];
 }

@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.integration.console.sample_groups import LONG_MS, SampleGroups
+from tests.integration.console.sample_groups import LONG_MS, SIMPLE_CONSUMER, SampleGroups
 from tests.support.http_client import Member, fresh_id, position
 from tests.support.nodes import Node
 
@@ -49,6 +49,22 @@ def test_button_that_is_pressed_over_a_redraw_is_clicked(page: Page, row: Locato
     page.mouse.up()
     expect(page.get_by_role("dialog")).to_contain_text("Remove")
     expect(lag_in(row)).to_have_text("18")
+
+
+def test_all_partitions_are_shown_of_the_group_where_that_was_chosen(
+    page: Page, node: Node, samples: SampleGroups
+) -> None:
+    chosen, other = (samples.client.group(fresh_id("wide")) for _ in range(2))
+    for group in (chosen, other):
+        offsets = [position(1, topic="wide", partition=number) for number in range(30)]
+        group.client.ok("POST", f"{group.path}/offsets", {**SIMPLE_CONSUMER, "offsets": offsets})
+    table = page.get_by_role("table", name="Offsets").locator("tbody tr")
+    page.goto(f"{node.url}/#/groups/{chosen.group_id}")
+    page.get_by_role("button", name="Show all 30 partitions").click()
+    expect(table).to_have_count(30)
+    page.evaluate("(hash) => { location.hash = hash; }", f"#/groups/{other.group_id}")
+    expect(table).to_have_count(25)
+    expect(page.get_by_role("button", name="Show all 30 partitions")).to_be_visible()
 
 
 def test_time_range_that_is_pressed_over_a_redraw_is_chosen(page: Page, row: Locator) -> None:
