@@ -12,6 +12,7 @@ const RESET_TARGETS = [["earliest", "log start offset"], ["latest", "log end off
 const FIELDS = { shift: "shift_by", offset: "offset", datetime: "datetime" };
 const TIME = /^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:\d{2})?)?$/;
 const DAY_ALONE = /^\d{4}-\d{2}-\d{2}$/;
+const ZONE = /(Z|[+-]\d{2}:\d{2})$/, AROUND_MS = 3 * 3_600_000;
 const NAMED = /^(.+?)(?::(\d+(?:,\d+)*))?$/s;
 
 /** Ask for the new position, show a preview, and reset the offsets after confirmation. */
@@ -64,7 +65,18 @@ function moment(text) {
   const given = text.trim();
   const at = new Date(DAY_ALONE.test(given) ? `${given}T00:00` : given.replace(" ", "T")); // JavaScript reads a date without a time as UTC
   if (!TIME.test(given) || Number.isNaN(at.valueOf())) throw new Error("Enter a time such as 2026-11-21T02:13:00.");
+  if (!DAY_ALONE.test(given) && !ZONE.test(given)) checkLocal(given, at);
   return at.toISOString();
+}
+
+/** Raise an error if a local time occurs twice or never, because the clocks are changed then. */
+function checkLocal(given, at) {
+  const [hours, minutes] = given.slice(11, 16).split(":").map(Number);
+  const [before, after] = [at - AROUND_MS, +at + AROUND_MS].map((ms) => new Date(ms).getTimezoneOffset());
+  const later = new Date(+at + (after - before) * 60_000);
+  const isTwice = later > at && later.toTimeString().slice(0, 8) === at.toTimeString().slice(0, 8); // JavaScript takes the first one
+  const isNever = at.getHours() !== hours % 24 || at.getMinutes() !== minutes;
+  if (isTwice || isNever) throw new Error(`This local time ${isTwice ? "occurs twice" : "does not occur"}: add Z or an offset, as in 2026-11-21T02:13:00+01:00.`);
 }
 
 function table(offsets) {

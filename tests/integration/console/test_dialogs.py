@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from playwright.sync_api import BrowserContext, Locator, Page, Route, expect
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, expect
 
 from tests.integration.console.sample_groups import SIMPLE_CONSUMER, SampleGroups
 from tests.support.http_client import Group, fresh_id, position
@@ -78,6 +78,35 @@ def test_time_in_iso_8601_is_accepted(page: Page, group: Group, time: str) -> No
     expect(page.get_by_role("alert").or_(page.get_by_role("region", name="Preview"))).not_to_have_text(
         re.compile("Enter a time")
     )
+
+
+@pytest.mark.parametrize(
+    ("time", "refusal"),
+    [
+        ("2026-10-25 02:30", "This local time occurs twice: add Z or an offset, as in 2026-11-21T02:13:00+01:00."),
+        ("2026-03-29 02:30", "This local time does not occur: add Z or an offset, as in 2026-11-21T02:13:00+01:00."),
+        ("2026-10-25 01:59", None),
+        ("2026-10-25 03:00", None),
+        ("2026-10-25 02:30+02:00", None),
+        ("2026-03-29", None),
+    ],
+)
+def test_local_time_within_a_change_of_the_clocks_is_refused(
+    browser: Browser, node: Node, group: Group, time: str, refusal: str | None
+) -> None:
+    """In Berlin 2026-10-25 02:30 is an hour of summer time and one of winter time."""
+    page = browser.new_page(timezone_id="Europe/Berlin")
+    page.goto(f"{node.url}/#/groups/{group.group_id}")
+    page.get_by_role("button", name="Reset offsets…").click()
+    page.get_by_label("To", exact=True).select_option("datetime")
+    page.get_by_label("Number of records, offset or time").fill(time)
+    page.get_by_role("button", name="Preview").click()
+    alert = page.get_by_role("alert")
+    if refusal is None:
+        expect(alert.or_(page.get_by_role("region", name="Preview"))).not_to_have_text(re.compile("local time"))
+    else:
+        expect(alert).to_have_text(refusal)
+    page.close()
 
 
 def test_answer_for_an_earlier_value_does_not_replace_that_for_a_later_one(page: Page, group: Group) -> None:
