@@ -80,12 +80,13 @@ function shown(title, content, onCancel) {
   return dialog;
 }
 
-function row({ name, label, hint, options, ...attributes }) {
+function row({ name, label, hint, options, value: given, ...attributes }) {
   const id = `field-${name}`;
+  attributes["aria-describedby"] = hint && `${id}-hint`;
   if (attributes.required) Object.assign(attributes, NOT_BLANK);
   const control = options
-    ? h("select", { id, name, ...attributes }, options.map((each) => [each].flat()).map(([value, words = value]) => h("option", { value }, words)))
-    : h("input", { id, name, autocomplete: "off", spellcheck: "false", "aria-describedby": hint && `${id}-hint`, ...attributes });
+    ? h("select", { id, name, ...attributes }, options.map((each) => [each].flat()).map(([value, words = value]) => h("option", { value, selected: value === given }, words)))
+    : h("input", { id, name, value: given, autocomplete: "off", spellcheck: "false", ...attributes });
   return h("div", { class: "field" }, h("label", { for: id }, label), control,
     hint && h("small", { id: `${id}-hint` }, hint));
 }

@@ -57,9 +57,10 @@ export async function changeSetting(groupId, key, again, { suggested = null, sou
   if (!effective) return;
   const requested = effective.value === null && groupId !== null ? await requestedBy(groupId, key) : "";
   const isScope = key === "group_sync_timeout_scope";
+  const effect = "Effective within one heartbeat, without a rebalance.";
   const field = isScope
-    ? { options: ["all", "dynamic"] }
-    : { value: suggested ?? effective.value ?? "", inputmode: "numeric", hint: `${unit(key)}Leave empty to reset to default. Effective within one heartbeat, without a rebalance.` };
+    ? { options: ["all", "dynamic", ["", "reset to default"]], value: effective.value, hint: effect }
+    : { value: suggested ?? effective.value ?? "", inputmode: "numeric", hint: `${unit(key)}Leave empty to reset to default. ${effect}` };
   const done = await askReason({
     title: `Change ${key}`, text: [explanation(key, effective, suggested, requested, source), note && ` ${note}`], verb: "Set", reason,
     fields: [{ name: "value", label: "New value", ...field }],

@@ -109,6 +109,24 @@ def test_local_time_within_a_change_of_the_clocks_is_refused(
     page.close()
 
 
+def test_setting_with_choices_shows_the_present_one_and_can_be_reset(page: Page, group: Group) -> None:
+    group.client.ok(
+        "PUT", f"{group.path}/config", {"values": {"group_sync_timeout_scope": "dynamic"}, "reason": "ours"}
+    )
+    change = page.get_by_role("button", name="Change group_sync_timeout_scope")
+    change.click()
+    choice = page.get_by_label("New value").first
+    expect(choice).to_have_value("dynamic")
+    expect(choice).to_have_accessible_description("Effective within one heartbeat, without a rebalance.")
+    choice.select_option("reset to default")
+    page.get_by_label("Reason").fill("as the others")
+    page.get_by_label("Your name").fill("ada")
+    page.get_by_role("button", name="Set", exact=True).click()
+    expect(page.get_by_text("group_sync_timeout_scope updated.")).to_be_visible()
+    found = group.client.ok("GET", f"{group.path}/config")["values"]["group_sync_timeout_scope"]
+    assert found == {"value": "all", "source": "default"}
+
+
 def test_answer_for_an_earlier_value_does_not_replace_that_for_a_later_one(page: Page, group: Group) -> None:
     held = Held(page, "**/tuning?*")
     page.get_by_role("button", name="Change session_timeout_ms").click()
