@@ -4,6 +4,7 @@ import { isOpen, sheet } from "./dialog.js";
 import { h } from "./dom.js";
 
 const SEQUENCE_MS = 1_200;
+const SETTING = "muster.keys";
 const globalBindings = [
   ["g g", "groups", () => (location.hash = "#/")],
   ["g t", "topics", () => (location.hash = "#/topics")],
@@ -28,12 +29,15 @@ export function globalKeys(bindings) {
   globalBindings.splice(-1, 0, ...bindings);
 }
 
+const areOn = () => localStorage.getItem(SETTING) !== "off";
+
 /** Show the list of shortcuts. */
 export function help() {
   const rows = (bindings) => bindings.map(([key, description]) =>
     h("tr", {}, h("td", {}, key.split(" ").map((each) => [h("kbd", {}, each), " "])), h("td", {}, description)));
   sheet("Keyboard shortcuts", h("table", { class: "keys" }, h("tbody", {}, rows(pageBindings), rows(globalBindings),
-    rows([["Tab", "next button or field"], ["Esc", "leave the field or close the dialog"]]))));
+    rows([["Tab", "next button or field"], ["Esc", "leave the field or close the dialog"]]))),
+  h("label", {}, h("input", { type: "checkbox", checked: areOn(), onchange: ({ target }) => localStorage.setItem(SETTING, target.checked ? "on" : "off") }), " Keys without a modifier"));
 }
 
 /** Return bindings that move the focus through the rows within an element, and open one. */
@@ -61,6 +65,7 @@ document.addEventListener("keydown", (event) => {
     if (event.key === "Escape") event.target.blur();
     return;
   }
+  if (event.key.length === 1 && !areOn()) return; // Escape and Enter remain
   if (event.key === "Enter" && event.target.matches("a, button, summary")) return;
   const sequence = event.timeStamp - prefixAt < SEQUENCE_MS ? `${prefix} ${event.key}`.trim() : event.key;
   const found = lookUp(sequence) ?? lookUp(event.key);

@@ -186,6 +186,26 @@ def test_keys_are_listed_on_every_screen(page: Page, node: Node, places: list[st
         expect(page.get_by_role("dialog")).to_have_count(0)
 
 
+def test_keys_without_a_modifier_can_be_switched_off(page: Page, node: Node, healthy: Group) -> None:
+    """WCAG 2.2, 2.1.4: speech input and a slip of the hand press them."""
+    page.goto(f"{node.url}/#/topics")
+    page.locator("#help").click()
+    page.get_by_label("Keys without a modifier").uncheck()
+    page.keyboard.press("Escape")
+    page.reload()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Topics")
+    for key in ("g", "o", "?"):
+        page.keyboard.press(key)
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page).to_have_url(f"{node.url}/#/topics")
+
+    page.locator("#help").click()
+    page.get_by_label("Keys without a modifier").check()
+    page.keyboard.press("Escape")
+    page.keyboard.type("go")
+    expect(page).to_have_url(f"{node.url}/#/overview")
+
+
 def test_digit_key_focuses_a_section(page: Page, node: Node, healthy: Group) -> None:
     page.goto(f"{node.url}/#/groups/{healthy.group_id}")
     expect(page.locator("main")).not_to_contain_text("Loading…")
