@@ -103,14 +103,17 @@ function release() {
   setTimeout(() => waiting.forEach((redraw) => redraw())); // after the click
 }
 
-/** Return a function that redraws an element if its arguments have changed, or after REDRAW_MS, since durations have aged; while a button of the pointer is down, once it is released. */
-export function redrawOnChange(element, draw) {
+/**
+ * Return a function that redraws an element if its arguments have changed, or after REDRAW_MS, since durations have aged; while a button of the pointer is down, once it is released.
+ * A live region does not age: screen readers would announce it again.
+ */
+export function redrawOnChange(element, draw, { ages = true } = {}) {
   let last;
   let given;
   function redraw() {
     if (isPressed) return waiting.add(redraw);
     waiting.delete(redraw);
-    const now = `${Math.floor(Date.now() / REDRAW_MS)} ${JSON.stringify(given)}`;
+    const now = `${ages && Math.floor(Date.now() / REDRAW_MS)} ${JSON.stringify(given)}`;
     if (now === last) return;
     last = now;
     replaceContent(element, draw(...given));

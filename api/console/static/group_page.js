@@ -3,7 +3,7 @@
 import { adviceSection, adviceSource } from "./advice_section.js";
 import { groupPath, read, readPages } from "./api.js";
 import { changesTable } from "./changes_list.js";
-import { h, redrawOnChange, replaceContent } from "./dom.js";
+import { h, redrawOnChange, replaceContent, withKey } from "./dom.js";
 import { findings } from "./findings.js";
 import { ago, clock, count, lag as records, left, NONE, plural, span, timeLag } from "./format.js";
 import { deleteGroup, forceRebalance, removeMember } from "./group_actions.js";
@@ -40,17 +40,18 @@ const SECTIONS = [
 /** Show one group. */
 export function groupPage(main, [groupId]) {
   const head = h("div", { class: "head" }, h("h1", { class: "id" }, groupName(groupId)), h("p", { class: "muted" }, "Loading…"));
+  const problem = h("div", {});
   const notice = h("div", { role: "status" });
   const diagnosis = h("div", {});
   const bodies = Object.fromEntries(SECTIONS.map(([name]) => [name, h("div", { class: "body" }, h("p", { class: "muted" }, "Loading…"))]));
   const sections = h("div", {}, contents(), SECTIONS.map(([name, title], index) =>
     h("section", { id: name, "aria-labelledby": `${name}-title` }, h("h2", { id: `${name}-title`, tabindex: "-1" }, title, " ", h("kbd", { class: "muted" }, index + 1)), bodies[name])));
-  replaceContent(main, h("p", { class: "breadcrumb" }, h("a", { href: "#/" }, "Groups")), head, notice, diagnosis, sections);
+  replaceContent(main, h("p", { class: "breadcrumb" }, h("a", { href: "#/" }, "Groups")), head, problem, notice, diagnosis, sections);
 
   const draw = {
     head: redrawOnChange(head, (group, lag, rebalances) => heading(group, lag, rebalances, again)),
-    notice: redrawOnChange(notice, (...facts) => waiting(facts, removeAwaited, shortenTimeout)),
-    quarantine: redrawOnChange(notice, (reason) => quarantineNotice(groupId, reason)),
+    problem: redrawOnChange(problem, (message, reason) => (reason ? quarantineNotice(groupId, reason) : message && h("p", { class: "notice bad", role: "alert" }, message)), { ages: false }),
+    notice: redrawOnChange(notice, (...facts) => waiting(facts, removeAwaited, shortenTimeout), { ages: false }),
     diagnosis: redrawOnChange(diagnosis, (found) => findings(groupId, found, again)),
     sessions: redrawOnChange(bodies.sessions, (sessions, selected) => memberSessionsTable(groupId, sessions, selected)),
     members: membersSection(bodies.members, again),
@@ -103,7 +104,11 @@ export function groupPage(main, [groupId]) {
     sections.hidden = false;
     current = group;
     const awaited = group.members.filter((each) => each.missing_request).map((each) => each.member_id);
-    draw.notice(group.state, group.waiting_for, group.waiting_until, group.leader, group.members.length - awaited.length, awaited, Math.floor(now() / 1000));
+    draw.problem();
+    const until = group.waiting_until && new Date(Math.round(Date.parse(group.waiting_until) / 1000) * 1000); // its milliseconds differ from read to read
+    draw.notice(group.state, group.waiting_for, until, group.leader, group.members.length - awaited.length, awaited);
+    const rest = withKey(notice, "rest");
+    if (rest) replaceContent(rest, remaining(group));
     drawCurrent();
   }
 
@@ -126,10 +131,11 @@ export function groupPage(main, [groupId]) {
       current = null;
       replaceContent(head, h("h1", { class: "id" }, groupName(groupId)));
     }
+    draw.notice(null);
+    draw.problem(refusal.message, refusal.quarantineReason);
     if (refusal.quarantineReason) {
-      draw.quarantine(refusal.quarantineReason);
       for (const name of ["members", "ownership"]) replaceContent(bodies[name], h("p", { class: "muted" }, "Not shown while the group is quarantined."));
-    } else replaceContent(notice, h("p", { class: "notice bad", role: "alert" }, refusal.message));
+    }
     throw refusal;
   }
 
@@ -210,6 +216,12 @@ function heading(group, lag, rebalances, again) {
 
 const fact = (term, what) => h("div", {}, h("dt", {}, term), h("dd", {}, what));
 
+/** Return the end of the notice's sentence, which changes every second: screen readers announce the rest of it only. */
+function remaining({ waiting_for: names, waiting_until: until }) {
+  const ms = left(until);
+  return ms > 0 ? `, ${span(ms)} from now. After that ${names.length ? "the group continues without them" : "the rebalance completes"}.` : ", the deadline has passed.";
+}
+
 const REMOVABLE_MAX = 3;
 
 /** What a rebalance timeout that is already over does in each phase. */
@@ -225,8 +237,7 @@ const SHORTENED = {
 function waiting([state, names, until, leader, ready, awaited], remove, shorten) {
   if (!["PreparingRebalance", "CompletingRebalance"].includes(state)) return [];
   const what = state === "PreparingRebalance" ? "to join" : "to sync";
-  const ms = until && left(until);
-  const limit = until ? h("span", {}, " until ", h("strong", {}, clock(until)), ms > 0 ? `, ${span(ms)} from now. After that ${names.length ? "the group continues without them" : "the rebalance completes"}.` : ", the deadline has passed.") : ".";
+  const limit = until ? [" until ", h("strong", {}, clock(until)), h("span", { "data-key": "rest", "aria-live": "off" })] : ".";
   return h("div", { class: "notice warn" },
     h("p", {}, h("strong", {}, names.length ? `Waiting for ${plural(names.length, "member")}` : "Waiting for new members"), names.length ? ` ${what}` : "", limit),
     names.length > 0 && h("ul", {}, names.map((name) => h("li", {}, member(name), state === "CompletingRebalance" && name === leader && " (leader: must send the assignment)"))),

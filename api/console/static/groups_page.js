@@ -41,7 +41,7 @@ export function groupsPage(main, _, query) {
   const drawStrip = redrawOnChange(strip, (counts, states) => states_(counts, states, pick));
   const drawTable = redrawOnChange(table, (groups, described) => (groups.length ? list(groups, described, view.sort, sort) : nothing(view)));
   const pages = paging(() => poller.now());
-  const drawFoot = redrawOnChange(foot, below);
+  const drawFoot = redrawOnChange(foot, below, { ages: false });
   let timer = 0;
   let requests = 0;
   let listed = null;

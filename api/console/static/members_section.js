@@ -26,6 +26,7 @@ export function membersSection(element, again) {
   const filter = h("div", { class: "row" }, h("div", { class: "field inline" }, h("label", { for: field.id }, "Filter ", h("kbd", {}, "/")), field), found);
   const body = h("div", {});
   const drawBody = redrawOnChange(body, (group, lag, text, order) => table(group, lag, text, order, sort, again));
+  const drawFound = redrawOnChange(found, (text) => text, { ages: false });
   let last = null;
   let order = null;
   filter.hidden = true;
@@ -42,7 +43,7 @@ export function membersSection(element, again) {
     const [group, lag] = last;
     const matching = group.members.filter((each) => matches(each, field.value)).length;
     filter.hidden = group.members.length < FILTER_FROM && !field.value;
-    replaceContent(found, field.value ? `${count(matching)} of ${plural(group.members.length, "member")}` : plural(group.members.length, "member"));
+    drawFound(field.value ? `${count(matching)} of ${plural(group.members.length, "member")}` : plural(group.members.length, "member"));
     drawBody(group, lag, field.value, order);
   }
 

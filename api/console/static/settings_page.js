@@ -11,7 +11,7 @@ const EVERY_MS = 5_000;
 export function settingsPage(main) {
   const table = h("div", {}, h("p", { class: "empty-state" }, "Loading…"));
   replaceContent(main, h("div", { class: "row spread" }, h("h1", {}, "Settings"), h("p", { class: "muted" }, "Defaults for every group. A group’s own settings are on its page.")), table);
-  const draw = redrawOnChange(table, ({ values, unconfirmed_nodes: nodes }) => [unconfirmedNotice(nodes), settingsTable(null, values, () => poller.now())]);
+  const draw = redrawOnChange(table, ({ values, unconfirmed_nodes: nodes }) => [unconfirmedNotice(nodes), settingsTable(null, values, () => poller.now())], { ages: false });
   const poller = poll(async () => draw(await read("/v1/config")), EVERY_MS);
   return { stop: poller.stop };
 }

@@ -25,7 +25,7 @@ export function timeline(element, choose) {
   let windowMs = null;
   let selected = null;
   let shown = { from: now() - HOUR_MS, to: now(), width: 400 };
-  const drawNote = redrawOnChange(note, (range) => range && ["Selected: ", h("strong", {}, timeRange(range)), " ", h("button", { type: "button", class: "quiet", "data-key": "clear-time", onclick: () => selection.clear() }, "Clear ", h("kbd", {}, "Esc"))]);
+  const drawNote = redrawOnChange(note, (range) => range && ["Selected: ", h("strong", {}, timeRange(range)), " ", h("button", { type: "button", class: "quiet", "data-key": "clear-time", onclick: () => selection.clear() }, "Clear ", h("kbd", {}, "Esc"))], { ages: false });
   const drawChoice = redrawOnChange(choice, (chosen) => WINDOWS.map(([name, ms]) => h("button", { type: "button", class: "quiet", "data-key": name, "aria-pressed": String(ms === chosen), onclick: () => { windowMs = ms; draw(...last); } }, name)));
   let last = [[], [], { transitions: false, rebalances: false }];
   const draw = (transitions, rebalances, isCut) => {

@@ -22,7 +22,7 @@ export function topicsPage(main, _, query) {
     h("div", { class: "row" }, h("div", { class: "field inline" }, h("label", { for: field.id }, "Filter ", h("kbd", {}, "/")), field)), table, foot);
   const draw = redrawOnChange(table, (topics, text) => (topics.length ? list(topics) : nothing(text)));
   const pages = paging(() => poller.now());
-  const drawFoot = redrawOnChange(foot, below);
+  const drawFoot = redrawOnChange(foot, below, { ages: false });
   let timer = 0;
   let requests = 0;
   const poller = poll(load, EVERY_MS);

@@ -206,6 +206,28 @@ def test_keys_without_a_modifier_can_be_switched_off(page: Page, node: Node, hea
     expect(page).to_have_url(f"{node.url}/#/overview")
 
 
+ANNOUNCED = """() => {
+    window.announced = [];
+    new MutationObserver((changes) => changes.forEach(({ target }) => {
+        const element = target.closest?.('[aria-live], [role=status], [role=alert]');
+        if (element && element.ariaLive !== 'off') window.announced.push(element.textContent);
+    })).observe(document.querySelector('main'), { childList: true, characterData: true, subtree: true });
+}"""
+"""Records what screen readers announce of the page, from now on."""
+
+
+def test_rebalance_in_progress_is_announced_once(page: Page, node: Node, places: list[str]) -> None:
+    (place,) = (place for place in places if "stuck" in place)
+    page.goto(f"{node.url}/#/{place}")
+    notice = page.get_by_role("status").filter(has_text="Waiting for 1 member")
+    expect(notice).to_contain_text("from now")
+    page.evaluate(ANNOUNCED)
+    for _ in range(6):  # more than ten seconds, after which what shows durations is redrawn
+        before = notice.inner_text()
+        expect(notice).not_to_have_text(before, use_inner_text=True)
+    assert page.evaluate("window.announced") == []
+
+
 def test_digit_key_focuses_a_section(page: Page, node: Node, healthy: Group) -> None:
     page.goto(f"{node.url}/#/groups/{healthy.group_id}")
     expect(page.locator("main")).not_to_contain_text("Loading…")
