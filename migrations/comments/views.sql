@@ -24,7 +24,7 @@ COMMENT ON COLUMN dashboards.ownership.rebalance_id IS 'the rebalance that assig
 COMMENT ON COLUMN dashboards.ownership.generation IS 'the generation in which they were assigned';
 COMMENT ON COLUMN dashboards.ownership.valid_to IS 'null: it still owns them';
 
-COMMENT ON VIEW dashboards.slowest_members IS 'Which consumers did the last rebalances of each group wait for, and for how long? The last twenty rebalances of a group that exists, and for each of them the three consumers that it waited for longest. A consumer is an instance id, or else a client id and a host; its member ids are added up.';
+COMMENT ON VIEW dashboards.slowest_members IS 'Which consumers did the last rebalances of each group wait for, and for how long? The last twenty rebalances of a group that exists, and of none before it of the same name, and for each of them the three consumers that it waited for longest. A consumer is an instance id, or else a client id and a host; its member ids are added up.';
 COMMENT ON COLUMN dashboards.slowest_members.started_at IS 'when the rebalance started';
 COMMENT ON COLUMN dashboards.slowest_members.completed_at IS 'when it ended';
 COMMENT ON COLUMN dashboards.slowest_members.trigger IS 'what triggered it';

@@ -152,6 +152,13 @@ def test_member_ids_of_a_crash_loop_count_as_one_slow_consumer(owner: Owner, que
     ]
 
 
+def test_members_of_a_former_group_of_that_name_are_not_slow(owner: Owner, query: Query) -> None:
+    former = rebalance_row("former", group_created_at_ms=NOW_MS - 1, completed_at_ms=NOW_MS + 1)
+    parts = (part_row("m-1", "former", completed_at_ms=NOW_MS + 1), part_row("m-2"))
+    owner.write(write(group=group_row(), rebalances=(former, rebalance_row()), rebalance_members=parts))
+    assert query("SELECT member_id FROM dashboards.slowest_members") == [("m-2",)]
+
+
 def test_members_never_awaited_and_old_rebalances_are_not_slow(owner: Owner, query: Query) -> None:
     ends = {f"r{number}": NOW_MS + 10_000 + number for number in range(22)}
     rows = [rebalance_row(name, completed_at_ms=at_ms) for name, at_ms in ends.items()]
