@@ -105,7 +105,7 @@ def rebalance_frequency(
         .join(_rebalances(timed, interval, thresholds), on=KEY, how="left")
         .join(_lived(rebalances, lifetimes, evictions, interval), on=KEY, how="left")
         .join(_by_trigger(timed), on=KEY, how="left")
-        .join(_evictions(evictions, joins, thresholds.grace_ms), on=KEY, how="left")
+        .join(spurious_evictions(evictions, joins, thresholds.grace_ms), on=KEY, how="left")
         .join(longest_waits(waits), on=KEY, how="left")
     )
     under_way_ms = sf.lit(interval.end_ms) - sf.unix_millis("rebalancing_since")
@@ -192,11 +192,15 @@ def _by_trigger(timed: DataFrame) -> DataFrame:
     return counted.groupBy(KEY).agg(sf.to_json(sf.map_from_entries(entries)).alias("by_trigger"))
 
 
-def _evictions(evictions: DataFrame, joins: DataFrame, grace_ms: int) -> DataFrame:
-    gone, back = evictions.alias("gone"), joins.alias("back")
-    is_same = (sf.col("gone.group_id") == sf.col("back.group_id")) & rules.is_same_consumer(
-        _consumer("gone"), _consumer("back")
+def spurious_evictions(evictions: DataFrame, joins: DataFrame, grace_ms: int) -> DataFrame:
+    """Return the number of evictions, and of spurious ones, of each group."""
+    who = identity_of(*map(sf.col, ("group_instance_id", "client_id", "client_host")))
+    gone, back = (each.withColumn("identity", who).alias(name) for each, name in ((evictions, "gone"), (joins, "back")))
+    # The identity is implied by the rule, and in the join's key: not every eviction is compared with every join.
+    is_in_question = (sf.col("gone.group_id") == sf.col("back.group_id")) & (
+        sf.col("gone.identity") == sf.col("back.identity")
     )
+    is_same = is_in_question & rules.is_same_consumer(_consumer("gone"), _consumer("back"))
     gone_ms, joined_ms = sf.unix_millis("gone.ended_at"), sf.unix_millis("back.joined_at")
     is_back = is_same & rules.is_back_within_grace(gone_ms, joined_ms, grace_ms)
     is_successor = is_same & rules.is_successor(sf.unix_millis("gone.silent_since"), joined_ms, gone_ms)

@@ -1,7 +1,9 @@
 """Property tests that compare the frequency rules' column expressions with the pure functions."""
 
+import re
 from dataclasses import astuple
 
+import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession, Window
@@ -11,7 +13,12 @@ from coordinator_core.analytics.frequency import HIGH, MEDIAN, Thresholds
 from coordinator_core.analytics.waiting import Wait, rank_waits
 from spark_jobs.rules import frequency as rules
 from spark_jobs.rules.frequency import ConsumerColumns
-from spark_jobs.transforms.rebalance_frequency import WAIT_COLUMNS, longest_waits
+from spark_jobs.transforms.rebalance_frequency import (
+    CONSUMER_COLUMNS,
+    WAIT_COLUMNS,
+    longest_waits,
+    spurious_evictions,
+)
 from tests.support.frequency_rules import (
     Consumer,
     Life,
@@ -92,6 +99,19 @@ def test_rejoin_is_reported_as_by_the_pure_rules(
         )
         for gone, back, silent_since_ms, gone_at_ms, joined_at_ms in cases
     ]
+
+
+def test_an_eviction_is_compared_with_joins_of_its_consumer_only(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the group alone as the join's key, the time is quadratic in the evictions of a group."""
+    text = {name: sf.col("id").cast("string").alias(name) for name in CONSUMER_COLUMNS}
+    at = {name: sf.timestamp_seconds("id").alias(name) for name in ("ended_at", "silent_since", "joined_at")}
+    some = spark.range(5).where("id > 1")
+    evictions = some.select(*text.values(), at["ended_at"], at["silent_since"])
+    spurious_evictions(evictions, some.select(*text.values(), at["joined_at"]), grace_ms=10).explain()
+    keys = re.findall(r"Join \[([^]]*)\], \[[^]]*\], Left(?:Anti|Semi)", capsys.readouterr().out)
+    assert ["identity" in each for each in keys] == [True, True]
 
 
 def test_stuck_group_is_reported_as_by_the_pure_rule(spark: SparkSession) -> None:
