@@ -2,7 +2,7 @@
 
 import { read } from "./api.js";
 import { h, linkRow, redrawOnChange, replaceContent, tableHead } from "./dom.js";
-import { clock, count, NONE, span } from "./format.js";
+import { clock, count, NONE, plural, span } from "./format.js";
 import { pageKeys, rowKeys } from "./keys.js";
 import { groupAddress, groupLink, plain } from "./labels.js";
 import { poll } from "./poll.js";
@@ -75,12 +75,19 @@ export function reportsPage(main) {
   const draw = REPORTS.map((report, index) => redrawOnChange(bodies[index], (page, days) => section(report, page, days)));
   const poller = poll(async () => {
     await Promise.all(REPORTS.map(async (report, index) => {
-      const page = await read(`/v1/reports/${report.subject}`, { limit: READ_MAX });
-      draw[index](page, await readDays(report, page.reports));
+      const { reports, next_cursor: next } = await read(`/v1/reports/${report.subject}`, { limit: READ_MAX });
+      const newest = ofNewestInterval(reports);
+      draw[index]({ reports: newest, isCut: Boolean(next) }, await readDays(report, newest));
     }));
   }, EVERY_MS);
   pageKeys(rowKeys(main));
   return { stop: poller.stop };
+}
+
+/** Return the reports of the newest interval. The newest of a group that is deleted, or was at rest since, describes another time. */
+function ofNewestInterval(reports) {
+  const end = reports.reduce((last, each) => (each.interval_end > last ? each.interval_end : last), "");
+  return reports.filter((each) => each.interval_end === end);
 }
 
 /** Return the reports that need attention, the worst first. */
@@ -98,13 +105,13 @@ async function readDays(report, reports) {
   return { starts, groups: shown.map((groupId) => [groupId, starts.map((start) => reportAt(groupId, start))]) };
 }
 
-function section(report, { reports, next_cursor: next }, days) {
+function section(report, { reports, isCut }, days) {
   if (!reports.length) return h("p", { class: "empty-state" }, `No report yet: the DAG ${report.job} writes one a day; muster job ${report.job} writes one now.`);
   const found = worstFirst(report, reports);
-  const newest = reports.reduce((last, each) => (each.interval_end > last.interval_end ? each : last));
-  const among = `${next ? "the first " : ""}${count(reports.length)} ${reports.length === 1 ? "group" : "groups"}`;
+  const [newest] = reports;
+  const among = `${plural(reports.length, "group")} with a report${isCut ? `, among the first ${count(READ_MAX)} by name` : ""}`;
   return [
-    h("p", { class: "muted" }, `${found.length > SHOWN_MAX ? `The worst ${SHOWN_MAX} of ${count(found.length)}` : count(found.length)} of ${among} with a report; the newest covers ${span(Date.parse(newest.interval_end) - Date.parse(newest.interval_start))} from ${clock(newest.interval_start)}.`),
+    h("p", { class: "muted" }, `${found.length > SHOWN_MAX ? `The worst ${SHOWN_MAX} of ${count(found.length)}` : count(found.length)} of ${among}; it covers ${span(Date.parse(newest.interval_end) - Date.parse(newest.interval_start))} from ${clock(newest.interval_start)}.`),
     found.length ? table(report, found.slice(0, SHOWN_MAX), days) : h("p", { class: "empty-state" }, report.none),
   ];
 }

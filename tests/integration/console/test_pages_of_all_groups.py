@@ -30,7 +30,8 @@ def test_reports_show_the_worst_groups_first(page: Page, node: Node, samples: Sa
         report("busy", of={**FREQUENCY, "rebalances": 40, "rebalancing_share": 0.25}),
         report("churning", of={**FREQUENCY, "rebalancing_share": 0.9, "is_churning": True}),
     ]
-    insert_reports(samples.rows, "rebalances", frequency)
+    before = report("at rest since", -1, of={**FREQUENCY, "rebalancing_share": 1.0})
+    insert_reports(samples.rows, "rebalances", [before, *frequency])
     even = {"has_better": False, "idle_members": 0, "unassigned": 0, "score": 100}
     audits = [report("even", of={**AUDIT, **even}), report("uneven", of={**AUDIT, "score": 40, "has_better": True})]
     insert_reports(samples.rows, "assignments", audits)
@@ -62,7 +63,8 @@ def test_reports_show_the_trend_of_each_group(page: Page, node: Node, samples: S
     today = (datetime.now(UTC) - DAY).days
     counts = {5: 1, 4: 0, 2: 7, 1: 30}
     churn = [report("trending", today - ago, of={**FREQUENCY, "rebalances": n}) for ago, n in counts.items()]
-    insert_reports(samples.rows, "rebalances", [*churn, report("other", today - 3, of=FREQUENCY)])
+    other = [report("other", today - ago, of=FREQUENCY) for ago in (3, 1)]
+    insert_reports(samples.rows, "rebalances", [*churn, *other])
     audits = [
         report("lopsided", today - ago, of={**AUDIT, "score": score, "idle_members": idle})
         for ago, score, idle in ((2, 80, 0), (1, 40, 3))
