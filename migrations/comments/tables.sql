@@ -410,7 +410,7 @@ COMMENT ON COLUMN assignment_balance_audits.has_better IS 'a better assignment e
 COMMENT ON COLUMN assignment_balance_audits.score IS 'from 0 to 100; 100: no better assignment exists. [maintenance.md](maintenance.md#assignment-balance-audit) has the formula';
 COMMENT ON COLUMN assignment_balance_audits.moved IS 'partitions that the evaluated generation moved from another member to their owner';
 COMMENT ON COLUMN assignment_balance_audits.moves_needed IS 'how many of them had to move at least';
-COMMENT ON COLUMN assignment_balance_audits.score_before IS 'the score of the previous audit; null: there was none';
+COMMENT ON COLUMN assignment_balance_audits.score_before IS 'the score of the previous audit since the group was created; null: there was none';
 COMMENT ON COLUMN assignment_balance_audits.trend IS '`first`, `better`, `worse` or `same`, compared with the previous audit';
 COMMENT ON COLUMN assignment_balance_audits.interval_end IS 'its end';
 COMMENT ON COLUMN assignment_balance_audits.group_id IS 'in the key';
