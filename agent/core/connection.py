@@ -66,7 +66,7 @@ class Connection:
         try:
             answer = read(reader, _object(response, url))
         except Unreachable as error:
-            self._node_selector.mark_failed(url, str(error), was_connected=True)
+            self._node_selector.mark_failed(url, str(error), is_of_node=False)
             raise
         self._node_selector.mark_reachable(url)
         self._node_selector.prefer_owner(response.headers.get(OWNER_HEADER))
@@ -82,7 +82,7 @@ class Connection:
             )
         except NoResponse as problem:
             if not self._is_aborted:
-                self._node_selector.mark_failed(url, str(problem), was_connected=problem.was_connected)
+                self._node_selector.mark_failed(url, str(problem), is_of_node=False)
             raise Unreachable(f"no response from {url}: {problem}", was_connected=problem.was_connected) from problem
 
     def _refusal(self, response: HttpResponse, url: str) -> AgentError:
@@ -90,10 +90,10 @@ class Connection:
         error = from_problem(problem)
         is_out_of_service = response.status >= 500 and problem.code != "COORDINATOR_LOAD_IN_PROGRESS"
         if not problem.code and isinstance(error, RequestError) and not self._node_selector.is_base(url):
-            self._node_selector.mark_failed(url, str(error), was_connected=False)
+            self._node_selector.mark_failed(url, str(error), is_of_node=False)
             return Unreachable(f"the coordinator's address {url} is not that of a node: {error}", was_connected=False)
         if is_out_of_service or not problem.code:
-            self._node_selector.mark_failed(url, str(error), was_connected=True)
+            self._node_selector.mark_failed(url, str(error), is_of_node=bool(problem.code))
             return error
         self._node_selector.mark_reachable(url)
         if isinstance(error, NotCoordinator):

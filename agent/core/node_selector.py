@@ -32,7 +32,7 @@ class NodeSelector:
         Args:
             base_urls: one or more nodes or load balancers.
             now_ms: a clock.
-            owner_retry_ms: how long an unreachable coordinator is avoided.
+            owner_retry_ms: how long the address of a coordinator is avoided after no node has answered there.
             lock: entered around every access, for a moment; one that its holder can enter again.
 
         Raises:
@@ -61,7 +61,7 @@ class NodeSelector:
         return url in self._base_urls
 
     def prefer_owner(self, owner: str | None) -> None:
-        """Send the next requests to the coordinator that a response named, unless it was unreachable recently."""
+        """Send the next requests to the coordinator that a response named, unless it failed recently."""
         url = self._allowed(owner)
         with self._lock:
             if url is None or self._now_ms() < self._avoided_until_ms.get(url, 0):
@@ -69,7 +69,7 @@ class NodeSelector:
             self._owner = url
 
     def redirected(self, owner: str | None) -> None:
-        """Follow a 421 to the coordinator that it names, even if recently unreachable; without one, use base URLs."""
+        """Follow a 421 to the coordinator that it names, even if it failed recently; without one, use base URLs."""
         with self._lock:
             self._owner = self._allowed(owner)
 
@@ -79,14 +79,20 @@ class NodeSelector:
             log.info("%s is reachable again" if url == self._unreachable else "%s answers instead", url)
             self._unreachable = None
 
-    def mark_failed(self, url: str, reason: str, *, was_connected: bool) -> None:
-        """Switch away from a failed node: from a coordinator to the base URLs, from a base URL to the next."""
+    def mark_failed(self, url: str, reason: str, *, is_of_node: bool) -> None:
+        """Switch away from a failed address: from a coordinator to the base URLs, from a base URL to the next.
+
+        Args:
+            url: the address.
+            reason: what has failed, for the log.
+            is_of_node: whether a node has answered there; as coordinator, an address without is avoided for some time.
+        """
         if self._unreachable is None and self._now_ms() >= self._next_warning_at_ms:
             self._unreachable = url
             self._next_warning_at_ms = self._now_ms() + WARNING_EVERY_MS
             log.warning("%s is unreachable or unavailable (%s); retrying", url, reason)
         with self._lock:
-            if not was_connected:
+            if not is_of_node:
                 self._avoided_until_ms[url] = self._now_ms() + self._owner_retry_ms
             if url == self._base_urls[self._next_base]:
                 self._next_base = (self._next_base + 1) % len(self._base_urls)

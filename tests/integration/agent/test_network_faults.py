@@ -160,12 +160,13 @@ def test_base_url_is_used_if_the_owner_is_unreachable(coordinator: FakeCoordinat
     assert coordinator.offsets["orders", 0]["offset"] == 5
 
 
+@pytest.mark.parametrize("fault", [Raw(404, b"404 page not found"), NOT_OURS, NOT_JSON, LOST_ON_THE_WAY])
 def test_address_of_a_coordinator_that_is_no_node_is_avoided(
-    coordinator: FakeCoordinator, other_node: FakeCoordinator, joined: AgentMaker
+    coordinator: FakeCoordinator, other_node: FakeCoordinator, joined: AgentMaker, fault: Fault
 ) -> None:
     agent = joined()
     coordinator.headers = {"X-Muster-Coordinator": other_node.url}
-    other_node.next("commit", *[Raw(404, b"404 page not found")] * 1_000)
+    other_node.next("commit", *[fault] * 1_000)
     for offset in range(4):
         agent.commit({TopicPartition("orders", 0): offset})
 

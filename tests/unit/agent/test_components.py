@@ -241,16 +241,16 @@ class TestCoordinators:
     def test_next_base_url_is_used_if_the_first_fails(self, clock: ManualClock) -> None:
         coordinators = self.make(clock)
         assert coordinators.target() == "http://a:1"
-        coordinators.mark_failed("http://a:1", "why", was_connected=False)
+        coordinators.mark_failed("http://a:1", "why", is_of_node=False)
         assert coordinators.target() == "http://b:1"
-        coordinators.mark_failed("http://b:1", "why", was_connected=True)
+        coordinators.mark_failed("http://b:1", "why", is_of_node=True)
         assert coordinators.target() == "http://a:1"
 
     def test_owner_is_used_until_it_fails(self, clock: ManualClock) -> None:
         coordinators = self.make(clock)
         coordinators.prefer_owner("http://owner:1/")
         assert coordinators.target() == "http://owner:1"
-        coordinators.mark_failed("http://owner:1", "why", was_connected=True)
+        coordinators.mark_failed("http://owner:1", "why", is_of_node=True)
         assert coordinators.target() == "http://a:1"
         coordinators.prefer_owner("http://owner:1")
         assert coordinators.target() == "http://owner:1"
@@ -258,12 +258,12 @@ class TestCoordinators:
     def test_unreachable_owner_is_avoided_unless_a_node_redirects_to_it(self, clock: ManualClock) -> None:
         coordinators = self.make(clock)
         coordinators.prefer_owner("http://owner:1")
-        coordinators.mark_failed("http://owner:1", "why", was_connected=False)
+        coordinators.mark_failed("http://owner:1", "why", is_of_node=False)
         coordinators.prefer_owner("http://owner:1")
         assert coordinators.target() == "http://a:1"
         coordinators.redirected("http://owner:1")
         assert coordinators.target() == "http://owner:1"
-        coordinators.mark_failed("http://owner:1", "why", was_connected=False)
+        coordinators.mark_failed("http://owner:1", "why", is_of_node=False)
         clock.advance(30_000)
         coordinators.prefer_owner("http://owner:1")
         assert coordinators.target() == "http://owner:1"
@@ -271,7 +271,7 @@ class TestCoordinators:
     def test_unreachable_owner_is_avoided_if_it_is_a_base_url_too(self, clock: ManualClock) -> None:
         coordinators = self.make(clock)
         coordinators.prefer_owner("http://a:1")
-        coordinators.mark_failed("http://a:1", "why", was_connected=False)
+        coordinators.mark_failed("http://a:1", "why", is_of_node=False)
         coordinators.prefer_owner("http://a:1")
         assert coordinators.target() == "http://b:1"
         clock.advance(30_000)
@@ -284,7 +284,7 @@ class TestCoordinators:
         caplog.set_level(logging.INFO, "muster.agent")
         coordinators = self.make(clock)
         for _ in range(3):
-            coordinators.mark_failed("http://a:1", "Connection refused", was_connected=False)
+            coordinators.mark_failed("http://a:1", "Connection refused", is_of_node=False)
         coordinators.mark_reachable("http://b:1")
 
         assert caplog.messages == [
@@ -298,17 +298,17 @@ class TestCoordinators:
         caplog.set_level(logging.INFO, "muster.agent")
         coordinators = self.make(clock)
         for _ in range(10):
-            coordinators.mark_failed("http://a:1", "why", was_connected=False)
+            coordinators.mark_failed("http://a:1", "why", is_of_node=False)
             coordinators.mark_reachable("http://a:1")
             clock.advance(1_000)
         assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
-        coordinators.mark_failed("http://a:1", "why", was_connected=False)
+        coordinators.mark_failed("http://a:1", "why", is_of_node=False)
         assert caplog.records[-1].levelname == "WARNING"
 
     def test_failure_of_a_former_node_is_ignored(self, clock: ManualClock) -> None:
         coordinators = self.make(clock)
         coordinators.prefer_owner("http://owner:1")
-        coordinators.mark_failed("http://former:1", "why", was_connected=True)
+        coordinators.mark_failed("http://former:1", "why", is_of_node=True)
         assert coordinators.target() == "http://owner:1"
 
     def test_https_base_urls_are_never_redirected_to_http(self, clock: ManualClock) -> None:
