@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from math import isfinite
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from agent.core.node_selector import NodeSelector
 from agent.core.responses import read
@@ -14,6 +15,8 @@ from agent.errors import AgentError, NotCoordinator, Problem, RequestError, Unre
 from agent.partitions import JsonObject
 
 OWNER_HEADER = "X-Muster-Coordinator"
+MAX_RETRY_AFTER_S: Final = 30.0
+"""The longest Retry-After that is obeyed; nodes send a second or a few, proxies also hours."""
 Value = TypeVar("Value")
 
 
@@ -94,7 +97,8 @@ class Connection:
             return Unreachable(f"the coordinator's address {url} is not that of a node: {error}", was_connected=False)
         if is_out_of_service or not problem.code:
             self._node_selector.mark_failed(url, str(error), is_of_node=bool(problem.code))
-            return error
+            is_of_next = bool(problem.code) or self._node_selector.target() == url
+            return error if is_of_next else from_problem(replace(problem, retry_after_s=0.0))
         self._node_selector.mark_reachable(url)
         if isinstance(error, NotCoordinator):
             self._node_selector.redirected(problem.coordinator or response.headers.get(OWNER_HEADER))
@@ -139,4 +143,4 @@ def _seconds(retry_after: str | None) -> float:
         seconds = float(retry_after or 0)
     except ValueError:
         return 0.0
-    return max(0.0, seconds) if isfinite(seconds) else 0.0
+    return max(0.0, min(seconds, MAX_RETRY_AFTER_S)) if isfinite(seconds) else 0.0

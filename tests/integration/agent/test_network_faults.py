@@ -118,13 +118,33 @@ def test_unanswered_commit_raises_retry_error(coordinator: FakeCoordinator, join
         agent.commit({TopicPartition("orders", 1): 12})
 
 
-def test_agent_waits_for_retry_after(coordinator: FakeCoordinator, make_agent: AgentMaker, clock: ManualClock) -> None:
-    coordinator.next("join", Problem("COORDINATOR_LOAD_IN_PROGRESS", 503, "retry", headers={"Retry-After": "7"}))
+@pytest.mark.parametrize(("retry_after", "pause_ms"), [("7", (7_000, 8_400)), ("3600", (30_000, 36_000))])
+def test_agent_waits_for_retry_after_within_its_limit(
+    coordinator: FakeCoordinator,
+    make_agent: AgentMaker,
+    clock: ManualClock,
+    retry_after: str,
+    pause_ms: tuple[int, int],
+) -> None:
+    wait = {"Retry-After": retry_after}
+    coordinator.next("join", Problem("COORDINATOR_LOAD_IN_PROGRESS", 503, "retry", headers=wait))
     agent = make_agent(clock=clock)
     agent.poll()
 
-    clock.advance(clock.wait_for_sleeper("-round", (7_000, 8_400)))
+    clock.advance(clock.wait_for_sleeper("-round", pause_ms))
     coordinator.wait_for_calls("join", 2)
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_retry_after_of_a_proxy_does_not_keep_the_agent_from_other_urls(
+    coordinator: FakeCoordinator, other_node: FakeCoordinator, make_agent: AgentMaker, clock: ManualClock, status: int
+) -> None:
+    coordinator.next("join", Problem("", status, "retry", headers={"Retry-After": "20"}))
+    agent = make_agent(base_url=[coordinator.url, other_node.url], clock=clock)
+    agent.poll()
+
+    clock.advance(clock.wait_for_sleeper("-round", (1, 10)))
+    other_node.wait_for_calls("join", 1)
 
 
 def test_redirected_agent_uses_the_owner(
