@@ -4,7 +4,7 @@ A list of offsets in `changes` has at most `RECORDED_OFFSETS_MAX` entries, and i
 offsets are in `archived_offsets`. The list of a reset is never cut: a request limits its partitions.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from coordinator_core.protocol.errors import GroupSubscribedToTopic
 from coordinator_core.protocol.group import Group
@@ -111,7 +111,7 @@ def reset_to_restore(change: ChangeRow, taken: Iterable[ArchivedOffset]) -> tupl
     return tuple(each)
 
 
-RestoredOffsets = Mapping[tuple[str, int, int, int], int]
+RestoredOffsets = dict[tuple[str, int, int, int], int]
 """(topic, partition, offset, the time at which an undo committed it) → the time of the commit that it restored."""
 
 
@@ -120,10 +120,11 @@ def left_or_restored(
 ) -> tuple[OffsetToRestore, ...]:
     """Return what a reset left, with the time of the stored commit where undos have restored the reset's own."""
     times: dict[tuple[str, int, int | None], int] = {}
+    restored = restored.copy()
     for one in stored:
         at_ms = one.committed_at_ms
         while (found := (one.topic, one.partition, one.offset, at_ms)) in restored:
-            at_ms = restored[found]
+            at_ms = restored.pop(found)  # Clocks of nodes differ: two times may lead to each other.
         times[one.topic, one.partition, at_ms] = one.committed_at_ms
     return tuple(
         one._replace(changed_at_ms=times.get((one.topic, one.partition, one.changed_at_ms), one.changed_at_ms))

@@ -165,17 +165,17 @@ def _request(coordinator: Coordinator, group_id: str, undone: ChangeRow, change:
     partitions = [(one.topic, one.partition) for one in offsets]
     stored = coordinator.store.stored_offsets(group_id, partitions) if partitions else []
     if is_reset:
-        offsets = left_or_restored(offsets, stored, _restored_since(coordinator.store, group_id, undone))
+        offsets = left_or_restored(offsets, stored, _restored(coordinator.store, group_id))
     return RestoreOffsets(coordinator.new_token(), offsets, tuple(stored), change.change_id)
 
 
-def _restored_since(store: Store, group_id: str, undone: ChangeRow) -> RestoredOffsets:
-    """Return what undos of later changes of the group may have committed."""
+def _restored(store: Store, group_id: str) -> RestoredOffsets:
+    """Return what undos of changes of the group may have committed, by any node's clock."""
     return {
-        (one.topic, one.partition, one.offset, later.undone_at_ms): one.committed_at_ms
-        for later in store.undone_since(group_id, undone.at_ms)
-        for one in store.archived_offsets(later.change.change_id, group_id)
-        if later.undone_at_ms is not None and one.committed_at_ms < later.undone_at_ms
+        (one.topic, one.partition, one.offset, undone.undone_at_ms): one.committed_at_ms
+        for undone in store.undone_changes(group_id)
+        for one in store.archived_offsets(undone.change.change_id, group_id)
+        if undone.undone_at_ms is not None
     }
 
 

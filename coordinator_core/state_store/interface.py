@@ -337,8 +337,8 @@ class AdminStore(Protocol):
         """Return one change, or None if it does not exist."""
         ...
 
-    def undone_since(self, group_id: str, since_ms: int) -> list[RecordedChange]:
-        """Return the changes of a group, made at or after this time, that were undone."""
+    def undone_changes(self, group_id: str) -> list[RecordedChange]:
+        """Return the changes of a group that were undone."""
         ...
 
     def delete_log_ends(self, topic: str, partition: int | None, change: ChangeRow) -> ChangeRow:

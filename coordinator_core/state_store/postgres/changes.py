@@ -12,7 +12,7 @@ from coordinator_core.state_store.interface import NotUndoable
 from coordinator_core.state_store.postgres.connections import Transaction
 from coordinator_core.state_store.postgres.reads import named_partitions
 from coordinator_core.state_store.postgres.statements import insert_changes
-from coordinator_core.state_store.postgres.timestamps import columns_of, from_ms
+from coordinator_core.state_store.postgres.timestamps import columns_of
 from coordinator_core.state_store.rows import ArchivedOffset, ChangeRow, RecordedChange
 from coordinator_core.state_store.tables import archived_offsets as archive
 
@@ -43,11 +43,9 @@ def find_change(transaction: Transaction, change_id: str) -> RecordedChange | No
     return None if row is None else recorded(row)
 
 
-def undone_since(transaction: Transaction, group_id: str, since_ms: int) -> list[RecordedChange]:
-    """Return the changes of a group, made at or after this time, that were undone."""
-    found = CHANGES.where(
-        changes.c.group_id == group_id, changes.c.at >= from_ms(since_ms), changes.c.undone_at.is_not(None)
-    )
+def undone_changes(transaction: Transaction, group_id: str) -> list[RecordedChange]:
+    """Return the changes of a group that were undone."""
+    found = CHANGES.where(changes.c.group_id == group_id, changes.c.undone_at.is_not(None))
     return [recorded(row) for row in transaction.execute(found)]
 
 

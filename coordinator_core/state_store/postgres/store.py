@@ -223,7 +223,7 @@ class PostgresStore:
     # -- operations of operators --------------------------------------------------------------------------
 
     change = _reading(changes.find_change)
-    undone_since = _reading(changes.undone_since)
+    undone_changes = _reading(changes.undone_changes)
     restorable_settings = _reading(settings_and_topics.restorable_settings)
     delete_log_ends = _changing(settings_and_topics.delete_log_ends)
     put_topic = _changing(settings_and_topics.put_topic)

@@ -184,10 +184,10 @@ class Groups:
         """Return one change, or None if it does not exist."""
         return next((self._recorded(row) for row in self.history.changes if row.change_id == change_id), None)
 
-    def undone_since(self, group_id: str, since_ms: int) -> list[RecordedChange]:
-        """Return the changes of a group, made at or after this time, that were undone."""
-        later = [one for one in self.history.changes if one.group_id == group_id and one.at_ms >= since_ms]
-        return [found for found in map(self._recorded, later) if found.undone_at_ms is not None]
+    def undone_changes(self, group_id: str) -> list[RecordedChange]:
+        """Return the changes of a group that were undone."""
+        recorded = [self._recorded(one) for one in self.history.changes if one.group_id == group_id]
+        return [found for found in recorded if found.undone_at_ms is not None]
 
     def newest_settings_ms(self, group_id: str | None) -> int:
         """Return the time of the newest change of these settings; 0 if there is none."""

@@ -400,10 +400,10 @@ class MemoryStore:
         with self._lock:
             return self._groups.change(change_id)
 
-    def undone_since(self, group_id: str, since_ms: int) -> list[RecordedChange]:
-        """Return the changes of a group, made at or after this time, that were undone."""
+    def undone_changes(self, group_id: str) -> list[RecordedChange]:
+        """Return the changes of a group that were undone."""
         with self._lock:
-            return self._groups.undone_since(group_id, since_ms)
+            return self._groups.undone_changes(group_id)
 
     def archived_offsets(
         self, change_id: str, group_id: str, partitions: Sequence[tuple[str, int]] | None = None

@@ -360,6 +360,19 @@ async def test_changes_of_offsets_are_undone_one_after_the_other() -> None:
             assert await offsets_of(node, "g") == [("t", 0, offset)]
 
 
+async def test_changes_are_undone_one_after_the_other_by_nodes_whose_clocks_differ() -> None:
+    store, ahead = MemoryStore(), JumpingClock()
+    ahead.jumped_ms = 60_000
+    first, second = a_change(), a_change()
+    async with running(store, clock=ahead) as node:
+        await commit(node, "g", 100)
+        await reset_offsets(node, NO_QUERIES, "g", Reset(ResetTo.OFFSET, 50, topics=(("t", (0,)),)), first)
+    async with running(store, config("b")) as node:
+        await reset_offsets(node, NO_QUERIES, "g", Reset(ResetTo.OFFSET, 10, topics=(("t", (0,)),)), second)
+        await undo_change(node, second.change_id, a_change())
+        assert outcomes(await undo_change(node, first.change_id, a_change())) == [(0, "restored")]
+
+
 async def test_undo_keeps_a_commit_that_another_undo_restored() -> None:
     clock = JumpingClock()
     async with running(MemoryStore(), clock=clock) as node:
