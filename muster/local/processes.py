@@ -176,7 +176,6 @@ class ChildProcesses:
         self._dismissed -= {death.name for death in deaths}
         now_s = time.monotonic()
         for restart in [due for due in self._due.values() if due.at_s <= now_s]:
-            del self._due[restart.spec.name]
             self._start(restart.spec)
         if now_s - self._scanned_at_s >= FAMILY_SCAN_INTERVAL_S:
             self._scan(now_s)
@@ -206,6 +205,7 @@ class ChildProcesses:
     def _start(self, spec: ChildSpec) -> Child:
         child = Child(spec)
         self._children[spec.name] = child
+        self._due.pop(spec.name, None)
         self._registry.write(self._children.values())
         return child
 
@@ -262,10 +262,15 @@ def rotate_log(log_file: Path) -> None:
 
 
 def shorten_log(log_file: Path, max_bytes: int) -> None:
-    """Copy a log that is too long to `….1`, and truncate it; its writer appends, so it continues at the start."""
+    """Copy a log that is too long to `….1`, and truncate it; its writer appends, so it continues at the start.
+
+    It is truncated too if its disk is full, and its copy then not complete.
+    """
     if log_file.exists() and log_file.stat().st_size > max_bytes:
-        shutil.copyfile(log_file, log_file.with_name(log_file.name + ".1"))
-        os.truncate(log_file, 0)
+        try:
+            shutil.copyfile(log_file, log_file.with_name(log_file.name + ".1"))
+        finally:
+            os.truncate(log_file, 0)
 
 
 @dataclass(frozen=True, slots=True)

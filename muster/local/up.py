@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from coordinator_core.state_store.postgres import PostgresStore
 from coordinator_core.state_store.runs import FINISHED
 from muster.data_dir import DataDir, RunLock
-from muster.errors import UserError
+from muster.errors import UserError, disk_error
 from muster.live_view import Address, View, open_view, run_line
 from muster.local.child_registry import ChildRegistry
 from muster.local.database import database_urls, embedded_postgres
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 TICK_S = 0.2
 KAFKA_PORT = 9092
 """The port of the first node's Kafka listener, unless MUSTER_KAFKA_PORT is set."""
+RETRY_PAUSE_S = 10.0
+"""The pause of the supervision after a failure."""
 REAP_INTERVAL_S = 2.0
 PROGRESS_LINE_INTERVAL_S = 10.0
 """The interval at which unchanged groups are printed into a pipe, since their offsets change."""
@@ -179,9 +181,14 @@ class LocalPlatform:
         self._addresses.append(Address("Stop", f"Ctrl-C (logs are in {self._data_dir.logs})"))
 
     def watch(self) -> None:
-        """Supervise everything until a signal raises StopRequested."""
+        """Supervise everything until a signal raises StopRequested; after a failure, such as a full disk, go on."""
         while True:
-            self._tick()
+            try:
+                self._tick()
+            except (OSError, UserError) as failure:
+                explained = disk_error(failure) if isinstance(failure, OSError) else failure
+                self._view.event(f"{explained or failure} It is tried again in {RETRY_PAUSE_S:g} s.")
+                self._stop.wait(RETRY_PAUSE_S)
             self._stop.wait(TICK_S)
 
     def stop(self) -> None:

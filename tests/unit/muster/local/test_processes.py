@@ -14,7 +14,7 @@ from muster import process_table
 from muster.errors import UserError
 from muster.local.child_registry import ChildRegistry
 from muster.local.ports import listener_on
-from muster.local.processes import Child, ChildProcesses, ChildSpec
+from muster.local.processes import Child, ChildProcesses, ChildSpec, shorten_log
 from muster.process_table import ProcessKey
 from tests.support.waiting import PATIENCE_S, poll_until
 
@@ -161,6 +161,15 @@ def test_long_log_is_rotated(registry: ChildRegistry, make_spec: MakeSpec, said:
         children.stop(timeout_s=0)
 
 
+def test_long_log_is_shortened_even_if_there_is_no_space_for_its_copy(tmp_path: Path) -> None:
+    log = tmp_path / "child.log"
+    log.write_text("more than ten bytes\n")
+    log.with_name("child.log.1").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left"):
+        shorten_log(log, max_bytes=10)
+    assert log.read_text() == ""
+
+
 def test_child_ends_at_sigterm(children: ChildProcesses, make_spec: MakeSpec, said: Said) -> None:
     child = children.start(make_spec(SLEEP))
     said("child")
@@ -223,6 +232,20 @@ def test_killed_child_is_restarted(children: ChildProcesses, make_spec: MakeSpec
     second = children.find("child")
     assert second is not None
     assert second.key != first.key
+
+
+def test_restart_that_finds_no_space_is_tried_again(
+    children: ChildProcesses, make_spec: MakeSpec, said: Said, tmp_path: Path
+) -> None:
+    log_file = tmp_path / "child.log"
+    children.start(make_spec("raise SystemExit(3)", restart=True, restart_delay_s=0.01))
+    poll_until(children.tick)
+    log_file.unlink()
+    log_file.mkdir()  # So that it cannot be opened, as without space.
+    with pytest.raises(IsADirectoryError):
+        poll_until(children.tick)
+    log_file.rmdir()
+    poll_until(children.tick)
 
 
 def test_restarts_of_a_failing_child_back_off(children: ChildProcesses, make_spec: MakeSpec) -> None:

@@ -1,0 +1,88 @@
+"""Supervision of the local platform: a failure such as a full disk is reported, and everything is tried again."""
+
+import errno
+import os
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from muster.data_dir import DataDir
+from muster.errors import UserError
+from muster.local import up
+from muster.local.up import LocalPlatform
+from muster.settings import load_settings
+
+
+class Stopped(Exception):
+    """The test has seen enough."""
+
+
+class FakePostgres:
+    """A Postgres that has ended, and starts again at the second attempt."""
+
+    child = None
+
+    def __init__(self, log_file: Path) -> None:
+        self.log_file = log_file
+        self.starts = 0
+
+    def is_alive(self) -> bool:
+        return self.starts > 1
+
+    def start(self, _: object) -> None:
+        self.starts += 1
+        if not self.is_alive():
+            raise UserError("The disk of its log is full; make room and start again.")
+
+
+class FakeChildren:
+    """Children whose record finds no space at first."""
+
+    def __init__(self) -> None:
+        self.ticks = 0
+
+    def tick(self) -> list[object]:
+        self.ticks += 1
+        if self.ticks == 1:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "children.json")
+        raise Stopped
+
+    def pids(self) -> set[int]:
+        return set()
+
+
+class FakeStop:
+    """A stop that is never requested, and waits that take no time."""
+
+    def raise_if_requested(self) -> None:
+        pass
+
+    def wait(self, timeout_s: float) -> None:
+        pass
+
+
+class FakeView:
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def event(self, sentence: str) -> None:
+        self.events.append(sentence)
+
+
+def test_full_disk_is_reported_and_the_platform_goes_on_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    postgres, view = FakePostgres(tmp_path / "postgres.log"), FakeView()
+    monkeypatch.setattr(up, "embedded_postgres", lambda _: postgres)
+    fakes = cast("list[Any]", [FakeStop(), FakeChildren(), view])
+    platform = LocalPlatform(load_settings(data_dir=tmp_path), [], DataDir(tmp_path), cast("Any", None), *fakes)
+
+    with pytest.raises(Stopped):
+        platform.watch()
+    assert view.events == [
+        "Postgres ended; it starts again.",
+        "The disk of its log is full; make room and start again. It is tried again in 10 s.",
+        "Postgres ended; it starts again.",
+        "The disk is full (children.json); make room and start again. It is tried again in 10 s.",
+    ]
