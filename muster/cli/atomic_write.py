@@ -6,9 +6,12 @@ Pipes and devices are written to in place. Only its owner may read a new file.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +38,25 @@ def replace_file(path: Path, text: str) -> None:
             path.write_text(text, encoding="utf-8")
     except OSError as failure:
         raise UserError(f"{path} cannot be written ({failure.strerror or failure}).") from failure
+
+
+@contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """Keep other commands from changing a file named by the user during the block; wait until they have.
+
+    Raises:
+        UserError: its folder cannot be read.
+    """
+    try:
+        folder = os.open(Path(os.path.realpath(path)).parent, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as failure:
+        raise UserError(f"{path} cannot be written ({failure.strerror or failure}).") from failure
+    try:
+        with suppress(OSError):  # Not every file system has locks.
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
 
 
 def _status(path: Path) -> os.stat_result | None:

@@ -13,7 +13,7 @@ import typer
 from api.shared.identity import ALL_GROUPS, Role
 from api.shared.limits import ACTOR_MAX_CHARS
 from api.shared.tokens import TokensFileBody, TokensFileError, read_tokens_file, token_entry
-from muster.cli.atomic_write import replace_file
+from muster.cli.atomic_write import exclusive, replace_file
 from muster.cli.command_tree import command_group
 from muster.cli.options import JsonOption
 from muster.errors import USAGE_EXIT_CODE, UserError
@@ -66,9 +66,10 @@ def new(
     expires_at = None if days is None else dt.datetime.now(dt.UTC) + dt.timedelta(days=days)
     entry = token_entry(token, actor, role, tuple(prefix or ALL_GROUPS), tuple(topic or ()), expires_at)
     if add_to is not None:
-        body = _body_of(add_to)
-        body.tokens.append(entry)
-        replace_file(add_to, msgspec.json.format(msgspec.json.encode(body), indent=2).decode() + "\n")
+        with exclusive(add_to):
+            body = _body_of(add_to)
+            body.tokens.append(entry)
+            replace_file(add_to, msgspec.json.format(msgspec.json.encode(body), indent=2).decode() + "\n")
     shown = msgspec.to_builtins(entry)
     if as_json:
         print_json({"token": token, "entry": shown})

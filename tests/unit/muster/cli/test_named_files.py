@@ -4,11 +4,16 @@ import os
 import stat
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from api.shared.identity import Role
+from api.shared.tokens import TokensFileBody
 from muster.cli.atomic_write import replace_file
+from muster.cli.tokens import new
 from muster.errors import UserError
 from tests.support.waiting import PATIENCE_S
 
@@ -40,6 +45,22 @@ def test_existing_file_keeps_its_mode(folder: Path, mode: int) -> None:
     replace_file(file, "after")
 
     assert (file.read_text(), mode_of(file)) == ("after", mode)
+
+
+def test_tokens_added_at_the_same_time_are_all_in_the_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, actors = folder / "tokens.json", [f"actor {number}" for number in range(8)]
+    together = threading.Barrier(len(actors))
+
+    def add(actor: str) -> None:
+        together.wait(PATIENCE_S)
+        new(actor, Role.VIEWER, add_to=file)
+
+    with ThreadPoolExecutor(len(actors)) as threads:
+        list(threads.map(add, actors))
+
+    known = msgspec.json.decode(file.read_bytes(), type=TokensFileBody)
+    assert sorted(entry.actor for entry in known.tokens) == actors
+    assert capsys.readouterr().out.count("nodes that read that file know it") == len(actors)
 
 
 def test_existing_file_keeps_its_owner_and_group(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

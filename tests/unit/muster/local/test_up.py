@@ -3,7 +3,7 @@
 import errno
 import os
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -63,6 +63,8 @@ class FakeStop:
 
 
 class FakeView:
+    """A view that keeps the events."""
+
     def __init__(self) -> None:
         self.events: list[str] = []
 
@@ -75,8 +77,8 @@ def test_full_disk_is_reported_and_the_platform_goes_on_when_there_is_room(
 ) -> None:
     postgres, view = FakePostgres(tmp_path / "postgres.log"), FakeView()
     monkeypatch.setattr(up, "embedded_postgres", lambda _: postgres)
-    fakes = cast("list[Any]", [FakeStop(), FakeChildren(), view])
-    platform = LocalPlatform(load_settings(data_dir=tmp_path), [], DataDir(tmp_path), cast("Any", None), *fakes)
+    parts: list[Any] = [DataDir(tmp_path), None, FakeStop(), FakeChildren(), view]
+    platform = LocalPlatform(load_settings(data_dir=tmp_path), [], *parts)
 
     with pytest.raises(Stopped):
         platform.watch()
