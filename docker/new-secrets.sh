@@ -5,6 +5,14 @@ set -eu
 cd "$(dirname "$0")"
 umask 077
 
+# What an interrupted run has left: drafts, which were never used, or a last step to do.
+if [ -e secrets ] && [ -e .env.new ] && [ ! -e .env ]; then
+    mv .env.new .env
+    echo "docker/.env and docker/secrets are written; only you can read them."
+    exit
+fi
+rm -rf secrets.new .env.new
+
 if [ -e .env ] || [ -e secrets ]; then
     echo "docker/.env or docker/secrets exists, and nothing was changed: the containers' data depends on them." >&2
     exit 1

@@ -300,6 +300,25 @@ def test_secrets_are_long_and_of_the_form_that_their_reader_wants(secrets: dict[
     assert len(set(secrets.values())) == len(secrets)
 
 
+def test_interrupted_making_of_secrets_is_begun_again(tmp_path: Path) -> None:
+    script = shutil.copy(DOCKER / "new-secrets.sh", tmp_path)
+    (tmp_path / "secrets.new" / "node").mkdir(parents=True)
+    (tmp_path / ".env.new").write_text("POSTGRES_PASSWORD=")
+    subprocess.run([script], check=True, capture_output=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".env", "new-secrets.sh", "secrets"]
+    assert len(read_tokens_file(tmp_path / "secrets" / "node" / "tokens.json")) == 4
+
+
+def test_making_of_secrets_that_was_interrupted_at_its_end_is_completed(tmp_path: Path) -> None:
+    script = shutil.copy(DOCKER / "new-secrets.sh", tmp_path)
+    subprocess.run([script], check=True, capture_output=True)
+    made, tokens = (tmp_path / ".env").read_text(), (tmp_path / "secrets" / "node" / "tokens.json").read_text()
+    (tmp_path / ".env").rename(tmp_path / ".env.new")
+    subprocess.run([script], check=True, capture_output=True)
+    assert (tmp_path / ".env").read_text() == made
+    assert (tmp_path / "secrets" / "node" / "tokens.json").read_text() == tokens
+
+
 def test_secrets_are_made_once_and_read_by_their_owner_only(tmp_path: Path) -> None:
     script = shutil.copy(DOCKER / "new-secrets.sh", tmp_path)
     subprocess.run([script], check=True, capture_output=True)
