@@ -31,6 +31,7 @@ from agent.partitions import OffsetAndMetadata, TopicPartition, whole_number
 from agent.settings import (
     MAX_CLIENT_ID_LENGTH,
     MAX_GROUP_ID_LENGTH,
+    MAX_INSTANCE_ID_LENGTH,
     MAX_TOPIC_LENGTH,
     Timing,
     TimingOptions,
@@ -412,7 +413,7 @@ async def _no_callback(_: Partitions) -> None:
 def _checked_api(group_id: str, group_instance_id: str | None) -> GroupApi:
     check_name("group id", group_id, MAX_GROUP_ID_LENGTH)
     if group_instance_id is not None:
-        check_name("group_instance_id", group_instance_id, MAX_CLIENT_ID_LENGTH)
+        check_name("group_instance_id", group_instance_id, MAX_INSTANCE_ID_LENGTH)
     return GroupApi(group_id, group_instance_id)
 
 

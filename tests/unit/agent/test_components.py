@@ -365,6 +365,7 @@ def test_every_setting_can_be_given_as_an_argument() -> None:
         ({"group_id": "\ud800"}, "surrogate"),
         ({"client_id": "x" * 201}, "a client_id must have"),
         ({"group_instance_id": ""}, "a group_instance_id must have"),
+        ({"group_instance_id": "x" * 250}, "a group_instance_id must have 1 to 249 characters"),
         ({"session_timeout_ms": None}, "session_timeout_ms must be a whole number, and is None"),
         ({"request_timeout_ms": 6.5}, "request_timeout_ms must be a whole number, and is 6.5"),
         ({"session_timeout_ms": True}, "session_timeout_ms must be a whole number, and is True"),
