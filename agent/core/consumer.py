@@ -161,12 +161,10 @@ class Consumer:
     async def unsubscribe(self) -> None:
         """Revoke all partitions and leave the group."""
         self._check_open()
-        try:
-            await self._revoke_and_leave(
-                self._runtime.now_ms() + self._timing.request_timeout_ms, "the consumer unsubscribed"
-            )
-        finally:
-            self._subscription.topics = ()
+        self._subscription.topics = ()  # At first, since a callback may subscribe again.
+        await self._revoke_and_leave(
+            self._runtime.now_ms() + self._timing.request_timeout_ms, "the consumer unsubscribed"
+        )
 
     @exclusive
     async def poll(self, timeout_s: float = 0.0) -> Mapping[TopicPartition, int]:

@@ -440,6 +440,15 @@ def test_unsubscribe_revokes_and_leaves_and_subscribe_rejoins(
     assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
 
 
+def test_subscription_of_a_callback_of_unsubscribe_is_kept(make_agent: AgentMaker) -> None:
+    agent = make_agent(on_revoked=lambda _: agent.subscribe(["orders"]))
+    agent.poll(PATIENCE_S)
+
+    agent.unsubscribe()
+
+    assert numbers(agent.poll(PATIENCE_S)) == [0, 1, 2]
+
+
 def test_unsubscribe_completes_if_a_callback_raises(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
     def refuse(_: object) -> None:
         raise LookupError("no slot")
