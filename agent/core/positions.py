@@ -93,7 +93,8 @@ class Positions:
 
     def paused(self) -> frozenset[TopicPartition]:
         """Return the paused partitions."""
-        return frozenset(partition for partition, state in self._states.items() if state.is_paused)
+        states = list(self._states.items())  # At once: another thread may ask.
+        return frozenset(partition for partition, state in states if state.is_paused)
 
     def fetchable(self) -> Mapping[TopicPartition, int]:
         """Return the partitions to read from, sorted, each with its next offset."""
