@@ -182,11 +182,19 @@ def _database(settings: Settings) -> Iterator[CheckResult]:
         yield error("Postgres", failure.sentence, "start muster up, or set MUSTER_DATABASE_URL")
         return
     try:
-        connection = psycopg2.connect(url, connect_timeout=CONNECT_TIMEOUT_S, application_name="muster-doctor")
-    except psycopg2.OperationalError as failure:
+        yield from _in_database(url)
+    except psycopg2.Error as failure:
         reason = str(failure).strip().partition("\n")[0]
         yield error("Postgres", reason, database_advice(reason))
-        return
+
+
+def _in_database(url: str) -> Iterator[CheckResult]:
+    """Yield the results of the checks in the database.
+
+    Raises:
+        psycopg2.Error: it does not answer, or not any more.
+    """
+    connection = psycopg2.connect(url, connect_timeout=CONNECT_TIMEOUT_S, application_name="muster-doctor")
     with closing(connection):
         connection.set_session(readonly=True, autocommit=True)
         with connection.cursor() as cursor:
@@ -208,10 +216,16 @@ ADVICE: Final = {LOCK_NOT_AVAILABLE: WHO_LOCKS, INSUFFICIENT_PRIVILEGE: DOCUMENT
 def _run_check(
     check: Callable[[psycopg2.extensions.connection], CheckResult], connection: psycopg2.extensions.connection
 ) -> CheckResult:
-    """Run a check on the database; a failed query is an error result."""
+    """Run a check on the database; a failed query is an error result.
+
+    Raises:
+        psycopg2.Error: the connection is lost.
+    """
     try:
         return check(connection)
     except psycopg2.Error as failure:
+        if connection.closed:
+            raise
         name = check.__name__.removeprefix("check_")
         advice = ADVICE.get(failure.pgcode or "", "run muster migrate if a table is missing")
         return error(name, str(failure).strip().partition("\n")[0], advice)
