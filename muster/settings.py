@@ -557,9 +557,16 @@ def psql_url(url: str) -> str:
     """Return the same URL in the form of psql and the other programs of Postgres.
 
     SQLAlchemy takes any characters in a password; Postgres' client library takes `%`, `/` and others percent-encoded.
+    Of several options `host`, each a host and perhaps its port, the library would take the last only.
     """
     rest = url.partition("://")[2]
     address = DATABASE_ADDRESS.fullmatch(rest)
+    options = ((address and address["options"]) or "").split("&")
+    hosts = [unquote(each.removeprefix("host=")).partition(":") for each in options if each.startswith("host=")]
+    if address is not None and len(hosts) > 1:
+        others = [each for each in options if not each.startswith("host=")]
+        listed = [f"host={','.join(host for host, *_ in hosts)}", f"port={','.join(port for *_, port in hosts)}"]
+        rest = rest[: address.start("options")] + "&".join(listed + others)
     for name in ("password", "user"):
         if address is not None and address[name]:
             rest = rest[: address.start(name)] + quote(unquote(address[name]), safe="") + rest[address.end(name) :]

@@ -188,6 +188,15 @@ def test_client_library_reads_the_same_password_as_nodes(password: str) -> None:
     assert (read["host"], read["port"], read["dbname"], read["application_name"]) == ("db", "5432", "m", "a b")
 
 
+@pytest.mark.parametrize(
+    ("hosts", "ports"),
+    [("host=a&host=b", ","), ("host=a:1&application_name=x&host=b:2", "1,2"), ("host=a,b&port=1,2", "1,2")],
+)
+def test_client_library_reads_all_hosts_as_nodes_do(hosts: str, ports: str) -> None:
+    read = parse_dsn(psql_url(f"postgresql+psycopg2://u:p@/m?{hosts}&target_session_attrs=read-write"))
+    assert (read["host"], read["port"], read["target_session_attrs"]) == ("a,b", ports, "read-write")
+
+
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg2"])
 def test_every_spelling_of_a_database_url_names_our_driver(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUSTER_DATABASE_URL", f"{scheme}://muster:hunter2@db:5432/muster")
