@@ -6,14 +6,17 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
+from ipaddress import ip_address
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.util.connection import create_connection
 
 from agent.core.runtime import HttpRequest, HttpResponse, NoResponse
 
@@ -103,6 +106,16 @@ class _Connection(HTTPConnection):
             raise urllib3.exceptions.NewConnectionError(self, str(problem)) from problem
         self._on_open(self.sock)
 
+    def _new_conn(self) -> socket.socket:
+        """Connect to the first address of the host that answers; each, and the look-up before, has the timeout."""
+        failure = OSError("the host has no address")
+        for address in _addresses(self._dns_host, self.port, self.timeout):
+            try:
+                return create_connection((address, self.port), self.timeout, socket_options=self.socket_options)
+            except OSError as problem:
+                failure = problem
+        raise failure
+
 
 class _SecureConnection(_Connection, HTTPSConnection):
     """The same with TLS."""
@@ -123,6 +136,32 @@ def _new_pool(origin: Origin, opened: OnOpen, ssl_context: ssl.SSLContext | None
         named: Literal[False] | None = None if ssl_context is None or ssl_context.check_hostname else False
         return _SecurePool(host, port, maxsize=1, opened=opened, ssl_context=ssl_context, assert_hostname=named)
     return _Pool(host, port, maxsize=1, opened=opened)
+
+
+def _addresses(host: str, port: int, timeout_s: float | None) -> list[str]:
+    """Return the addresses of a host, which are looked up in a thread, since the system's resolver has no timeout.
+
+    Raises:
+        OSError: it has none, or the look-up takes too long.
+    """
+    with suppress(ValueError):
+        return [str(ip_address(host.strip("[]")))]
+    found: Future[list[Any]] = Future()
+
+    def look_up() -> None:
+        try:
+            found.set_result(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        except (OSError, UnicodeError) as problem:
+            found.set_exception(OSError(str(problem)))
+
+    try:
+        threading.Thread(target=look_up, name="muster-agent-resolver", daemon=True).start()
+    except RuntimeError:  # The system has no room for a thread, or the interpreter ends.
+        look_up()
+    try:
+        return [address[0] for *_, address in found.result(timeout_s)]
+    except TimeoutError:
+        raise TimeoutError(f"the look-up of {host} timed out") from None
 
 
 def _shut_down_socket(connection: socket.socket) -> None:

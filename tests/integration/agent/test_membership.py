@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from agent import Assignor, FencedInstanceId, GroupMaxSizeReached, Member, RequestError, TopicPartition
+from agent import Assignor, ConsumerAgent, FencedInstanceId, GroupMaxSizeReached, Member, RequestError, TopicPartition
 from agent.errors import InconsistentGroupProtocol, NotAuthorized
 from tests.integration.agent.agents import REBALANCE, AgentMaker, CallbackLog, poll_on
 from tests.support.fake_coordinator import FakeCoordinator, Hold, Problem, numbers
@@ -441,7 +441,7 @@ def test_unsubscribe_revokes_and_leaves_and_subscribe_rejoins(
 
 
 def test_subscription_of_a_callback_of_unsubscribe_is_kept(make_agent: AgentMaker) -> None:
-    agent = make_agent(on_revoked=lambda _: agent.subscribe(["orders"]))
+    agent: ConsumerAgent = make_agent(on_revoked=lambda _: agent.subscribe(["orders"]))
     agent.poll(PATIENCE_S)
 
     agent.unsubscribe()

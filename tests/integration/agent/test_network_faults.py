@@ -13,7 +13,7 @@ from agent import CommitFailed, ConsumerAgent, RequestError, RetryError, TopicPa
 from agent.core.connection import Connection
 from agent.core.node_selector import NodeSelector
 from agent.core.responses import parse_topics
-from agent.core.runtime import run_blocking
+from agent.core.runtime import HttpRequest, NoResponse, run_blocking
 from agent.errors import Unreachable
 from agent.threaded.http_client import POOLS_MAX, Urllib3Client
 from tests.integration.agent.agents import AgentMaker, CallbackLog
@@ -275,6 +275,24 @@ def test_agent_limits_connections_to_nodes(clock: ManualClock) -> None:
         node.stop()
 
     assert kept == [node.url for node in nodes[-POOLS_MAX:]]
+
+
+def test_look_up_of_a_name_has_the_timeout_of_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_over, never = threading.Event(), threading.Event()
+
+    def look_up(*_: object, **__: object) -> None:
+        never.wait(PATIENCE_S)
+        is_over.set()
+        raise OSError("no answer")
+
+    monkeypatch.setattr("socket.getaddrinfo", look_up)
+    request = HttpRequest("GET", "http://node.example:8080/v1/topics", {}, None, 20, 1_000)
+    with pytest.raises(NoResponse, match=r"the look-up of node\.example timed out") as problem:
+        run_blocking(Urllib3Client(None).send(request))
+
+    assert not is_over.is_set()
+    assert not problem.value.was_connected
+    never.set()
 
 
 def test_agent_retries_without_a_node_and_can_be_closed(make_agent: AgentMaker) -> None:
