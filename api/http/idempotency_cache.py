@@ -7,7 +7,7 @@ first one, body, identity and actor included; for any other, the change in the d
 from hashlib import sha256
 
 from api.http.forward_signature import ACTOR_HEADER, IDEMPOTENCY_HEADER
-from api.http.limits import IDEMPOTENCY_CACHE_MAX
+from api.http.limits import IDEMPOTENCY_CACHE_BODY_MAX_BYTES, IDEMPOTENCY_CACHE_MAX
 from api.http.request_context import RequestContext
 from api.http.response import HttpResponse
 from api.shared.identity import Identity
@@ -32,9 +32,9 @@ class IdempotencyCache:
         return response
 
     def store(self, context: RequestContext, response: HttpResponse) -> None:
-        """Cache a successful response, if the request made a change and had a key."""
+        """Cache a successful response that is not large, if the request made a change and had a key."""
         key = _key(context)
-        if key is None or context.change_id is None:
+        if key is None or context.change_id is None or len(response.body) > IDEMPOTENCY_CACHE_BODY_MAX_BYTES:
             return
         self._answers[key] = (context.change_id, context.request, context.actor, response)
         if len(self._answers) > self._limit:

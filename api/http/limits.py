@@ -20,6 +20,8 @@ BASE64_MEMBERS_MAX = 100_000
 """How many members that use base64 a node remembers."""
 IDEMPOTENCY_CACHE_MAX = 10_000
 """How many responses to changes with an idempotency key a node remembers."""
+IDEMPOTENCY_CACHE_BODY_MAX_BYTES = 10_000
+"""The size of the largest of them; larger ones are read from the database, should the request be repeated."""
 HOST_CACHE_MAX = 1_000
 """How many checked Host headers a node remembers."""
 DETAIL_MAX_CHARS = 500
