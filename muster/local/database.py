@@ -5,12 +5,18 @@ for questions.
 """
 
 import contextlib
+import os
+import signal
+import threading
 from collections.abc import Callable, Iterator
 
 from muster.data_dir import DatabaseUrls, DataDir, Holder
 from muster.errors import UNREACHABLE_EXIT_CODE, UserError
 from muster.local.embedded_postgres import EmbeddedPostgres
 from muster.settings import Settings
+
+CHECK_INTERVAL_S = 1.0
+"""How often a node's embedded Postgres is looked for."""
 
 
 @contextlib.contextmanager
@@ -22,7 +28,7 @@ def command_database(
     `before_start` may refuse to go on while nothing has been started yet; `node_url` is where this run will answer.
 
     Raises:
-        UserError: another run uses the data directory, or Postgres cannot start.
+        UserError: another run uses the data directory, Postgres cannot start, or a node's Postgres has ended.
     """
     named = _configured_urls(settings)
     if named is not None:
@@ -36,9 +42,36 @@ def command_database(
         with embedded_postgres(settings) as postgres:
             urls = database_urls(postgres)
             lock.publish_database_urls(urls)
-            if node_url is not None:
-                lock.publish_node_url(node_url)
-            yield urls
+            if node_url is None:
+                yield urls
+                return
+            lock.publish_node_url(node_url)
+            with _ending_with(postgres):
+                yield urls
+
+
+@contextlib.contextmanager
+def _ending_with(postgres: EmbeddedPostgres) -> Iterator[None]:
+    """Stop this process's node, by SIGTERM, if Postgres ends during the block, since nothing else would start it again.
+
+    Raises:
+        UserError: Postgres has ended.
+    """
+    is_over = threading.Event()
+
+    def watch() -> None:
+        while not is_over.wait(CHECK_INTERVAL_S):
+            if not postgres.is_alive():
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
+
+    threading.Thread(target=watch, name="muster-postgres-watch", daemon=True).start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        if not postgres.is_alive():
+            raise UserError(f"Postgres ended, and the node with it; see {postgres.log_file}, and start again.")
 
 
 @contextlib.contextmanager
