@@ -72,7 +72,7 @@ class FakeView:
         self.events.append(sentence)
 
 
-def test_full_disk_is_reported_and_the_platform_goes_on_when_there_is_room(
+def test_full_disk_is_reported_and_the_platform_goes_on_when_there_is_space(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     postgres, view = FakePostgres(tmp_path / "postgres.log"), FakeView()
