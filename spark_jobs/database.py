@@ -1,7 +1,8 @@
 """The database address of a job, for JDBC and psycopg2, read from the environment.
 
 It is `MUSTER_JOBS_DATABASE_URL` (a member of the role `muster_jobs`), else `MUSTER_DATABASE_URL`, as libpq reads it:
-`postgresql://user:password@host:port/database?sslmode=…`, with several hosts and `target_session_attrs` if need be.
+`postgresql://user:password@host:port/database?sslmode=…`, with several hosts and `target_session_attrs` if need be;
+several options `host` are read as nodes do.
 `history_restore` writes history, so it uses only the owner's, `MUSTER_DATABASE_URL`. The password appears on no command
 line.
 """
@@ -10,7 +11,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
-from urllib.parse import quote, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 import psycopg2
 import psycopg2.extensions as pg
@@ -123,6 +124,9 @@ def parse_url(url: str, source: str = "the database URL") -> Database:
         raise JobError(f"{source} is not a valid URL.") from None
     if not given.get("dbname"):
         raise JobError(f"{source} must have the form {URL_FORM}.")
+    named = [value.partition(":") for name, value in parse_qsl(address.partition("?")[2]) if name == "host"]
+    if len(named) > 1:  # As SQLAlchemy, and so a node, reads it; libpq takes the last one.
+        given |= {"host": ",".join(host for host, *_ in named), "port": ",".join(port for *_, port in named)}
     target = given.get("target_session_attrs", "any")
     if target not in SERVER_TYPES:
         raise JobError(f"{source} has a target_session_attrs that is none of {', '.join(SERVER_TYPES)}.")

@@ -82,6 +82,8 @@ def test_a_database_is_named_for_jdbc_without_its_password() -> None:
         ),
         ("/muster?host=db-1,db-2&port=5432,5433&sslmode=verify-full", "db-1:5432,db-2:5433/muster?sslmode=verify-full"),
         ("/muster?host=db-1,db-2&port=6543&target_session_attrs=any", "db-1:6543,db-2:6543/muster"),
+        ("/muster?host=db-1&host=db-2&target_session_attrs=any", "db-1:5432,db-2:5432/muster"),
+        ("/muster?host=db-1:5433&sslmode=require&host=db-2", "db-1:5433,db-2:5432/muster?sslmode=require"),
     ],
 )
 def test_several_hosts_are_named_for_jdbc(address: str, jdbc_url: str) -> None:
