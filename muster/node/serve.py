@@ -15,7 +15,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import partial
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TextIO, cast
 from urllib.parse import urlsplit
 
 import structlog
@@ -238,6 +238,18 @@ async def _follow_stored_tokens(tokens: Tokens, queries: QueryRunner) -> asyncio
     return asyncio.create_task(restart_on_error("tokens", stored.keep_fresh), name="muster-tokens")
 
 
+class _LossyStderr:
+    """The standard error, whose lines are lost while it takes none: on a full disk, no request and no loop fails."""
+
+    def write(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            sys.stderr.write(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            sys.stderr.flush()
+
+
 def write_log() -> None:
     """Log each event as one line on stderr, warnings of libraries included; as JSON, except on a terminal."""
     shared: list[structlog.typing.Processor] = [
@@ -254,7 +266,7 @@ def write_log() -> None:
     structlog.configure(
         processors=[*shared, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(cast("TextIO", _LossyStderr())),
         cache_logger_on_first_use=True,
     )
     formatter = structlog.stdlib.ProcessorFormatter(

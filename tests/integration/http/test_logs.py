@@ -6,6 +6,7 @@ import pty
 import re
 import subprocess
 import sys
+from pathlib import Path
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -78,6 +79,18 @@ def test_no_name_controls_the_terminal_of_a_node() -> None:
     assert "a�[2Jb" in said
     assert "c�2Jd�e" in said
     assert "a library says �[2J" in said
+
+
+def test_log_that_finds_no_space_fails_nothing() -> None:
+    code = (
+        "import logging, structlog; from muster.node.serve import write_log; write_log();"
+        "structlog.get_logger('muster.http').info('request_refused'); logging.warning('a library');"
+        "print('the node goes on')"
+    )
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=full, check=False, text=True)
+
+    assert done.stdout == "the node goes on\n"
 
 
 def test_node_and_group_lifecycle_is_logged(database_url: str) -> None:
