@@ -6,9 +6,9 @@ import pty
 import re
 import subprocess
 import sys
-from pathlib import Path
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 import structlog
