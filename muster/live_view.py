@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -193,7 +194,11 @@ class PlainView:
         return is_new
 
     def _write(self, line: str) -> None:
-        print(line, file=self._stream, flush=True)
+        try:
+            print(line, file=self._stream, flush=True)
+        except OSError as failure:
+            if failure.errno not in {errno.ENOSPC, errno.EDQUOT}:
+                raise
 
 
 def group_line(group: WatchedGroup) -> str:

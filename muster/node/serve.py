@@ -303,7 +303,8 @@ async def _serve_until_signalled(
 ) -> bool:
     def announce() -> None:
         _configure_interpreter()
-        print(f"Muster serves on {settings.node_url}", flush=True)
+        with contextlib.suppress(OSError):  # A full disk; the log says it, too.
+            print(f"Muster serves on {settings.node_url}", flush=True)
 
     stopping = asyncio.Event()
     with _set_by_signals(stopping):

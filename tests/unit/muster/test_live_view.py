@@ -1,7 +1,9 @@
 """The live view shows groups, steps, events and addresses: as a table that fits its terminal, or as lines."""
 
 import datetime as dt
+import errno
 import io
+import os
 from collections.abc import Sequence
 
 import pytest
@@ -208,3 +210,23 @@ def test_long_names_leave_space_for_other_columns() -> None:
     assert "Stable" in table
     assert "enrichment-1-pid7525 (4)" in table
     assert max(map(len, table.splitlines())) <= 80
+
+
+class FullDisk(io.StringIO):
+    """A stream to a file that cannot grow, or to a reader that has ended."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self._number = number
+
+    def write(self, _: str) -> int:
+        raise OSError(self._number, os.strerror(self._number))
+
+
+def test_lines_that_find_no_space_are_lost() -> None:
+    PlainView(FullDisk(errno.ENOSPC)).event("Postgres ended.")
+
+
+def test_view_whose_reader_has_ended_says_so() -> None:
+    with pytest.raises(BrokenPipeError):
+        PlainView(FullDisk(errno.EPIPE)).event("Postgres ended.")
