@@ -342,8 +342,6 @@ async def offset_delete(request: KafkaRequest) -> bytes:
 
 async def _deleted(request: KafkaRequest, wanted: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
     """Delete offsets, and return the code of each partition."""
-    if not wanted:
-        return {}
     change, group_id = request.begin_change(), request.message.group_id
     answer = await admin_offsets.delete_partitions(request.coordinator, group_id, wanted, change)
     results = answer.offsets

@@ -20,6 +20,8 @@ from coordinator_core.state_store.rows import Json
 
 MAX_DELETED: Final = 10_000
 """How many offsets one operation deletes by default: more would keep the event loop and the writer busy for seconds."""
+Listed = Callable[[], Awaitable[Sequence[tuple[str, int]]]]
+"""Returns the partitions whose offsets are to be deleted, while the group is locked."""
 
 
 async def dry_run_delete_offsets(
@@ -32,12 +34,8 @@ async def dry_run_delete_offsets(
         GroupIdNotFound: there is no such group.
         NonEmptyGroup: it has members, and their subscriptions are not known.
     """
-    async with coordinator.serving_shard(group_id).locked(group_id) as submit:
-        partitions = await _partitions_of(coordinator, group_id, topic, partition, max_deleted)
-        request = await _deletion(coordinator, group_id, partitions, None)
-        answer = await submit(request.token, request, no_extra_rows)
-    assert isinstance(answer, DeleteOffsetsResponse)
-    return answer
+    listed = partial(_partitions_of, coordinator, group_id, topic, partition, max_deleted)
+    return await _dry_run(coordinator, group_id, listed)
 
 
 async def delete_offsets(
@@ -63,7 +61,7 @@ async def delete_offsets(
 async def delete_partitions(
     coordinator: Coordinator, group_id: str, partitions: Sequence[tuple[str, int]], change: Change
 ) -> DeleteOffsetsResponse:
-    """Delete the offsets of partitions of any topics, as one change.
+    """Delete the offsets of partitions of any topics, as one change; without partitions there is none.
 
     Raises:
         GroupIdNotFound: there is no such group.
@@ -76,15 +74,22 @@ async def delete_partitions(
     async def listed() -> Sequence[tuple[str, int]]:
         return partitions
 
+    if not partitions:
+        return await _dry_run(coordinator, group_id, listed)
     return await _delete(coordinator, group_id, {"topic": topic, "partition": partition}, listed, change)
 
 
+async def _dry_run(coordinator: Coordinator, group_id: str, listed: Listed) -> DeleteOffsetsResponse:
+    """Return what a deletion of the listed offsets would do."""
+    async with coordinator.serving_shard(group_id).locked(group_id) as submit:
+        request = await _deletion(coordinator, group_id, await listed(), None)
+        answer = await submit(request.token, request, no_extra_rows)
+    assert isinstance(answer, DeleteOffsetsResponse)
+    return answer
+
+
 async def _delete(
-    coordinator: Coordinator,
-    group_id: str,
-    arguments: Json,
-    listed: Callable[[], Awaitable[Sequence[tuple[str, int]]]],
-    change: Change,
+    coordinator: Coordinator, group_id: str, arguments: Json, listed: Listed, change: Change
 ) -> DeleteOffsetsResponse:
     """Delete the listed offsets, unless the change was made before."""
     async with coordinator.serving_shard(group_id).locked(group_id) as submit:

@@ -1,0 +1,74 @@
+"""Requests that clients seldom send: they name nothing, or one thing twice."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from api.kafka.apis import ApiKey
+from api.kafka.messages import load_all
+from api.shared.limits import ListenerLimits
+from api.shared.node_context import NodeContext
+from coordinator_core.runtime.coordinator import Coordinator
+from tests.support.kafka_listener import PATIENT
+from tests.support.memory_store import MemoryStore
+from tests.support.no_queries import NO_QUERIES
+from tests.unit.api.kafka.wire import Wire
+from tests.unit.coordinator_core.runtime.nodes import Member, running
+
+pytestmark = pytest.mark.anyio
+
+INVALID_GROUP_ID, NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND = 24, 68, 69
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture
+async def node(store: MemoryStore) -> AsyncIterator[Coordinator]:
+    load_all()
+    async with running(store) as coordinator:
+        yield coordinator
+
+
+@pytest.fixture
+async def wire(node: Coordinator) -> AsyncIterator[Wire]:
+    wire = Wire(NodeContext(node, NO_QUERIES, ListenerLimits()))
+    yield wire
+    wire.close()
+
+
+NOTHING: list[list[dict[str, Any]]] = [[], [{"name": "t", "partitions": ()}]]
+"""Topics without partitions."""
+
+
+@pytest.mark.parametrize("topics", NOTHING, ids=["no topics", "no partitions"])
+@pytest.mark.parametrize(("group_id", "code"), [("", INVALID_GROUP_ID), ("unknown", GROUP_ID_NOT_FOUND)])
+async def test_deletion_of_no_offsets_is_refused_for_a_group_that_there_is_not(
+    wire: Wire, topics: list[dict[str, Any]], group_id: str, code: int
+) -> None:
+    answer = await wire.call(ApiKey.OFFSET_DELETE, 0, {"group_id": group_id, "topics": topics})
+    assert (answer.error_code, answer.topics) == (code, ())
+
+
+@pytest.mark.parametrize("topics", NOTHING, ids=["no topics", "no partitions"])
+async def test_deletion_of_no_offsets_is_refused_for_a_group_whose_members_may_read_anything(
+    wire: Wire, topics: list[dict[str, Any]]
+) -> None:
+    joined = {"group_id": "g", "member_id": "", "protocol_type": "other", "session_timeout": PATIENT}
+    protocols = [{"name": "a", "metadata": b""}]
+    await wire.call(ApiKey.JOIN_GROUP, 0, {**joined, "protocols": protocols})
+    answer = await wire.call(ApiKey.OFFSET_DELETE, 0, {"group_id": "g", "topics": topics})
+    assert (answer.error_code, answer.topics) == (NON_EMPTY_GROUP, ())
+
+
+@pytest.mark.parametrize("topics", NOTHING, ids=["no topics", "no partitions"])
+async def test_deletion_of_no_offsets_is_no_change(
+    wire: Wire, node: Coordinator, store: MemoryStore, topics: list[dict[str, Any]]
+) -> None:
+    await Member(node, "g").settle()
+    answer = await wire.call(ApiKey.OFFSET_DELETE, 0, {"group_id": "g", "topics": topics})
+    assert (answer.error_code, [each.name for each in answer.topics]) == (0, [each["name"] for each in topics])
+    assert store.history.changes == []
