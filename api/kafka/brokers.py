@@ -8,10 +8,10 @@ import asyncio
 import re
 import zlib
 from collections.abc import Mapping
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
-from uuid import NAMESPACE_OID, UUID, uuid5
+from uuid import UUID
 
 from api.kafka import LISTENER
 from api.kafka.apis import APIS, ApiKey
@@ -29,6 +29,7 @@ from api.kafka.errors import (
 from api.kafka.messages import Fields, encode
 from api.kafka.request import KafkaRequest
 from api.shared.access_control import Operation
+from api.shared.topic_ids import topic_id_of
 from api.shared.turns import CONVERTED_AT_ONCE, convert_all
 from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable
 from coordinator_core.runtime.coordinator import Coordinator
@@ -50,8 +51,6 @@ OTHER_RESOURCES: Final = frozenset({16, 32})
 """Client metrics and groups."""
 KAFKA_TOPIC: Final = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}")
 """Source: Kafka's Topic.validate."""
-TOPIC_IDS_KEPT: Final = 16_384
-"""How many ids of topics are kept, since each request of a consumer for records needs them."""
 NULL_TOPIC_NAMES_FROM: Final = 12
 """The first version of Metadata in which a topic of the response may have an id and no name."""
 
@@ -137,12 +136,6 @@ def _broker_fields(broker: Broker) -> Fields:
     return {"node_id": broker.broker_id, "host": broker.host, "port": broker.port}
 
 
-@lru_cache(TOPIC_IDS_KEPT)
-def topic_id_of(topic: str) -> UUID:
-    """Return the id of a topic, which depends on nothing but its name."""
-    return uuid5(NAMESPACE_OID, topic)
-
-
 def _topics(request: KafkaRequest) -> list[_Topic | Fields]:
     """Return the requested topics, or the fields of those that there are not."""
     known = request.coordinator.metadata_cache.topic_metadata
@@ -150,14 +143,17 @@ def _topics(request: KafkaRequest) -> list[_Topic | Fields]:
     if requested is None or (request.version == 0 and not requested):
         denied = request.denied_topics(known, Operation.READ)
         return [_Topic(each, found.partitions) for each, found in known.items() if each not in denied]
-    denied = request.denied_topics({*known, *(each.name for each in requested if each.name)}, Operation.READ)
-    ids = {topic_id_of(each): each for each in known if each not in denied}
+    by_id = request.node.topic_ids.names(known)
+    wanted: dict[tuple[str | None, UUID | None], str | None] = {}
+    for each in requested:
+        name, topic_id = each.name, getattr(each, "topic_id", None)
+        wanted[name, topic_id] = by_id.get(topic_id) if name is None and topic_id is not None else name
+    denied = request.denied_topics({named for named in wanted.values() if named}, Operation.READ)
     found: list[_Topic | Fields] = []
-    for name, topic_id in dict.fromkeys((each.name, getattr(each, "topic_id", None)) for each in requested):
-        named = ids.get(topic_id) if name is None and topic_id is not None else name
-        if named in denied:
-            found.append({"error_code": TOPIC_AUTHORIZATION_FAILED, "name": named, "partitions": ()})
-        elif named is not None and named in known:
+    for (name, topic_id), named in wanted.items():
+        if name is not None and name in denied:
+            found.append({"error_code": TOPIC_AUTHORIZATION_FAILED, "name": name, "partitions": ()})
+        elif named is not None and named in known and named not in denied:
             found.append(_Topic(named, known[named].partitions))
         else:
             code = UNKNOWN_TOPIC_ID if name is None else _unknown_topic(name)

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, Final
 
 from api.kafka import LISTENER
-from api.kafka.brokers import topic_id_of
 from api.kafka.errors import (
     INVALID_REQUEST,
     INVALID_TIMESTAMP,
@@ -120,16 +119,17 @@ async def fetch(request: KafkaRequest) -> bytes:
     counts = coordinator.metadata_cache.topic_metadata
     if request.version < TOPIC_IDS_FROM:
         key, unknown = "topic", UNKNOWN_TOPIC_OR_PARTITION
-        names = {each.topic: each.topic for each in message.topics}
+        wanted = [(each.topic, each) for each in message.topics]
     else:
         key, unknown = "topic_id", UNKNOWN_TOPIC_ID
-        names = {topic_id_of(each): each for each in counts}
-    denied = request.denied_topics(names.values(), Operation.READ)
+        by_id = request.node.topic_ids.names(counts)
+        wanted = [(by_id.get(each.topic_id), each) for each in message.topics]
+    denied = request.denied_topics({name for name, _ in wanted if name is not None}, Operation.READ)
 
-    def error_code(topic: str, asked: Any) -> int:  # noqa: ANN401  # a partition of kio's
+    def error_code(topic: str | None, asked: Any) -> int:  # noqa: ANN401  # a partition of kio's
         if topic in denied:
             return TOPIC_AUTHORIZATION_FAILED
-        known = counts.get(topic)
+        known = None if topic is None else counts.get(topic)
         if known is None:
             return unknown
         if not 0 <= asked.partition < known.partitions:
@@ -137,8 +137,7 @@ async def fetch(request: KafkaRequest) -> bytes:
         return OFFSET_OUT_OF_RANGE if asked.fetch_offset < 0 else 0
 
     leader_code = 0
-    wanted = [(names.get(getattr(each, key), ""), each.partitions) for each in message.topics]
-    if not any(error_code(topic, one) for topic, partitions in wanted for one in partitions):
+    if not any(error_code(name, one) for name, topic in wanted for one in topic.partitions):
         turn_bytes = request.turn_bytes
         request.end_turn()  # while it waits
         await asyncio.sleep(min(milliseconds(message.max_wait), FETCH_WAIT_MAX_MS) / 1000)
@@ -146,7 +145,7 @@ async def fetch(request: KafkaRequest) -> bytes:
         if coordinator.addresses(LISTENER).items() - brokers:
             leader_code = NOT_LEADER_OR_FOLLOWER
 
-    def part(topic: str, asked: Any) -> Mapping[str, object]:  # noqa: ANN401  # a partition of kio's
+    def part(topic: str | None, asked: Any) -> Mapping[str, object]:  # noqa: ANN401  # a partition of kio's
         return {
             "partition_index": asked.partition,
             "error_code": error_code(topic, asked) or leader_code,
@@ -156,10 +155,9 @@ async def fetch(request: KafkaRequest) -> bytes:
             "records": b"",
         }
 
-    topics = [(getattr(each, key), each.partitions) for each in message.topics]
     responses = [
-        {key: topic, "partitions": [part(names.get(topic, ""), one) for one in partitions]}
-        for topic, partitions in topics
+        {key: getattr(topic, key), "partitions": [part(name, one) for one in topic.partitions]}
+        for name, topic in wanted
     ]
     return await request.encode({"responses": responses, "session_id": 0})
 

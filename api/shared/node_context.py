@@ -7,6 +7,7 @@ from api.shared.quotas import Quotas
 from api.shared.request_metrics import RequestMetrics
 from api.shared.tls import NodeTls, TlsFiles
 from api.shared.tokens import Tokens
+from api.shared.topic_ids import TopicIds
 from api.shared.turns import LargeRequestTurns, LongPollTurns, QueryTurns
 from coordinator_core.queries.runner import QueryRunner
 from coordinator_core.runtime.coordinator import Coordinator
@@ -29,6 +30,7 @@ class NodeContext:
         "quotas",
         "tls",
         "tokens",
+        "topic_ids",
     )
 
     def __init__(
@@ -55,6 +57,7 @@ class NodeContext:
         self.tls = tls or NodeTls(TlsFiles())
         self.cluster_id: str | None = None
         """The id of the cluster for Kafka clients, once their listener has started."""
+        self.topic_ids = TopicIds()
         self.deadlines = Deadlines(limits.request_timeout_ms)
         self.long_poll_turns = LongPollTurns()
         self.large_request_turns = LargeRequestTurns(limits.max_large_bodies_bytes_per_s)

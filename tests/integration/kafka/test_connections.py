@@ -12,9 +12,9 @@ from typing import Any, Final
 import pytest
 
 from api.kafka.apis import APIS, ApiKey
-from api.kafka.brokers import topic_id_of
 from api.kafka.errors import INVALID_REQUEST, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID
 from api.shared.client_request import MAX_THROTTLE_S
+from api.shared.topic_ids import topic_id_of
 from tests.support.databases import Databases, offset_log_locked
 from tests.support.http_client import Client, Group, Json, fresh_id, join_body
 from tests.support.kafka_listener import (

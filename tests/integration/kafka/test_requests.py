@@ -7,8 +7,9 @@ from uuid import UUID
 import pytest
 
 from api.kafka.apis import APIS, ApiKey
-from api.kafka.brokers import broker_id_of, topic_id_of
+from api.kafka.brokers import broker_id_of
 from api.shared.limits import CLIENT_ID_MAX_CHARS
+from api.shared.topic_ids import topic_id_of
 from api.shared.turns import CONVERTED_AT_ONCE
 from tests.support.http_client import fresh_id
 from tests.support.kafka_listener import (
