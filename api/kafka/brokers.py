@@ -123,8 +123,8 @@ async def metadata(request: KafkaRequest) -> bytes:
         fields = [{**_topic(each, brokers), **of_topic} if isinstance(each, _Topic) else each for each in topics]
         return encode(ApiKey.METADATA, request.version, {**values, "topics": fields})
 
-    partitions = sum(each.partitions for each in topics if isinstance(each, _Topic))
-    return encoded() if partitions <= CONVERTED_AT_ONCE else await asyncio.to_thread(encoded)
+    parts = sum(each.partitions if isinstance(each, _Topic) else 1 for each in topics)
+    return encoded() if parts <= CONVERTED_AT_ONCE else await asyncio.to_thread(encoded)
 
 
 class _Topic(NamedTuple):

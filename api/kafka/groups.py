@@ -127,7 +127,7 @@ async def delete_groups(request: KafkaRequest) -> bytes:
                 for group_id in wanted[start : start + DELETED_AT_ONCE]
             }
         results += [{"group_id": group_id, "error_code": task.result()} for group_id, task in deletions.items()]
-    return encode(ApiKey.DELETE_GROUPS, request.version, {"results": results})
+    return await request.encode({"results": results})
 
 
 async def _delete(request: KafkaRequest, group_id: str) -> int:

@@ -2,14 +2,14 @@
 
 import asyncio
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from api.kafka import brokers, connection, groups
+from api.kafka import brokers, connection, groups, request
 from api.kafka.apis import ApiKey
 from api.kafka.messages import decode, encode, load_all
 from api.kafka.request import KafkaRequest
@@ -130,27 +130,41 @@ async def test_all_offsets_are_read_when_large_requests_of_others_have_ended() -
     assert store.reads == 2
 
 
-async def test_other_requests_are_answered_while_a_large_topic_is_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
+MANY = [str(number) for number in range(10 * CONVERTED_AT_ONCE)]
+ALL: Fields = {"topics": None, "allow_auto_topic_creation": False}
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "fields", "count"),
+    [
+        (ApiKey.METADATA, 8, ALL, lambda answer: len(answer.topics[0].partitions)),
+        (ApiKey.METADATA, 8, {**ALL, "topics": [{"name": each} for each in MANY]}, lambda answer: len(answer.topics)),
+        (ApiKey.DELETE_GROUPS, 2, {"groups_names": MANY}, lambda answer: len(answer.results)),
+    ],
+    ids=["a large topic", "many unknown topics", "many groups"],
+)
+async def test_other_requests_are_answered_while_a_large_response_is_encoded(
+    monkeypatch: pytest.MonkeyPatch, key: ApiKey, version: int, fields: Fields, count: Callable[[Any], int]
+) -> None:
     encoding: list[threading.Thread] = []
 
     def noting(api: ApiKey, version: int, values: Fields) -> bytes:
         encoding.append(threading.current_thread())
         return encode(api, version, values)
 
-    monkeypatch.setattr(brokers, "encode", noting)
+    for module in (brokers, groups, request):
+        monkeypatch.setattr(module, "encode", noting)
     store = MemoryStore()
-    store.observe_topics({"t": 10 * CONVERTED_AT_ONCE})
+    store.observe_topics({"t": len(MANY)})
     async with running(store) as coordinator:
         await until(lambda: "t" in coordinator.metadata_cache.topic_metadata, "the topic")
         monkeypatch.setattr(coordinator, "addresses", lambda _: {"a": "127.0.0.1:9092"})
         wire = Wire(NodeContext(coordinator, NO_QUERIES, ListenerLimits()))
-        wire.send(ApiKey.METADATA, 8, {"topics": None, "allow_auto_topic_creation": False})
-        await until(lambda: wire.is_answered, "the topic's partitions")
-        (frame,) = wire.frames()
+        answer = await wire.call(key, version, fields)
         wire.close()
     (thread,) = encoding
     assert thread is not threading.current_thread()
-    assert len(read_response(ApiKey.METADATA, 8, frame).topics[0].partitions) == 10 * CONVERTED_AT_ONCE
+    assert count(answer) == len(MANY)
 
 
 async def test_groups_are_described_when_large_requests_of_others_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +208,6 @@ async def test_few_are_answered_in_one_turn(key: ApiKey, version: int, fields: F
     assert max(in_turns) <= LONG_POLLS_AT_ONCE
 
 
-MANY = [str(number) for number in range(10 * CONVERTED_AT_ONCE)]
 RESOURCES = [{"resource_type": 2, "resource_name": each, "configuration_keys": None} for each in MANY]
 
 
