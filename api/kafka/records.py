@@ -8,6 +8,7 @@ Produce is refused.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
@@ -51,7 +52,7 @@ async def list_offsets(request: KafkaRequest) -> bytes:
     A log without reports ends at the highest offset that a group has committed. With tokens only groups that the token
     may read count, and no commit beyond the log end that a trusted client has reported: a commit of any group could
     move others past their records. For a time the answer is the last end that was reported by then: a consumer that
-    begins there misses nothing that was written since.
+    begins there misses nothing that was written since. As in Kafka, a partition that is named twice has an error.
     """
     known = request.coordinator.metadata_cache.topic_metadata
     names = [each.name for each in request.message.topics if each.name in known]
@@ -75,10 +76,13 @@ async def list_offsets(request: KafkaRequest) -> bytes:
     ends = {**committed, **{key: max(end.offset, least.get(key, 0)) for key, end in reported.items()}}
 
     denied = request.denied_topics(names, Operation.READ)
+    times = Counter((each.name, one.partition_index) for each in request.message.topics for one in each.partitions)
 
     def find(topic: str, partition: int, timestamp: int) -> Fields:
         if topic in denied:
             return {"error_code": TOPIC_AUTHORIZATION_FAILED}
+        if times[topic, partition] > 1:
+            return {"error_code": INVALID_REQUEST}
         if topic not in known or not 0 <= partition < known[topic].partitions:
             return {"error_code": UNKNOWN_TOPIC_OR_PARTITION}
         start = starts.get(topic, 0)

@@ -347,6 +347,18 @@ def test_no_log_has_a_part_in_tiered_storage(wire: KafkaWire) -> None:
     assert log_end(wire, -5, version=8) == (INVALID_REQUEST, -1)
 
 
+def test_partition_that_is_named_twice_has_no_log_end(wire: KafkaWire) -> None:
+    """The two may have different times, and a client that reads the answer by partition would mix them up."""
+    wanted = [(TOPIC, 0, -1), (TOPIC, 1, -2), (TOPIC, 0, -2), ("unknown", 0, -1), ("unknown", 0, -1)]
+    topics = [
+        {"name": topic, "partitions": [{"partition_index": partition, "timestamp": timestamp}]}
+        for topic, partition, timestamp in wanted
+    ]
+    answer = wire.call(ApiKey.LIST_OFFSETS, 5, replica_id=-1, isolation_level=0, topics=topics)
+    codes = [int(one.error_code) for each in answer.topics for one in each.partitions]
+    assert codes == [INVALID_REQUEST, 0, INVALID_REQUEST, INVALID_REQUEST, INVALID_REQUEST]
+
+
 def fetch(wire: KafkaWire, version: int, topic: str, partition: int = 0, offset: int = 7) -> Any:  # noqa: ANN401
     """Fetch from a partition, by the name of its topic or, in newer versions, by its id; return the topic's part."""
     topics = [
