@@ -78,13 +78,16 @@ async def list_offsets(request: KafkaRequest) -> bytes:
     denied = request.denied_topics(names, Operation.READ)
     times = Counter((each.name, one.partition_index) for each in request.message.topics for one in each.partitions)
 
-    def find(topic: str, partition: int, timestamp: int) -> Fields:
+    def refusal(topic: str, partition: int) -> int:
         if topic in denied:
-            return {"error_code": TOPIC_AUTHORIZATION_FAILED}
+            return TOPIC_AUTHORIZATION_FAILED
         if times[topic, partition] > 1:
-            return {"error_code": INVALID_REQUEST}
-        if topic not in known or not 0 <= partition < known[topic].partitions:
-            return {"error_code": UNKNOWN_TOPIC_OR_PARTITION}
+            return INVALID_REQUEST
+        return 0 if topic in known and 0 <= partition < known[topic].partitions else UNKNOWN_TOPIC_OR_PARTITION
+
+    def find(topic: str, partition: int, timestamp: int) -> Fields:
+        if code := refusal(topic, partition):
+            return {"error_code": code}
         start = starts.get(topic, 0)
         if timestamp in {EARLIEST, EARLIEST_LOCAL}:
             return {"offset": start}
