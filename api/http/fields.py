@@ -17,6 +17,7 @@ from api.shared.limits import (
     PROTOCOL_NAME_MAX_CHARS,
     REASON_MAX_CHARS,
     TOPIC_MAX_CHARS,
+    TOPIC_PARTITIONS_MAX,
 )
 from coordinator_core.protocol.setting_rules import INT32_MAX
 from coordinator_core.protocol.states import GroupState
@@ -36,7 +37,7 @@ RequiredReason = Annotated[str, Meta(min_length=1, max_length=REASON_MAX_CHARS)]
 
 Partition = Annotated[int, Meta(ge=0, le=INT32_MAX)]
 CandidateCount = Annotated[int, Meta(ge=0, le=INT64_MAX, description="the number of candidates that was reviewed")]
-PartitionCount = Annotated[int, Meta(ge=1, le=INT32_MAX)]
+PartitionCount = Annotated[int, Meta(ge=1, le=TOPIC_PARTITIONS_MAX)]
 Offset = Annotated[int, Meta(ge=0, le=INT64_MAX)]
 LeaderEpoch = Annotated[int, Meta(ge=-1, le=INT32_MAX, description="-1: unknown")]
 Generation = Annotated[int, Meta(ge=-1, le=INT32_MAX, description="-1: outside a generation")]

@@ -6,6 +6,8 @@ from api.shared.quotas import QuotaLimits
 
 GROUP_ID_MAX_CHARS = 255
 TOPIC_MAX_CHARS = 249
+TOPIC_PARTITIONS_MAX = 100_000
+"""The highest partition count that operators may store: Metadata of Kafka's clients lists each partition."""
 CLIENT_ID_MAX_CHARS = 200
 INSTANCE_ID_MAX_CHARS = 249
 """As Kafka's."""

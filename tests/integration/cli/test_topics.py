@@ -79,6 +79,8 @@ def test_partition_count_is_set(muster: Muster, client: Client, topic: str) -> N
     assert "partitions: " in muster.refused(1, "topics", "set", topic, "--partitions", "1")
     assert partitions_of(client, topic) == 4
     muster.refused(2, "topics", "set", topic, "--partitions", "0")
+    too_many = muster.refused(1, "topics", "set", topic, "--partitions", "2000000000")
+    assert too_many.startswith("partitions: expected int <= 100000")
     assert muster.refused(2, "topics", "set", topic) == "Missing option '--partitions'."
 
 
