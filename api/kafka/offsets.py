@@ -8,7 +8,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from api.kafka import hot_responses
-from api.kafka.apis import ApiKey
+from api.kafka.apis import APIS, ApiKey
 from api.kafka.errors import UNKNOWN_TOPIC_OR_PARTITION
 from api.kafka.hot_responses import FetchedPartition, FetchedTopic
 from api.kafka.messages import encode, milliseconds
@@ -18,7 +18,12 @@ from api.shared.errors import TopicAuthorizationFailed
 from api.shared.limits import MEMBER_ID_MAX_CHARS, TOPIC_MAX_CHARS
 from coordinator_core.admin import offsets as admin_offsets
 from coordinator_core.admin.reset_by_commit import reset_by_commit
-from coordinator_core.protocol.errors import CoordinatorError, InvalidRequest, UnknownTopicOrPartition
+from coordinator_core.protocol.errors import (
+    CoordinatorError,
+    InvalidRequest,
+    OffsetMetadataTooLarge,
+    UnknownTopicOrPartition,
+)
 from coordinator_core.protocol.requests import CommitOffsets, OffsetToCommit, StoredOffset
 from coordinator_core.protocol.responses import Answer, CommitOffsetsResponse
 from coordinator_core.protocol.states import EMPTY
@@ -35,6 +40,8 @@ INSTANCE_ID_FROM: Final = 7
 RETENTION_UNTIL: Final = 4
 """The last version of OffsetCommit with a retention of its own."""
 TOPIC_NAME_RULE: Final = f"a topic has 1 to {TOPIC_MAX_CHARS} characters, none of them NUL"
+STRING_MAX_BYTES: Final = 2**15 - 1
+"""The longest string of versions that are not flexible; the limit of metadata may be higher."""
 NO_OFFSET: Final = -1
 NO_EPOCH: Final = -1
 C_STRINGS_SOFTWARE: Final = "confluent-kafka-python"
@@ -220,6 +227,8 @@ async def offset_fetch(request: KafkaRequest) -> bytes:
         try:
             request.authorize("OffsetFetch", group_id)
             topics = await _fetched(request, group_id, partitions, left)
+            if version < APIS[ApiKey.OFFSET_FETCH].flexible_from:
+                topics = [(topic, [_sendable(request, each) for each in fetched]) for topic, fetched in topics]
             found.append((group_id, topics, 0))
             if partitions is None:
                 left -= sum(len(fetched) for _, fetched in topics)
@@ -292,6 +301,15 @@ def _end_of_metadata(request: KafkaRequest) -> str:
 
 def _committed(row: FetchedOffset | StoredOffset, end: str) -> FetchedPartition:
     return row.partition, row.offset, row.leader_epoch, row.metadata and row.metadata + end, 0
+
+
+def _sendable(request: KafkaRequest, fetched: FetchedPartition) -> FetchedPartition:
+    """Return a committed offset, or an error if its metadata is too long for a version that is not flexible."""
+    partition, _, _, metadata, _ = fetched
+    if len(metadata.encode()) <= STRING_MAX_BYTES:
+        return fetched
+    refusal = OffsetMetadataTooLarge(f"metadata has at most {STRING_MAX_BYTES} bytes in version {request.version}")
+    return _no_offset(partition, request.failed(refusal))
 
 
 def _no_offset(partition: int, code: int) -> FetchedPartition:

@@ -1,11 +1,12 @@
-"""Requests that clients seldom send: they name nothing, or one thing twice."""
+"""Requests that clients seldom send: they name nothing, or get more than their version has room for."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from api.kafka.apis import ApiKey
+from api.kafka.apis import APIS, ApiKey
 from api.kafka.messages import load_all
 from api.shared.limits import ListenerLimits
 from api.shared.node_context import NodeContext
@@ -14,11 +15,11 @@ from tests.support.kafka_listener import PATIENT
 from tests.support.memory_store import MemoryStore
 from tests.support.no_queries import NO_QUERIES
 from tests.unit.api.kafka.wire import Wire
-from tests.unit.coordinator_core.runtime.nodes import Member, running
+from tests.unit.coordinator_core.runtime.nodes import QUICK, Member, config, running
 
 pytestmark = pytest.mark.anyio
 
-INVALID_GROUP_ID, NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND = 24, 68, 69
+OFFSET_METADATA_TOO_LARGE, INVALID_GROUP_ID, NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND = 12, 24, 68, 69
 
 
 @pytest.fixture
@@ -29,7 +30,8 @@ def store() -> MemoryStore:
 @pytest.fixture
 async def node(store: MemoryStore) -> AsyncIterator[Coordinator]:
     load_all()
-    async with running(store) as coordinator:
+    settings = replace(QUICK, offset_metadata_max_bytes=100_000)
+    async with running(store, config(settings=settings)) as coordinator:
         yield coordinator
 
 
@@ -72,3 +74,24 @@ async def test_deletion_of_no_offsets_is_no_change(
     answer = await wire.call(ApiKey.OFFSET_DELETE, 0, {"group_id": "g", "topics": topics})
     assert (answer.error_code, [each.name for each in answer.topics]) == (0, [each["name"] for each in topics])
     assert store.history.changes == []
+
+
+@pytest.mark.parametrize("version", range(APIS[ApiKey.OFFSET_FETCH].first, APIS[ApiKey.OFFSET_FETCH].last + 1))
+async def test_metadata_longer_than_the_strings_of_a_version_is_an_error_of_its_partition(
+    wire: Wire, version: int
+) -> None:
+    """The limit of metadata may be above the 32,767 bytes that a length of two bytes allows."""
+    texts = ["note", "é" * 20_000]
+    partitions = [
+        {"partition_index": number, "committed_offset": 7, "committed_metadata": text}
+        for number, text in enumerate(texts)
+    ]
+    commit = {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": ""}
+    await wire.call(ApiKey.OFFSET_COMMIT, 8, {**commit, "topics": [{"name": "t", "partitions": partitions}]})
+    of_group = {"group_id": "g", "topics": [{"name": "t", "partition_indexes": (0, 1)}]}
+    answer = await wire.call(ApiKey.OFFSET_FETCH, version, {**of_group, "groups": [of_group]})
+
+    (topic,) = (answer.groups[0] if version >= 8 else answer).topics
+    found = [(each.committed_offset, each.metadata, each.error_code) for each in topic.partitions]
+    longest = (7, texts[1], 0) if version >= 6 else (-1, "", OFFSET_METADATA_TOO_LARGE)
+    assert found == [(7, "note", 0), longest]

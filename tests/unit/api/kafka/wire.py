@@ -103,7 +103,8 @@ class Wire:
     async def call(self, key: ApiKey, version: int, values: Fields, client_id: str = "wire") -> Any:  # noqa: ANN401  # a class for each version
         """Send a request, and return its response."""
         self.send(key, version, values, client_id)
-        await until(lambda: self.is_answered, "the response")
+        await until(lambda: self.is_answered or self._transport.is_aborted, "the response")
+        assert self.is_answered, "the node has closed the connection"
         return read_response(key, version, self._transport.written[4:])
 
     async def is_closed_by(self, key: ApiKey, version: int, values: Fields) -> bool:
