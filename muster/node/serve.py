@@ -147,7 +147,8 @@ async def serve_node(
         server = HttpServer(app, listener, limits, app.connections, tls, app)
         await server.start()
         if kafka_server is not None:
-            await kafka_server.start()
+            with _reporting("The cluster id in the database cannot be read"):
+                await kafka_server.start()
         log.info("node_started", node=coordinator.node_id, url=settings.node_url, version=version)
         on_serving()
         await stopping.wait()
@@ -231,10 +232,8 @@ async def _follow_stored_tokens(tokens: Tokens, queries: QueryRunner) -> asyncio
         UserError: the database cannot be reached.
     """
     stored = StoredTokens(tokens, queries)
-    try:
+    with _reporting("The tokens in the database cannot be read"):
         await stored.refresh()
-    except CoordinatorNotAvailable as error:
-        raise _unreachable("The tokens in the database cannot be read", error.detail) from error
     return asyncio.create_task(restart_on_error("tokens", stored.keep_fresh), name="muster-tokens")
 
 
@@ -415,6 +414,15 @@ def _make_app(context: NodeContext, settings: Settings, limits: HttpLimits, vers
 
 def _text(secret: SecretStr | None) -> str:
     return "" if secret is None else secret.get_secret_value()
+
+
+@contextlib.contextmanager
+def _reporting(what: str) -> Iterator[None]:
+    """Raise a UserError that begins with `what` if the block cannot reach the database."""
+    try:
+        yield
+    except CoordinatorNotAvailable as error:
+        raise _unreachable(what, error.detail) from error
 
 
 def _unreachable(what: str, why: str) -> UserError:
