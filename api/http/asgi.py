@@ -246,7 +246,7 @@ class AsgiApp:
         if self._is_closing and context.scope["raw_path"] not in PROBE_PATHS:
             raise CoordinatorNotAvailable(STOPPING)
         method = context.scope["method"]
-        path = read_group_path(method, context.scope["raw_path"])
+        path = read_group_path(method, context.scope["raw_path"], self._node.group_id_max_chars)
         if self._node.tokens is not None:
             authenticate(context, self._node.tokens)
         forwarded = context.read_forward_signature()

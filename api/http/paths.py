@@ -35,8 +35,13 @@ class GroupPath(Struct, frozen=True):
     """The rest of the path after the group id, still encoded; empty for the group itself."""
 
 
-def read_group_path(method: str, raw_path: bytes) -> GroupPath | None:
+def read_group_path(method: str, raw_path: bytes, max_chars: int = GROUP_ID_MAX_CHARS) -> GroupPath | None:
     """Parse a raw path; return None if it is not below `/v1/groups/`.
+
+    Args:
+        method: of the request.
+        raw_path: still encoded.
+        max_chars: the maximum length of the group id.
 
     Raises:
         InvalidGroupId: the segment is no valid group id.
@@ -44,15 +49,15 @@ def read_group_path(method: str, raw_path: bytes) -> GroupPath | None:
         NoSuchRoute: another segment is empty.
     """
     read = _parse if len(raw_path) > CACHED_PATH_MAX_BYTES else _parse_cached
-    return read(method, raw_path)
+    return read(method, raw_path, max_chars)
 
 
-def _parse(method: str, raw_path: bytes) -> GroupPath | None:
+def _parse(method: str, raw_path: bytes, max_chars: int) -> GroupPath | None:
     if not raw_path.startswith(GROUPS_PREFIX):
         _reject_empty_segments(raw_path)
         return None
     segment, slash, action = raw_path[len(GROUPS_PREFIX) :].partition(b"/")
-    group_id = read_group_id(segment)
+    group_id = read_group_id(segment, max_chars)
     if slash:
         _reject_empty_segments(b"/g/" + action)
     if not group_id and method != "GET" and (method, action) not in EMPTY_ID_ACTIONS:
@@ -63,7 +68,7 @@ def _parse(method: str, raw_path: bytes) -> GroupPath | None:
 _parse_cached = lru_cache(PATH_CACHE_MAX)(_parse)
 
 
-def read_group_id(segment: bytes) -> str:
+def read_group_id(segment: bytes, max_chars: int = GROUP_ID_MAX_CHARS) -> str:
     """Return the group id of a raw path segment, which is percent-encoded, or `~` and base64url."""
     text = decode_segment(segment)
     if text.startswith("~"):
@@ -72,8 +77,8 @@ def read_group_id(segment: bytes) -> str:
         raise InvalidGroupId("the group id is empty")
     elif text in {".", ".."}:
         raise InvalidGroupId("a group id . or .. is written ~ and its base64url")
-    if len(text) > GROUP_ID_MAX_CHARS:
-        raise InvalidGroupId(f"the group id has {len(text)} characters, and may have {GROUP_ID_MAX_CHARS}")
+    if len(text) > max_chars:
+        raise InvalidGroupId(f"the group id has {len(text)} characters, and may have {max_chars}")
     return text
 
 

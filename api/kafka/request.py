@@ -14,7 +14,7 @@ from api.shared.authorization import REQUEST_RULES, authorize
 from api.shared.client_request import ClientRequest
 from api.shared.errors import NO_ERROR, ThrottlingQuotaExceeded
 from api.shared.identity import Identity
-from api.shared.limits import ACTOR_MAX_CHARS, GROUP_ID_MAX_CHARS
+from api.shared.limits import ACTOR_MAX_CHARS
 from api.shared.node_context import NodeContext
 from coordinator_core.admin.changes import Change
 from coordinator_core.protocol.errors import (
@@ -149,8 +149,9 @@ class KafkaRequest(ClientRequest):
             InvalidGroupId: there can be no such group.
             GroupAuthorizationFailed: the client's token does not allow it.
         """
-        if len(group_id) > GROUP_ID_MAX_CHARS or NUL in group_id:
-            raise InvalidGroupId(f"a group id has at most {GROUP_ID_MAX_CHARS} characters, none of them NUL")
+        limit = self.node.group_id_max_chars
+        if len(group_id) > limit or NUL in group_id:
+            raise InvalidGroupId(f"a group id has at most {limit} characters, none of them NUL")
         authorize(self.identity, REQUEST_RULES[request], group_id)
         self.group_id = group_id
 

@@ -2,7 +2,7 @@
 
 from api.shared.body_budget import BodyBudget
 from api.shared.deadlines import Deadlines
-from api.shared.limits import ListenerLimits
+from api.shared.limits import GROUP_ID_MAX_CHARS, MIRRORED_GROUP_ID_MAX_CHARS, ListenerLimits
 from api.shared.quotas import Quotas
 from api.shared.request_metrics import RequestMetrics
 from api.shared.tls import NodeTls, TlsFiles
@@ -21,6 +21,7 @@ class NodeContext:
         "cluster_id",
         "coordinator",
         "deadlines",
+        "group_id_max_chars",
         "large_request_turns",
         "limits",
         "long_poll_turns",
@@ -65,3 +66,4 @@ class NodeContext:
         self.body_budget = BodyBudget(limits.max_large_bodies_bytes)
         self.metrics = RequestMetrics()
         self.quotas = Quotas(limits.quotas, self.metrics.throttled)
+        self.group_id_max_chars = MIRRORED_GROUP_ID_MAX_CHARS if coordinator.is_mirror else GROUP_ID_MAX_CHARS
