@@ -35,3 +35,9 @@ def make_server(node: NodeContext, settings: Settings, listener: socket.socket) 
         ) from None
     proxies = TrustedProxies(settings.trusted_proxies) if settings.kafka_proxy_protocol else None
     return KafkaServer(node, listener, kafka_limits(settings, node.limits), proxies)
+
+
+async def start(server: "KafkaServer | None") -> None:
+    """Start the server of the listener, if there is one; raises CoordinatorNotAvailable without a database."""
+    if server is not None:
+        await server.start()

@@ -146,9 +146,8 @@ async def serve_node(
         tls_files = asyncio.create_task(restart_on_error("tls", tls.keep_fresh), name="muster-tls")
         server = HttpServer(app, listener, limits, app.connections, tls, app)
         await server.start()
-        if kafka_server is not None:
-            with _reporting("The cluster id in the database cannot be read"):
-                await kafka_server.start()
+        with _reporting("The cluster id in the database cannot be read"):
+            await kafka.start(kafka_server)
         log.info("node_started", node=coordinator.node_id, url=settings.node_url, version=version)
         on_serving()
         await stopping.wait()
