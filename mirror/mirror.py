@@ -119,6 +119,8 @@ class Mirror:
     def forget_topics(self, deleted: Collection[str]) -> None:
         """Forget topics that were deleted."""
         forget_topics(self._followers.values(), deleted)
+        for topic_id in [each for each, name in self._topic_names.items() if name in deleted]:
+            del self._topic_names[topic_id]
 
     def known_groups(self) -> dict[str, Group]:
         """Return the node's groups by their ids, as they are now."""

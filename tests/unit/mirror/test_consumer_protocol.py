@@ -285,6 +285,19 @@ async def test_topics_that_are_known_are_not_asked_for_again(world: World, group
     assert owned(world) == {"a": (TopicPartitions("orders", (0,)),), "b": (TopicPartitions("orders", (1,)),)}
 
 
+async def test_names_of_deleted_topics_are_forgotten(world: World, group: GroupLog) -> None:
+    """Topics that come and go all the time would fill the memory."""
+    async with world.following():
+        world.append(T0_MS, group.joined("a"))
+        await world.caught_up()
+        del world.log.topics[ORDERS]
+        world.mirror.forget_topics({"orders"})
+        world.append(T0_MS, group.joined("b"))
+        await world.caught_up()
+
+    assert owned(world) == {"a": (), "b": ()}
+
+
 # -- share groups ----------------------------------------------------------------------------------------------
 
 
