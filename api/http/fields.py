@@ -14,10 +14,10 @@ from api.shared.limits import (
     CLIENT_ID_MAX_CHARS,
     INSTANCE_ID_MAX_CHARS,
     MEMBER_ID_MAX_CHARS,
+    PARTITION_COUNT_MAX,
     PROTOCOL_NAME_MAX_CHARS,
     REASON_MAX_CHARS,
     TOPIC_MAX_CHARS,
-    TOPIC_PARTITIONS_MAX,
 )
 from coordinator_core.protocol.setting_rules import INT32_MAX
 from coordinator_core.protocol.states import GroupState
@@ -37,7 +37,7 @@ RequiredReason = Annotated[str, Meta(min_length=1, max_length=REASON_MAX_CHARS)]
 
 Partition = Annotated[int, Meta(ge=0, le=INT32_MAX)]
 CandidateCount = Annotated[int, Meta(ge=0, le=INT64_MAX, description="the number of candidates that was reviewed")]
-PartitionCount = Annotated[int, Meta(ge=1, le=TOPIC_PARTITIONS_MAX)]
+PartitionCount = Annotated[int, Meta(ge=1, le=PARTITION_COUNT_MAX)]
 Offset = Annotated[int, Meta(ge=0, le=INT64_MAX)]
 LeaderEpoch = Annotated[int, Meta(ge=-1, le=INT32_MAX, description="-1: unknown")]
 Generation = Annotated[int, Meta(ge=-1, le=INT32_MAX, description="-1: outside a generation")]

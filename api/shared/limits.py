@@ -8,7 +8,7 @@ GROUP_ID_MAX_CHARS = 255
 MIRRORED_GROUP_ID_MAX_CHARS = 1_000
 """Of the groups of a mirror, which are only read."""
 TOPIC_MAX_CHARS = 249
-TOPIC_PARTITIONS_MAX = 100_000
+PARTITION_COUNT_MAX = 100_000
 """The highest partition count that operators may store: Metadata of Kafka's clients lists each partition."""
 CLIENT_ID_MAX_CHARS = 200
 INSTANCE_ID_MAX_CHARS = 249
