@@ -28,6 +28,7 @@ from api.kafka.request import KafkaRequest
 from api.shared.access_control import Operation
 from coordinator_core.protocol.errors import CoordinatorError
 from coordinator_core.queries.committed_offsets import read_highest_commits, read_log_ends_at
+from coordinator_core.queries.topics import read_log_starts
 from coordinator_core.state_store.postgres.timestamps import END_OF_TIME_MS
 
 LATEST: Final = -1
@@ -62,13 +63,13 @@ async def list_offsets(request: KafkaRequest) -> bytes:
         for one in each.partitions
         if each.name in known and one.timestamp >= 0
     }
-    read, store = request.coordinator.read, request.coordinator.store
+    coordinator = request.coordinator
     try:
-        reported = await request.with_deadline(read(partial(store.log_ends, names)))
+        reported = await request.with_deadline(coordinator.read(partial(coordinator.store.log_ends, names)))
         groups = None if request.identity is None else request.identity.read_groups
         committed = await request.with_deadline(request.query(read_highest_commits, names, groups))
         past = await request.with_deadline(request.query(read_log_ends_at, instants_ms)) if instants_ms else {}
-        starts = {each.topic: each.log_start_offset for each in await request.with_deadline(read(store.topics))}
+        starts = await request.with_deadline(request.query(read_log_starts, names))
     except CoordinatorError as error:
         code = request.failed(error)
         return await _offsets(request, lambda *_: {"error_code": code})

@@ -1,5 +1,6 @@
 """Queries of topics: all with their lag, the highest first; one with its partitions, and the groups that read it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -159,6 +160,13 @@ class TopicUse:
     """At most TOPIC_GROUPS_MAX, the highest lag first."""
     total: TopicTotal
 
+
+def read_log_starts(transaction: Transaction, topics: Sequence[str]) -> dict[str, int]:
+    """Return where the logs of topics with metadata begin."""
+    return {row.topic: row.log_start_offset for row in transaction.execute(_LOG_STARTS, {"topics": list(topics)})}
+
+
+_LOG_STARTS: Final = "SELECT topic, log_start_offset FROM topics WHERE topic = ANY(%(topics)s)"
 
 _METADATA: Final = "SELECT partitions, log_start_offset FROM topics WHERE topic = %(topic)s"
 

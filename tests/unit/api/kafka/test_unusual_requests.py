@@ -1,8 +1,8 @@
 """Requests that clients seldom send: they name nothing, or get more than their version has room for."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -10,6 +10,8 @@ from api.kafka.apis import APIS, ApiKey
 from api.kafka.messages import load_all
 from api.shared.limits import ListenerLimits
 from api.shared.node_context import NodeContext
+from coordinator_core.queries.limits import QueryLimits
+from coordinator_core.queries.runner import QueryRunner
 from coordinator_core.runtime.coordinator import Coordinator
 from tests.support.kafka_listener import PATIENT
 from tests.support.memory_store import MemoryStore
@@ -95,3 +97,26 @@ async def test_metadata_longer_than_the_strings_of_a_version_is_an_error_of_its_
     found = [(each.committed_offset, each.metadata, each.error_code) for each in topic.partitions]
     longest = (7, texts[1], 0) if version >= 6 else (-1, "", OFFSET_METADATA_TOO_LARGE)
     assert found == [(7, "note", 0), longest]
+
+
+class NothingStored:
+    """Finds no rows."""
+
+    limits = QueryLimits()
+
+    async def run(self, _query: Callable[..., Any], /, *_arguments: Any, **_keywords: Any) -> Any:  # noqa: ANN401
+        return {}
+
+
+async def test_log_ends_of_one_topic_are_listed_without_reading_all_topics(
+    node: Coordinator, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.observe_topics({"t": 1})
+    await node.refresh_settings()
+    monkeypatch.delattr(MemoryStore, "topics")
+    wire = Wire(NodeContext(node, cast("QueryRunner", NothingStored()), ListenerLimits()))
+    topics = [{"name": "t", "partitions": [{"partition_index": 0, "timestamp": -1}]}]
+    answer = await wire.call(ApiKey.LIST_OFFSETS, 5, {"replica_id": -1, "isolation_level": 0, "topics": topics})
+    wire.close()
+    (found,) = answer.topics[0].partitions
+    assert (found.error_code, found.offset) == (0, 0)
