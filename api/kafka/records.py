@@ -57,6 +57,11 @@ async def list_offsets(request: KafkaRequest) -> bytes:
     """
     known = request.coordinator.metadata_cache.topic_metadata
     names = [each.name for each in request.message.topics if each.name in known]
+    ending = [
+        each.name
+        for each in request.message.topics
+        if each.name in known and any(one.timestamp == LATEST for one in each.partitions)
+    ]
     instants_ms = {
         (each.name, one.partition_index): min(one.timestamp, END_OF_TIME_MS)
         for each in request.message.topics
@@ -65,9 +70,9 @@ async def list_offsets(request: KafkaRequest) -> bytes:
     }
     coordinator = request.coordinator
     try:
-        reported = await request.with_deadline(coordinator.read(partial(coordinator.store.log_ends, names)))
+        reported = await request.with_deadline(coordinator.read(partial(coordinator.store.log_ends, ending)))
         groups = None if request.identity is None else request.identity.read_groups
-        committed = await request.with_deadline(request.query(read_highest_commits, names, groups))
+        committed = await request.with_deadline(request.query(read_highest_commits, ending, groups)) if ending else {}
         past = await request.with_deadline(request.query(read_log_ends_at, instants_ms)) if instants_ms else {}
         starts = await request.with_deadline(request.query(read_log_starts, names))
     except CoordinatorError as error:

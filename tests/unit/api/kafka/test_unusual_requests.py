@@ -10,8 +10,10 @@ from api.kafka.apis import APIS, ApiKey
 from api.kafka.messages import load_all
 from api.shared.limits import ListenerLimits
 from api.shared.node_context import NodeContext
+from coordinator_core.queries.committed_offsets import read_highest_commits, read_log_ends_at
 from coordinator_core.queries.limits import QueryLimits
 from coordinator_core.queries.runner import QueryRunner
+from coordinator_core.queries.topics import read_log_starts
 from coordinator_core.runtime.coordinator import Coordinator
 from tests.support.kafka_listener import PATIENT
 from tests.support.memory_store import MemoryStore
@@ -100,12 +102,35 @@ async def test_metadata_longer_than_the_strings_of_a_version_is_an_error_of_its_
 
 
 class NothingStored:
-    """Finds no rows."""
+    """Finds no rows, and keeps which queries it ran."""
 
     limits = QueryLimits()
 
-    async def run(self, _query: Callable[..., Any], /, *_arguments: Any, **_keywords: Any) -> Any:  # noqa: ANN401
+    def __init__(self) -> None:
+        self.ran: list[Callable[..., Any]] = []
+
+    async def run(self, query: Callable[..., Any], /, *_arguments: Any, **_keywords: Any) -> Any:  # noqa: ANN401
+        self.ran.append(query)
         return {}
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "queries"),
+    [(-1, [read_highest_commits, read_log_starts]), (-2, [read_log_starts]), (5, [read_log_ends_at, read_log_starts])],
+    ids=["end", "beginning", "time"],
+)
+async def test_commits_are_read_for_log_ends_only(
+    node: Coordinator, store: MemoryStore, timestamp: int, queries: list[Callable[..., Any]]
+) -> None:
+    """To find the highest commits takes Postgres longer than all else."""
+    store.observe_topics({"t": 1})
+    await node.refresh_settings()
+    found = NothingStored()
+    wire = Wire(NodeContext(node, cast("QueryRunner", found), ListenerLimits()))
+    topics = [{"name": "t", "partitions": [{"partition_index": 0, "timestamp": timestamp}]}]
+    await wire.call(ApiKey.LIST_OFFSETS, 5, {"replica_id": -1, "isolation_level": 0, "topics": topics})
+    wire.close()
+    assert found.ran == queries
 
 
 async def test_log_ends_of_one_topic_are_listed_without_reading_all_topics(
