@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import starmap
 from typing import Final
+from uuid import UUID
 
 from api.kafka.apis import APIS, ApiKey
 from coordinator_core.protocol.responses import JoinGroupResponseMember
@@ -17,8 +18,12 @@ from coordinator_core.protocol.responses import JoinGroupResponseMember
 _INT16: Final = struct.Struct(">h").pack
 _INT32: Final = struct.Struct(">i").pack
 _COMMITTED: Final = struct.Struct(">iq").pack
+_END: Final = struct.Struct(">ihqq").pack
 NO_TAGS: Final = b"\x00"
 NO_THROTTLE: Final = bytes(4)
+NO_OFFSET: Final = b"\xff" * 8
+NO_REPLICA: Final = b"\xff" * 4
+NO_ID: Final = bytes(16)
 
 PartitionError = tuple[int, int]
 """A partition and its error code."""
@@ -26,6 +31,8 @@ TopicErrors = tuple[str, Sequence[PartitionError]]
 FetchedPartition = tuple[int, int, int, str, int]
 """A partition, its committed offset (-1: none), its leader epoch, its metadata and its error code."""
 FetchedTopic = tuple[str, Sequence[FetchedPartition]]
+PartitionEnd = tuple[int, int, int]
+"""A partition, its error code, and where its log ends."""
 FetchedGroup = tuple[str, Sequence[FetchedTopic], int]
 """A group, its committed offsets and its error code."""
 
@@ -33,13 +40,14 @@ FetchedGroup = tuple[str, Sequence[FetchedTopic], int]
 class _Encoder:
     """Lengths as a version has them."""
 
-    __slots__ = ("_partition_error", "_stored_partition", "is_flexible", "tags")
+    __slots__ = ("_partition_error", "_stored_partition", "is_flexible", "null_list", "tags")
 
     def __init__(self, *, is_flexible: bool) -> None:
         self.is_flexible = is_flexible
         self._partition_error = struct.Struct(">ihx" if is_flexible else ">ih").pack
         self._stored_partition = "ixxx" if is_flexible else "ixx"
         self.tags = NO_TAGS if is_flexible else b""
+        self.null_list = b"\x00" if is_flexible else b"\xff\xff\xff\xff"
 
     def string(self, text: str | None) -> bytes:
         """Return a string, or null."""
@@ -206,3 +214,19 @@ def _fetched_topics(to: _Encoder, version: int, topics: Sequence[FetchedTopic]) 
             for topic, partitions in topics
         ]
     )
+
+
+def fetch(version: int, topics: Sequence[tuple[str | UUID | None, Sequence[PartitionEnd]]]) -> bytes:
+    """Return the response of Fetch without records; topics have names below version 13, and then ids."""
+    to = _encoder(ApiKey.FETCH, version)
+    log_start = NO_OFFSET if version >= 5 else b""
+    preferred_replica = NO_REPLICA if version >= 11 else b""
+    rest = log_start + to.null_list + preferred_replica + to.data(b"") + to.tags
+    results = [
+        (topic.bytes if isinstance(topic, UUID) else NO_ID if topic is None else to.string(topic))
+        + to.array([_END(partition, code, end, end) + rest for partition, code, end in partitions])
+        + to.tags
+        for topic, partitions in topics
+    ]
+    error_and_session = bytes(6) if version >= 7 else b""
+    return NO_THROTTLE + error_and_session + to.array(results) + to.tags

@@ -9,11 +9,10 @@ Produce is refused.
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from api.kafka import LISTENER
+from api.kafka import LISTENER, hot_responses
 from api.kafka.errors import (
     INVALID_REQUEST,
     INVALID_TIMESTAMP,
@@ -158,21 +157,14 @@ async def fetch(request: KafkaRequest) -> bytes:
         if coordinator.addresses(LISTENER).items() - brokers:
             leader_code = NOT_LEADER_OR_FOLLOWER
 
-    def part(topic: str | None, asked: Any) -> Mapping[str, object]:  # noqa: ANN401  # a partition of kio's
-        return {
-            "partition_index": asked.partition,
-            "error_code": error_code(topic, asked) or leader_code,
-            "high_watermark": asked.fetch_offset,
-            "last_stable_offset": asked.fetch_offset,
-            "aborted_transactions": None,
-            "records": b"",
-        }
-
-    responses = [
-        {key: getattr(topic, key), "partitions": [part(name, one) for one in topic.partitions]}
+    ends = [
+        (
+            getattr(topic, key),
+            [(one.partition, error_code(name, one) or leader_code, one.fetch_offset) for one in topic.partitions],
+        )
         for name, topic in wanted
     ]
-    return await request.encode({"responses": responses, "session_id": 0})
+    return hot_responses.fetch(request.version, ends)
 
 
 async def produce(request: KafkaRequest) -> bytes | None:

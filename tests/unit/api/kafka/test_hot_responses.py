@@ -126,3 +126,32 @@ def test_offset_fetch(version: int, group_id: str, code: int, topics: list[Any])
     assert hot_responses.offset_fetch(version, [(group_id, topics, code)]) == encode(
         ApiKey.OFFSET_FETCH, version, values
     )
+
+
+WITHOUT_RECORDS = st.lists(st.tuples(INT32, CODES, st.integers(-(2**63), 2**63 - 1)), max_size=3)
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.FETCH))
+@given(data=st.data())
+def test_fetch(version: int, data: st.DataObject) -> None:
+    names = TEXTS if version < 13 else st.none() | st.uuids()
+    topics = data.draw(st.lists(st.tuples(names, WITHOUT_RECORDS), max_size=3))
+    named = [
+        {
+            "topic": topic,
+            "topic_id": topic,
+            "partitions": [
+                {
+                    "partition_index": number,
+                    "error_code": code,
+                    "high_watermark": end,
+                    "last_stable_offset": end,
+                    "aborted_transactions": None,
+                    "records": b"",
+                }
+                for number, code, end in partitions
+            ],
+        }
+        for topic, partitions in topics
+    ]
+    assert hot_responses.fetch(version, topics) == encode(ApiKey.FETCH, version, {"responses": named, "session_id": 0})
