@@ -29,9 +29,11 @@ from api.kafka.errors import (
 from api.kafka.messages import Fields, encode
 from api.kafka.request import KafkaRequest
 from api.shared.access_control import Operation
+from api.shared.limits import PARTITION_COUNT_MAX
 from api.shared.topic_ids import topic_id_of
 from api.shared.turns import CONVERTED_AT_ONCE, convert_all
 from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable
+from coordinator_core.protocol.settings import TopicMetadata
 from coordinator_core.runtime.coordinator import Coordinator
 
 BROKER_IDS: Final = 2**30
@@ -142,7 +144,7 @@ def _topics(request: KafkaRequest) -> list[_Topic | Fields]:
     requested = request.message.topics
     if requested is None or (request.version == 0 and not requested):
         denied = request.denied_topics(known, Operation.READ)
-        return [_Topic(each, found.partitions) for each, found in known.items() if each not in denied]
+        return [_described(each, found) for each, found in known.items() if each not in denied]
     by_id = request.node.topic_ids.names(known)
     wanted: dict[tuple[str | None, UUID | None], str | None] = {}
     for each in requested:
@@ -154,12 +156,17 @@ def _topics(request: KafkaRequest) -> list[_Topic | Fields]:
         if name is not None and name in denied:
             found.append({"error_code": TOPIC_AUTHORIZATION_FAILED, "name": name, "partitions": ()})
         elif named is not None and named in known and named not in denied:
-            found.append(_Topic(named, known[named].partitions))
+            found.append(_described(named, known[named]))
         else:
             code = UNKNOWN_TOPIC_ID if name is None else _unknown_topic(name)
             shown = "" if name is None and request.version < NULL_TOPIC_NAMES_FROM else name
             found.append({"error_code": code, "name": shown, "topic_id": topic_id, "partitions": ()})
     return found
+
+
+def _described(name: str, metadata: TopicMetadata) -> _Topic:
+    """Return a topic as far as it is described: one that an older release has stored may have more partitions."""
+    return _Topic(name, min(metadata.partitions, PARTITION_COUNT_MAX))
 
 
 def _unknown_topic(name: str) -> int:

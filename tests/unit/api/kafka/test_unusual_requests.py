@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from api.kafka import brokers
 from api.kafka.apis import APIS, ApiKey
 from api.kafka.messages import load_all
 from api.shared.limits import ListenerLimits
@@ -145,3 +146,16 @@ async def test_log_ends_of_one_topic_are_listed_without_reading_all_topics(
     wire.close()
     (found,) = answer.topics[0].partitions
     assert (found.error_code, found.offset) == (0, 0)
+
+
+@pytest.mark.parametrize("topics", [None, [{"name": "t"}]], ids=["all", "named"])
+async def test_partitions_beyond_the_highest_count_are_not_described(
+    node: Coordinator, store: MemoryStore, wire: Wire, monkeypatch: pytest.MonkeyPatch, topics: list[object] | None
+) -> None:
+    """Release 0.1.0 stored any count: the description of two billion partitions takes all memory."""
+    monkeypatch.setattr(brokers, "PARTITION_COUNT_MAX", 3)
+    monkeypatch.setattr(node, "addresses", lambda _: {"a": "127.0.0.1:9092"})
+    store.observe_topics({"t": 5})
+    await node.refresh_settings()
+    answer = await wire.call(ApiKey.METADATA, 8, {"topics": topics, "allow_auto_topic_creation": False})
+    assert [len(each.partitions) for each in answer.topics] == [3]
