@@ -41,6 +41,7 @@ from tests.integration.spark.archive.old_days import (
     outcomes,
     rows,
 )
+from tests.support.databases import DAYS_AHEAD
 
 # -- the copy -------------------------------------------------------------------------------------------------
 
@@ -50,7 +51,8 @@ def test_days_older_than_keep_days_are_copied_and_not_dropped(
 ) -> None:
     before = {table: in_postgres(populated, table) for table in HISTORY_TABLES}
     archived = archive_closed_days(spark, database, populated, arguments)
-    assert archived == Archived("proposed", {"candidates": 5, "of": 7, "rows": 211, "unverified": 0}, ())
+    partitions = 7 + len(HISTORY_TABLES) * (1 + DAYS_AHEAD)
+    assert archived == Archived("proposed", {"candidates": 5, "of": partitions, "rows": 211, "unverified": 0}, ())
     assert candidates(populated) == EXPECTED
     assert {table: in_postgres(populated, table) for table in HISTORY_TABLES} == before
 
