@@ -178,7 +178,7 @@ class TokenClients:
 
 def routes() -> Iterator[tuple[str, str]]:
     """Return every route that a node has."""
-    coordinator = cast("Coordinator", SimpleNamespace(listeners={"http": "http://a"}))
+    coordinator = cast("Coordinator", SimpleNamespace(listeners={"http": "http://a"}, is_mirror=False))
     edge = make_app(NodeContext(coordinator, NO_QUERIES, HttpLimits()), HttpLimits(), "0")
     for route in edge._litestar.routes:
         assert isinstance(route, HTTPRoute)

@@ -11,7 +11,7 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 from coordinator_core.queries.topics import TopicOverviewFilter, read_topic_overview
 from coordinator_core.state_store.postgres.connections import Transaction
 from muster.settings import psql_url
-from tests.support.databases import Databases
+from tests.support.databases import MIGRATED, Databases
 from tests.support.repository import ROOT
 
 FILL = """
@@ -107,7 +107,7 @@ PANELS_OF_ONE_GROUP = {
 @pytest.fixture(scope="module")
 def filled(databases: Databases) -> object:
     """Return a connection to a database with 10,000 groups and thirty days of history."""
-    url = databases.create()
+    url = databases.create(MIGRATED)
     connection = psycopg2.connect(psql_url(url))
     connection.autocommit = True
     with connection.cursor() as cursor:
