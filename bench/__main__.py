@@ -5,12 +5,14 @@ Run: python -m bench [NAME ...]
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Final
 
 from bench.figures import table
+from muster.local.processes import tied_command
 
 NAMES: Final = (
     "heartbeats",
@@ -45,7 +47,13 @@ def main() -> None:
 
 def _run(name: str) -> bool:
     print(f"-- {name}", flush=True)
-    return subprocess.run([sys.executable, "-m", f"bench.{name}", str(_file(name))], check=False).returncode == 0
+    command = tied_command([sys.executable, "-m", f"bench.{name}", str(_file(name))], signal.SIGINT)
+    with subprocess.Popen(command) as process:
+        try:
+            return process.wait() == 0
+        except KeyboardInterrupt:
+            process.wait()  # It stops its servers, and removes their data.
+            raise
 
 
 def _file(name: str) -> Path:

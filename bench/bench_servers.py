@@ -189,11 +189,14 @@ def _started(place: Place, arguments: tuple[str, ...], port: int, path: str, own
     child = Child(ChildSpec(str(port), (sys.executable, *arguments), {**inherited, **own}, log_file))
     server = Server(f"http://{HOST}:{port}", child)
     deadline_s = time.monotonic() + READY_S
-    while not is_answered(server.url + path):
-        if not child.is_alive() or time.monotonic() > deadline_s:
-            stop_children([child], 0)
-            raise AssertionError(f"{arguments} does not serve: {log_file.read_text()[-2000:]}")
-        time.sleep(POLL_S)  # A closed port cannot be waited for.
+    try:
+        while not is_answered(server.url + path):
+            is_starting = child.is_alive() and time.monotonic() < deadline_s
+            assert is_starting, f"{arguments} does not serve: {log_file.read_text()[-2000:]}"
+            time.sleep(POLL_S)  # A closed port cannot be waited for.
+    except BaseException:
+        stop_children([child], 0)
+        raise
     return server
 
 

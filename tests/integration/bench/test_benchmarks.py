@@ -1,6 +1,8 @@
 """Run each benchmark with tiny sizes and check that it reports figures."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -14,6 +16,7 @@ from bench.__main__ import LONG, NAMES
 from bench.bench_servers import Place
 from bench.figures import Figure, report, table
 from tests.support.repository import ROOT
+from tests.support.waiting import poll_until
 
 pytestmark = pytest.mark.slow
 
@@ -54,6 +57,18 @@ def test_an_unknown_benchmark_is_refused() -> None:
     run = subprocess.run([sys.executable, "-m", "bench", "nothing"], capture_output=True, text=True, check=False)
     assert run.returncode == 2
     assert "invalid choice" in run.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_benchmark_removes_its_database(number: signal.Signals, tmp_path: Path) -> None:
+    command, environment = [sys.executable, "-m", "bench", "bloat"], {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, start_new_session=True) as run:
+        poll_until(lambda: any(tmp_path.glob("muster-bench-*/*.log")))
+        if number is signal.SIGINT:
+            os.killpg(run.pid, number)  # as the terminal does
+        else:
+            run.send_signal(number)
+    poll_until(lambda: not any(tmp_path.iterdir()))
 
 
 @pytest.mark.parametrize(
