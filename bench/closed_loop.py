@@ -59,7 +59,7 @@ def send_load(senders: Sequence[Sender], duration_s: float, pids: Pids) -> Load:
         pids: the processes whose processor time is measured.
 
     Raises:
-        AssertionError: a response was an error.
+        AssertionError: a response was an error, or the server closed a connection.
     """
     return uvloop.run(_load(senders, duration_s, pids))
 
@@ -71,24 +71,31 @@ def median_load(loads: Iterable[Load]) -> Load:
 
 
 async def _load(senders: Sequence[Sender], duration_s: float, pids: Pids) -> Load:
-    connections = [await connect(sender.url, partial(_Connection, sender)) for sender in senders]
+    failure: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    connections = [await connect(sender.url, partial(_Connection, sender, failure)) for sender in senders]
     for connection in connections:
         connection.send_next()
-    await asyncio.sleep(duration_s * WARM_UP)
-    for connection in connections:
-        connection.took_s.clear()
-    meter = CpuMeter(pids)
-    began_s = time.perf_counter()
-    await asyncio.sleep(duration_s)
-    lasted_s = time.perf_counter() - began_s
-    took_s = sorted(each for connection in connections for each in connection.took_s)
-    cpu_us = meter.us_per_request(max(1, len(took_s)))
-    for connection in connections:
-        connection.stop()
-    failures = [connection.failure for connection in connections if connection.failure]
-    assert not failures, failures[0]
+    try:
+        await _pass(duration_s * WARM_UP, failure)
+        for connection in connections:
+            connection.took_s.clear()
+        meter = CpuMeter(pids)
+        began_s = time.perf_counter()
+        await _pass(duration_s, failure)
+        lasted_s = time.perf_counter() - began_s
+        took_s = sorted(each for connection in connections for each in connection.took_s)
+        cpu_us = meter.us_per_request(max(1, len(took_s)))
+    finally:
+        for connection in connections:
+            connection.stop()
     assert took_s, "no response arrived"
     return Load(len(took_s) / lasted_s, _at(took_s, 0.5), _at(took_s, 0.99), cpu_us)
+
+
+async def _pass(duration_s: float, failure: asyncio.Future[str]) -> None:
+    """Let the load run for some seconds; it ends at once when a connection fails."""
+    await asyncio.wait([failure], timeout=duration_s)
+    assert not failure.done(), failure.result()
 
 
 async def connect(url: str, protocol: Callable[[], P]) -> P:
@@ -107,9 +114,9 @@ def _at(took_s: Sequence[float], share: float) -> float:
 class _Connection(asyncio.Protocol):
     """One connection."""
 
-    def __init__(self, sender: Sender) -> None:
+    def __init__(self, sender: Sender, failure: asyncio.Future[str]) -> None:
         self.took_s: list[float] = []
-        self.failure = ""
+        self._failure = failure
         self._requests = cycle(sender.requests)
         self._is_answered = sender.is_answered
         self._pause_s = sender.pause_s
@@ -134,7 +141,7 @@ class _Connection(asyncio.Protocol):
             if not self._is_answered(self._received):
                 return
         except AssertionError as error:
-            self.failure = str(error)
+            self._fail(str(error))
             return
         self._received = b""
         self.took_s.append(time.perf_counter() - self._sent_at_s)
@@ -142,3 +149,10 @@ class _Connection(asyncio.Protocol):
             asyncio.get_running_loop().call_later(self._pause_s, self.send_next)
         else:
             self.send_next()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fail(f"a connection is lost: {exc or 'the server closed it'}")
+
+    def _fail(self, why: str) -> None:
+        if not self._failure.done():
+            self._failure.set_result(why)
