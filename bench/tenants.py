@@ -29,7 +29,7 @@ from bench.closed_loop import Sender, send_load
 from bench.commits import offsets_body
 from bench.figures import Figure, middle, run_benchmark
 from bench.group_members import Member, join_groups
-from bench.http_load import get, is_complete, post
+from bench.http_load import get, is_complete, post, put_load
 
 LIMIT_MS: Final = 50.0
 """The wanted maximum of the healthy tenant's p99."""
@@ -113,9 +113,10 @@ def _heartbeats(size: Size, token: str, quotas: Mapping[str, int]) -> Iterator[C
     with durable_place() as place:
         options = {"tokens_file": str(_tokens_file(place.directory)), "cluster_secret": SECRET} if token else {}
         with node(place, **options, **quotas) as muster:
-            senders = [_flood(one, size, token) for one in join_groups([muster.url], size.connections, token)]
+            members = join_groups([muster.url], size.connections, token)
+            heartbeats = [(one.url, [post(f"{one.path}/heartbeat", one.body(), token)]) for one in members]
             pids = place.pids(muster)
-            yield lambda: send_load(senders, size.turn_s, pids).cpu_us["node"]
+            yield lambda: put_load(heartbeats, size.turn_s, pids).cpu_us["node"]
 
 
 def _tokens_file(directory: Path) -> Path:
@@ -130,8 +131,8 @@ def _large_commit(member: Member, size: Size) -> Sender:
     return Sender(member.url, [post(f"{member.path}/offsets", body, HOSTILE)], is_complete)
 
 
-def _flood(member: Member, _size: Size, token: str = HOSTILE) -> Sender:
-    return Sender(member.url, [post(f"{member.path}/heartbeat", member.body(), token)], is_complete)
+def _flood(member: Member, _size: Size) -> Sender:
+    return Sender(member.url, [post(f"{member.path}/heartbeat", member.body(), HOSTILE)], is_complete)
 
 
 def _large_body(member: Member, size: Size) -> Sender:
@@ -213,6 +214,7 @@ def _sending(attack: Sequence[Sender]) -> Iterator[None]:
     try:
         assert is_started.wait(START_S), "the hostile tenant did not start"
         yield
+        assert process.is_alive(), "the hostile tenant stopped sending"
     finally:
         process.terminate()
         process.join()
