@@ -22,9 +22,16 @@ class HeartbeatProbe:
         self._connection = connection
 
     def worst_ms(self) -> float:
-        """Return the time of the slowest heartbeat since the last call."""
-        self._connection.send(None)
-        worst_ms: float = self._connection.recv()
+        """Return the time of the slowest heartbeat since the last call.
+
+        Raises:
+            AssertionError: a heartbeat failed, which has ended the process.
+        """
+        try:
+            self._connection.send(None)
+            worst_ms: float = self._connection.recv()
+        except (EOFError, OSError) as error:
+            raise AssertionError("a heartbeat failed, with the error above") from error
         return worst_ms
 
 
@@ -36,6 +43,7 @@ def heartbeat_probe(node_url: str) -> Iterator[HeartbeatProbe]:
     ours, theirs = spawn.Pipe()
     process = spawn.Process(target=_send_heartbeats, args=(member, theirs), daemon=True)
     process.start()
+    theirs.close()  # so that the end of the process is noticed
     try:
         yield HeartbeatProbe(ours)
     finally:
