@@ -60,8 +60,6 @@ TOKEN: Final = 1
 CONTEXT: Final = Context(GroupSettings())
 WANTED_REBALANCE: Final = 1.5
 WANTED_HEARTBEAT: Final = 1.25
-WANTED_COMMIT: Final = 1.1
-"""Within a minute; the last commit of a minute writes one more row per partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +154,7 @@ def measure(place: Place, size: Size) -> list[Figure]:
         figures = [
             _rebalances(write, size, members, moves=moves) for members in size.members for moves in (False, True)
         ]
-        return [*figures, *_commits(write, size), _heartbeats(size)]
+        return [*figures, _commits(write, size), _heartbeats(size)]
     finally:
         store.close()
 
@@ -193,17 +191,13 @@ def _stripped(writes: list[GroupWrite]) -> list[GroupWrite]:
     ]
 
 
-def _commits(write: Write, size: Size) -> list[Figure]:
-    """Measure commits within one minute, and commits that each start another minute."""
-    figures = []
-    kinds = (("a commit within a minute", 0, WANTED_COMMIT), ("a commit that ends a minute", MINUTE_MS, None))
-    for what, step_ms, wanted in kinds:
-        pairs = [
-            (write(_commit("kept", number, step_ms, size)), write(_commit("plain", number, 0, size)))
-            for number in range(size.rounds)
-        ]
-        figures.append(_figure(f"{what}, {size.commits} partitions", "ms", pairs, wanted))
-    return figures
+def _commits(write: Write, size: Size) -> Figure:
+    """Measure commits that each start another minute; the others within a minute write no history."""
+    pairs = [
+        (write(_commit("kept", number, MINUTE_MS, size)), write(_commit("plain", number, 0, size)))
+        for number in range(size.rounds)
+    ]
+    return _figure(f"a commit that ends a minute, {size.commits} partitions", "ms", pairs, None)
 
 
 def _commit(name: str, number: int, step_ms: int, size: Size) -> list[GroupWrite]:

@@ -1,7 +1,7 @@
 """Compare the heartbeats a second of two nodes with those of one.
 
 Each member sends to the node that serves its group; the load uses the same cores. The ceiling is twice the rate of one
-node. Rounds alternate.
+node, which is measured before.
 
 Run: python -m bench.scale [FILE]
 """
