@@ -43,7 +43,7 @@ def main() -> int:
     """Run what the arguments ask for; 0 if every invariant held."""
     asked = _arguments()
     if asked.seed is not None:
-        return _run_one(asked.seed, RUNS[asked.mode])
+        return _run_one(asked.seed, asked.mode)
     return _run_many(range(asked.first, asked.first + asked.seeds), asked.jobs, asked.mode)
 
 
@@ -64,10 +64,10 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _run_one(seed: int, run: Callable[[int], Outcome]) -> int:
+def _run_one(seed: int, mode: str) -> int:
     began_s = time.monotonic()
-    outcome = run(seed)
-    _print_failure(outcome)
+    outcome = RUNS[mode](seed)
+    _print_failure(outcome, mode)
     looked_at = ", ".join(f"{count} {what}" for what, count in outcome.sums.items())
     log_line(f"seed {seed}: {looked_at}; {time.monotonic() - began_s:.1f} s; trace {outcome.fingerprint}")
     _print_faults(outcome.struck)
@@ -80,7 +80,7 @@ def _run_many(seeds: range, jobs: int, mode: str) -> int:
     Returns:
         0 if every seed has run, and every invariant held.
     """
-    run = Run(time.monotonic(), jobs)
+    run = Run(time.monotonic(), jobs, mode)
     with Pool(jobs, _begin_process, maxtasksperchild=SEEDS_A_PROCESS) as pool:
         try:
             for outcome in pool.imap(partial(_run_apart, mode=mode), seeds):
@@ -107,13 +107,14 @@ def finish(run: "Run", seeds: range, mode: str) -> int:
 class Run:
     """What came of the seeds so far."""
 
-    def __init__(self, began_s: float, jobs: int) -> None:
+    def __init__(self, began_s: float, jobs: int, mode: str) -> None:
         self.done = 0
         self.struck: Counter[str] = Counter()
         self.failed: list[Outcome] = []
         self._sums: Counter[str] = Counter()
         self._began_s = began_s
         self._jobs = jobs
+        self._mode = mode
 
     def take(self, outcome: Outcome) -> None:
         """Take note of a seed."""
@@ -122,7 +123,7 @@ class Run:
         self._sums.update(outcome.sums)
         if outcome.violation is not None:
             self.failed.append(outcome)
-            _print_failure(outcome)
+            _print_failure(outcome, self._mode)
         if self.done % PROGRESS_EVERY == 0:
             found = f", {len(self.failed)} failed" if self.failed else ""
             log_line(f"{self.done} seeds, the last is {outcome.seed}, {self.done / self._took_s:.2f} a second{found}")
@@ -134,7 +135,7 @@ class Run:
         log_line("looked at " + ", ".join(f"{count} {what}" for what, count in self._sums.items()))
         _print_faults(self.struck)
         for outcome in self.failed:
-            log_line(f"failed: {_repeat(outcome)}")
+            log_line(f"failed: {_repeat(outcome, self._mode)}")
 
     @property
     def _took_s(self) -> float:
@@ -171,7 +172,7 @@ def missing(struck: Counter[str], seeds: int) -> int:
     return 0
 
 
-def _print_failure(outcome: Outcome) -> None:
+def _print_failure(outcome: Outcome, mode: str) -> None:
     violation = outcome.violation
     if violation is None:
         return
@@ -179,18 +180,11 @@ def _print_failure(outcome: Outcome) -> None:
         log_line(line)
     log_line(f"\nseed {outcome.seed} fails: {violation.invariant} at {violation.at_s:.4f} s")
     log_line(f"  group {violation.group_id}: {violation.detail}")
-    log_line(f"  to repeat it: {_repeat(outcome)}")
+    log_line(f"  to repeat it: {_repeat(outcome, mode)}")
 
 
-def _repeat(outcome: Outcome) -> str:
-    return f"make sim SEED={outcome.seed}{_flags(outcome)}"
-
-
-def _flags(outcome: Outcome) -> str:
-    for mode, faults in (("losses", LOSSES), ("unreadable", UNREADABLE)):
-        if any(outcome.struck[name] for name in faults):
-            return f" ARGS=--{mode}"
-    return ""
+def _repeat(outcome: Outcome, mode: str) -> str:
+    return f"make sim SEED={outcome.seed}{f' ARGS=--{mode}' if mode else ''}"
 
 
 def log_line(line: str) -> None:
