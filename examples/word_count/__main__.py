@@ -41,7 +41,7 @@ def _produce(options: argparse.Namespace) -> None:
 
 def _consume(options: argparse.Namespace) -> None:
     topic = Topic(options.directory)
-    register(options.url[0], topic)
+    register(options.url, topic)
     counter = WordCounter(
         options.url, options.group, topic, options.session_timeout_ms, is_from_start=options.from_start
     )

@@ -20,6 +20,7 @@ from examples.word_count.consumer import WordCounter
 from examples.word_count.counts import Counts
 from examples.word_count.errors import UserError
 from examples.word_count.topic import Topic
+from examples.word_count.topic_metadata import register
 from tests.support.fake_coordinator import FakeCoordinator, Hold
 from tests.support.waiting import PATIENCE_S, poll_until
 
@@ -205,6 +206,14 @@ def test_unreachable_node_is_reported_in_one_sentence(tmp_path: Path, capsys: py
     assert capsys.readouterr().err == (
         "there is no Muster node at http://127.0.0.1:1; `make run` starts one at http://127.0.0.1:8080\n"
     )
+
+
+def test_another_node_is_asked_where_one_does_not_answer(tmp_path: Path, reader_node: str) -> None:
+    register(["http://127.0.0.1:1", reader_node], Topic(Path(a_directory(tmp_path, "orders-0.log"))))
+
+    with urllib3.PoolManager() as http:
+        stored = http.request("GET", f"{reader_node}/v1/topics").json()["topics"]
+    assert [(each["topic"], each["partitions"]) for each in stored] == [("orders", 1)]
 
 
 def test_fewer_files_than_partitions_are_reported_in_one_sentence(readers: Readers, reader_node: str) -> None:
