@@ -23,6 +23,7 @@ def main() -> int:
         packages: Sequence[Package] = json.loads(found.stdout)["dependencies"]
     except ValueError:
         packages = ()
+        print(*found.stderr.strip().splitlines()[-1:], sep="\n", file=sys.stderr)  # the reason, if it gives one
     status, sentences = verdict(packages)
     print(*sentences, sep="\n", file=sys.stderr if status else sys.stdout)
     return status

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,13 @@ def test_audit_reports_what_is_known(packages: list[dict[str, Any]], status: int
     found, lines = audit.verdict(packages)
     assert found == status
     assert [expected in line for expected, line in zip(said, lines, strict=True)] == [True] * len(said)
+
+
+def test_audit_that_cannot_begin_reports_the_reason() -> None:
+    audit_nothing = "from scripts import audit; audit.LOCK = '/nothing'; raise SystemExit(audit.main())"
+    run = subprocess.run([sys.executable, "-c", audit_nothing], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.returncode == audit.UNAVAILABLE
+    assert "/nothing" in run.stderr
 
 
 def test_bill_of_materials_has_every_locked_package(tmp_path: Path) -> None:
