@@ -1,6 +1,6 @@
 #!/bin/sh
 # Install what is missing of the named: make, git, venv, curl, chromium, libatomic (for Playwright), promtool, pgbouncer,
-# podman (with what it needs to build and to connect containers), mmdebstrap.
+# haproxy, kcat, podman (with what it needs to build and to connect containers), mmdebstrap.
 #
 # Packages are installed by apt-get, as root or with a sudo that asks for no password. Prometheus, which brings promtool,
 # is only unpacked into .tools, so that no daemon starts. A program that cannot be installed is reported in one sentence;
