@@ -15,6 +15,8 @@ from bench.http_load import is_complete
 from bench.tenants import _sending
 from tests.support.waiting import poll_until
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_hostile_tenant_that_stops_sending_fails_the_benchmark() -> None:
     nothing_listens = [Sender(f"http://{HOST}:{free_port()}", [b"request"], is_complete)]
