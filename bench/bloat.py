@@ -19,7 +19,7 @@ import psycopg2
 
 from bench.bench_servers import Place, durable_place, node
 from bench.commits import DIFFERENT_BODIES, offsets_body
-from bench.figures import Figure, middle, run_benchmark
+from bench.figures import Figure, Skipped, middle, run_benchmark
 from bench.group_members import join_groups
 from bench.http_load import post, put_load
 from muster.settings import psql_url
@@ -37,6 +37,11 @@ class Size:
     step_s: float = 60.0
     steps: int = 60
     snapshot_steps: int = 10
+
+    def __post_init__(self) -> None:
+        """Check that there are steps before, within and after the snapshot."""
+        if self.steps < 3 or not 0 < self.snapshot_steps < self.steps - self.steps // 3:
+            raise Skipped("two thirds of MUSTER_BENCH_MINUTES have to be longer than MUSTER_BENCH_SNAPSHOT_MINUTES")
 
 
 class Step(NamedTuple):
@@ -114,8 +119,9 @@ def _say(what: str) -> None:
 
 def _all() -> list[Figure]:
     steps, snapshot = (int(os.environ.get(f"MUSTER_BENCH_{name}") or default) for name, default in _MINUTES.items())
+    size = Size(steps=steps, snapshot_steps=snapshot)
     with durable_place() as place:
-        return measure(place, Size(steps=steps, snapshot_steps=snapshot))
+        return measure(place, size)
 
 
 _MINUTES: Final = {"MINUTES": 60, "SNAPSHOT_MINUTES": 10}
