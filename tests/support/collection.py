@@ -15,6 +15,9 @@ MARKERS_OF_FIXTURES: Final = {
     "browser": ("browser",),
 }
 
+QUICK_IN_A_BROWSER: Final = "tests/integration/console/test_operator_tasks.py"
+"""The tests in a browser that `make test` runs: all others are slow, since they would take a third of its time."""
+
 LONGEST_FIRST: Final = (
     "tests/system/e2e/test_local_platform.py",
     "tests/integration/spark/archive/test_reports_of_archived_days.py",
@@ -73,13 +76,15 @@ class SharingSchedule(LoadFileScheduling):  # type: ignore[misc]  # without type
 
 
 def mark_by_fixtures(items: Iterable[pytest.Item]) -> None:
-    """Mark each test by the systems that its fixtures start."""
+    """Mark each test by the systems that its fixtures start, and those in a browser as slow."""
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         for fixture, markers in MARKERS_OF_FIXTURES.items():
             if fixture in fixtures:
                 for marker in markers:
                     item.add_marker(marker)
+        if "browser" in fixtures and item.location[0] != QUICK_IN_A_BROWSER:
+            item.add_marker("slow")
 
 
 def put_longest_first(items: list[pytest.Item]) -> None:

@@ -20,6 +20,8 @@ from muster.settings import psql_url
 from tests.support.store_rows import SHARD, committed, group_row, write
 from tests.support.store_worlds import NODE, TTL_MS, Owner
 
+pytestmark = pytest.mark.slow
+
 COMMIT = write(committed=(committed(),))
 GROUP = write(group=group_row(generation=8))
 EVERY_WRITE = pytest.mark.parametrize("change", [COMMIT, GROUP], ids=["one statement", "a transaction"])

@@ -34,6 +34,8 @@ from tests.unit.coordinator_core.runtime.nodes import config, until
 from tests.unit.mirror.fake_log import FakeLog
 from tests.unit.mirror.observations import SYNC_MS, T0_MS, appended_ms, generation, member
 
+pytestmark = pytest.mark.slow
+
 GROUP = "payments"
 SHARDS = 50
 MIDNIGHT = datetime.fromtimestamp(T0_MS / 1000, UTC).replace(hour=0, minute=0, second=0, microsecond=0)

@@ -80,6 +80,9 @@ class Mutation(NamedTuple):
     """Events of `weather.EVENTS` that are more frequent in its worlds, because others rarely find the fault."""
 
 
+pytestmark = pytest.mark.slow
+
+
 def nothing(*_: object) -> None:
     """Do nothing, in place of a function without a result."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tests.support.collection import LONGEST_FIRST, SHARED_SYSTEMS
+from tests.support.collection import LONGEST_FIRST, QUICK_IN_A_BROWSER, SHARED_SYSTEMS
 from tests.support.repository import ROOT, written
 
 MODULES = [path for path in written(".py") if path.is_relative_to(ROOT / "tests")]
@@ -51,7 +51,7 @@ def test_no_module_imports_from_a_test_module_or_a_conftest() -> None:
 
 
 def test_files_that_run_first_or_share_a_process_exist() -> None:
-    assert [path for path in (*LONGEST_FIRST, *SHARED_SYSTEMS) if not (ROOT / path).exists()] == []
+    assert [path for path in (*LONGEST_FIRST, *SHARED_SYSTEMS, QUICK_IN_A_BROWSER) if not (ROOT / path).exists()] == []
 
 
 def test_no_request_has_the_timeout_of_urllib3_which_is_3_s() -> None:

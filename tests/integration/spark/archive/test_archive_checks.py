@@ -24,6 +24,8 @@ from spark_jobs.database import Database
 from spark_jobs.submit import archive_uri
 from tests.integration.spark.archive.old_days import EXPECTED, LATE, OLD, OLDER, candidates, rows
 
+pytestmark = pytest.mark.slow
+
 
 def paths(connection: pg.connection) -> dict[tuple[str, str], str]:
     """Return the path of each proposed day, by table and day."""
