@@ -148,11 +148,11 @@ class Writer:
     async def run(self) -> None:
         """Write batches, without end."""
         while True:
-            await self._wake.wait()
-            self._wake.clear()
             while self._queues:
                 await self._linger()
                 await self._write(self._take_entries())
+            self._wake.clear()
+            await self._wake.wait()
 
     async def _linger(self) -> None:
         """Let the event loop queue what arrives, so that one batch has all of it; a client alone waits some µs."""

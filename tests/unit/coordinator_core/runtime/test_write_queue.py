@@ -8,6 +8,7 @@ import pytest
 from coordinator_core.protocol.errors import CoordinatorError
 from coordinator_core.protocol.records import OffsetsCommitted
 from coordinator_core.protocol.requests import OffsetToCommit
+from coordinator_core.runtime.background_tasks import restart_on_error
 from coordinator_core.runtime.clock import SystemClock, SystemThreads
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.counters import Counters
@@ -27,10 +28,18 @@ class Lease:
     is_unloaded = False
 
 
+class BrokenLease(Lease):
+    """A lease for which the loop of the writer has a bug."""
+
+    @property
+    def is_unloaded(self) -> bool:  # type: ignore[override]  # an attribute elsewhere
+        raise RuntimeError("a bug")
+
+
 class Decided:
     """An entry of a number of rows, however many it has."""
 
-    lease = Lease()
+    lease: Lease = Lease()
 
     def __init__(self, write: GroupWrite, rows: int) -> None:
         self.write = write
@@ -167,6 +176,19 @@ async def test_batch_has_what_the_next_iterations_of_the_event_loop_queue(monkey
     await until(lambda: sum(store.batches) == 20, "all entries are written")
     running.cancel()
     assert store.batches[0] == 20
+
+
+@pytest.mark.anyio
+async def test_what_is_queued_is_written_after_an_error_of_the_loop() -> None:
+    store = CountingStore()
+    queue = writer(store=store)
+    broken = Decided(GroupWrite("broken", 0), 1)
+    broken.lease = BrokenLease()
+    queue.enqueue(broken)
+    enqueue(queue, "client", "group", 1)
+    running = asyncio.create_task(restart_on_error("writer", queue.run))
+    await until(lambda: store.batches == [1], "the other entry is written")
+    running.cancel()
 
 
 @pytest.mark.anyio
