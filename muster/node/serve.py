@@ -239,13 +239,16 @@ async def _follow_stored_tokens(tokens: Tokens, queries: QueryRunner) -> asyncio
 class _LossyStderr:
     """The standard error, whose lines are lost while it takes none: on a full disk, no request and no loop fails."""
 
+    def __init__(self) -> None:
+        self._stream = sys.stderr
+
     def write(self, text: str) -> None:
         with contextlib.suppress(OSError):
-            sys.stderr.write(text)
+            self._stream.write(text)
 
     def flush(self) -> None:
         with contextlib.suppress(OSError):
-            sys.stderr.flush()
+            self._stream.flush()
 
 
 def write_log() -> None:
