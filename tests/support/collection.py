@@ -71,8 +71,13 @@ class SharingSchedule(LoadFileScheduling):  # type: ignore[misc]  # without type
     """Gives a process all tests of one file, or of the files that share a system."""
 
     def _split_scope(self, nodeid: str) -> str:
-        path = nodeid.partition("::")[0]
-        return next((system for start, system in SHARED_SYSTEMS.items() if path.startswith(start)), path)
+        return unit_of(nodeid)
+
+
+def unit_of(nodeid: str) -> str:
+    """Return what runs in one process with a test: its file, or the system that several files share."""
+    path = nodeid.partition("::")[0]
+    return next((system for start, system in SHARED_SYSTEMS.items() if path.startswith(start)), path)
 
 
 def mark_by_fixtures(items: Iterable[pytest.Item]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tests.support.collection import LONGEST_FIRST, QUICK_IN_A_BROWSER, SHARED_SYSTEMS
+from tests.support.collection import LONGEST_FIRST, QUICK_IN_A_BROWSER, SHARED_SYSTEMS, unit_of
 from tests.support.repository import ROOT, written
 
 MODULES = [path for path in written(".py") if path.is_relative_to(ROOT / "tests")]
@@ -52,6 +52,15 @@ def test_no_module_imports_from_a_test_module_or_a_conftest() -> None:
 
 def test_files_that_run_first_or_share_a_process_exist() -> None:
     assert [path for path in (*LONGEST_FIRST, *SHARED_SYSTEMS, QUICK_IN_A_BROWSER) if not (ROOT / path).exists()] == []
+
+
+def test_files_that_share_a_system_are_one_unit_and_each_other_file_is_one() -> None:
+    shared = {
+        unit_of("tests/integration/spark/test_publish.py::test_a"),
+        unit_of("tests/integration/spark/archive/test_drop_kill.py::test_b"),
+    }
+    assert len(shared) == 1
+    assert unit_of("tests/unit/repository/test_words.py::test_c[x]") == "tests/unit/repository/test_words.py"
 
 
 def test_no_request_has_the_timeout_of_urllib3_which_is_3_s() -> None:
