@@ -305,9 +305,9 @@ class Connections:
             self._arrive_write(job, chances)
         elif job.kind == "lease" and world.happens(chances["lease_answer_lost"]):
             world.strike("lease_answer_lost", self._loop.name)
-            self._acquire(job, lost=OutcomeUnknown("the answer was lost"))
+            self._execute(job, lost=OutcomeUnknown("the answer was lost"))
         else:
-            self._acquire(job)
+            self._execute(job)
 
     def _arrive_write(self, job: Job, chances: Mapping[str, float]) -> None:
         world, name = self._world, self._loop.name
@@ -318,31 +318,31 @@ class Connections:
             case "write_crash_before":
                 self._crash(f"before the store took a {job.kind}")
             case "write_crash_after":
-                self._acquire(job)
+                self._execute(job)
                 self._crash(f"after the store took a {job.kind}")
             case "write_unknown_not_taken":
                 self._answer(job, OutcomeUnknown("the connection was lost while committing"))
             case "write_unknown_taken":
-                self._acquire(job, lost=OutcomeUnknown("the connection was lost while committing"))
+                self._execute(job, lost=OutcomeUnknown("the connection was lost while committing"))
             case "write_unknown_late":
                 self._store.lingers_for_s = world.between(0.1, 4.0)
-                self._acquire(job)
+                self._execute(job)
             case "write_timed_out":
                 self._answer(job, StoreUnavailable("statement timeout"), CALL_TIMEOUT_S)
             case "write_deadlocked":
-                world.after(world.between(0.2, 1.2), partial(self._acquire, job))  # found, undone, and done again
+                world.after(world.between(0.2, 1.2), partial(self._execute, job))  # found, undone, and done again
             case "write_refused" if job.kind == "write":
                 self._store.refuses_one = True
-                self._acquire(job)
+                self._execute(job)
             case _:
-                self._acquire(job)
+                self._execute(job)
 
-    def _acquire(self, job: Job, lost: StoreError | None = None) -> None:
+    def _execute(self, job: Job, lost: StoreError | None = None) -> None:
         """Let the database do it, in one instant."""
         try:
             outcome = job.call()
         except Locked as lock:
-            self._world.schedule(lock.until_s + 0.001, partial(self._acquire, job, lost))
+            self._world.schedule(lock.until_s + 0.001, partial(self._execute, job, lost))
             return
         except Exception as error:  # noqa: BLE001 - whatever a call raises is its caller's
             outcome = error

@@ -158,9 +158,9 @@ class Process:
         return self.loop.deliver(self._begin, message, say)
 
     def _begin(self, message: Message, say: Say) -> None:
-        self.loop.create_task(self._add_group(message, say))
+        self.loop.create_task(self._serve(message, say))
 
-    async def _add_group(self, message: Message, say: Say) -> None:
+    async def _serve(self, message: Message, say: Say) -> None:
         """Answer as the HTTP server does: in time, or with a retriable error."""
         request = None if message.request is None else self._stamped(message.request)
         try:

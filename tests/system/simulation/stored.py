@@ -156,9 +156,9 @@ class Stored(Witness):
                 who = f"{batch.node_id} wrote under epoch {batch.epochs[one.shard_id]}"
                 self._fail("OneWriterPerShard", one, f"{who}; shard {one.shard_id} is {owner}'s")
             self.writes += 1
-            self._acquire(self.groups[one.group_id], one)
+            self._wrote_group(self.groups[one.group_id], one)
 
-    def _acquire(self, past: Past, one: GroupWrite) -> None:
+    def _wrote_group(self, past: Past, one: GroupWrite) -> None:
         self._note(one)
         self._retired(past.life, one)
         for transition in one.transitions:

@@ -97,7 +97,7 @@ class Watch:
         self._shard_ids: dict[str, int] = {}
         self._processes: dict[str, Process] = {}
         self._of_loop: dict[SimulatedLoop, Process] = {}
-        self._file_version: dict[SimulatedLoop, dict[str, Signs]] = defaultdict(lambda: defaultdict(Signs))
+        self._signs: dict[SimulatedLoop, dict[str, Signs]] = defaultdict(lambda: defaultdict(Signs))
         self._doubts: dict[Shard, list[tuple[int, float]]] = defaultdict(list)
         """Shard → (node time, world time) from when to when its lease was in doubt."""
         self.served: dict[SimulatedLoop, dict[Shard, None]] = defaultdict(dict)
@@ -129,7 +129,7 @@ class Watch:
     def heard(self, process: Process, message: Message) -> None:
         """Take note that a message has reached a process."""
         if isinstance(message.request, Heartbeat):
-            signs = self._file_version[process.loop][message.request.member_id]
+            signs = self._signs[process.loop][message.request.member_id]
             signs.heartbeat_arrived_at_s, signs.generation = self._world.now_s, message.request.generation
             signs.is_kept_waiting = True
 
@@ -144,7 +144,7 @@ class Watch:
         if isinstance(request, ExpireDeadline) or hasattr(request, "token"):
             self._one_decides(loop, group.group_id, request)
             self._has_settings(loop, group.group_id)
-        signs = self._file_version[loop]
+        signs = self._signs[loop]
         for deadline, delay_ms in decision.deadlines:
             if deadline.kind is DeadlineKind.SESSION and delay_ms is not None:
                 sign = signs[deadline.subject]
@@ -299,7 +299,7 @@ class Watch:
         subject = request.deadline.subject
         if subject not in gone or not any(_is_silence(one) for one in decision.records):
             return
-        signs, now_s = self._file_version[loop][subject], self._world.now_s
+        signs, now_s = self._signs[loop][subject], self._world.now_s
         lost_s = self._lost_s(loop, group.group_id, signs.armed_at_s)
         quiet_s = now_s - signs.armed_at_s
         self._world.note(group.group_id, f"{loop.name} puts {subject} out after {quiet_s:.1f} s, {lost_s:.1f} s lost")
@@ -351,7 +351,7 @@ class Watch:
         """Check that an answer rests on nothing that is not stored."""
         self.answers += 1
         if isinstance(request, Heartbeat):
-            signs = self._file_version[process.loop][request.member_id]
+            signs = self._signs[process.loop][request.member_id]
             begun_s = max(
                 [signs.heartbeat_arrived_at_s, *(end_s for _, end_s in process.pauses if end_s <= self._world.now_s)]
             )
