@@ -66,8 +66,10 @@ class Effects:
         if setting_ms == group.phase_timeout_ms or not is_same_phase or not (is_joining or is_syncing):
             return
         self._world.strike("timeout_changed_in_phase", f"to {setting_ms} ms", group.group_id)
-        of_members_ms = max(member.rebalance_timeout_ms for member in group.members.values())
-        ends_ms = group.phase_started_node_ms + (of_members_ms if setting_ms is None else setting_ms)
+        # The limit of a join phase that has pending members alone is 0.
+        of_members_ms = max((member.rebalance_timeout_ms for member in group.members.values()), default=0)
+        limit_ms = of_members_ms if setting_ms is None or not group.members else setting_ms
+        ends_ms = group.phase_started_node_ms + limit_ms
         wanted_ms = max(0, ends_ms - now.node_ms)
         kind = DeadlineKind.JOIN if is_joining else DeadlineKind.SYNC
         found = [delay_ms for deadline, delay_ms in decision.deadlines if deadline.kind is kind]

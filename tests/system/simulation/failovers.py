@@ -31,7 +31,7 @@ from tests.system.simulation.network import Network
 from tests.system.simulation.node import Answer, Ask, Message, Node, Process
 from tests.system.simulation.people import People
 from tests.system.simulation.probes import probes
-from tests.system.simulation.seeds import END_S, NODES, SHARDS, STORM_S, Outcome, first_change
+from tests.system.simulation.seeds import END_S, GROUPS, NODES, SHARDS, STORM_S, Outcome, first_change
 from tests.system.simulation.watch import Watch
 from tests.system.simulation.weather import Weather
 from tests.system.simulation.world import World
@@ -165,7 +165,7 @@ def run_lossy_seed(seed: int) -> Outcome:
         ]
         clients = SimulatedLoop(world, "clients")  # type: ignore[abstract]  # sockets are never asked for
         network = Network(world, weather, {node.name: node for node in nodes}, clients)
-        fleet = Fleet(world, network, clients)
+        fleet = Fleet(world, network, clients, world.chance.choice(GROUPS))
         people = People(world, network, clients, store, fleet, SHARDS)
         chaos = Chaos(world, weather, nodes, fleet, people)
         Losses(world, weather, store)

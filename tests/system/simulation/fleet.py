@@ -9,9 +9,6 @@ from tests.system.simulation.world import World
 
 SESSIONS_MS = (6_000, 12_000, 20_000, 30_000, 30_000)
 REBALANCES_MS = (10_000, 15_000, 20_000, 30_000)
-GROUPS = (1, 1, 2, 3, 4, 5, 8, 24)
-"""Of so many groups a seed has one number: small worlds find faults of one group in less time, large ones those between
-groups."""
 SIZES = (1, 2, 2, 3, 3, 4, 4, 5, 6, 8, 12)
 AGENTS_MAX = 110
 BACK_AFTER_S = (1.0, 25.0)
@@ -35,11 +32,11 @@ class Slot:
 class Fleet:
     """The groups, and their agents."""
 
-    def __init__(self, world: World, network: Network, clients: SimulatedLoop) -> None:
+    def __init__(self, world: World, network: Network, clients: SimulatedLoop, groups: int) -> None:
         self._world = world
         self._network = network
         self._clients = clients
-        self.slots = [Slot(plan, reconnected_at_s=world.between(0, 30)) for plan in _plans(world)]
+        self.slots = [Slot(plan, reconnected_at_s=world.between(0, 30)) for plan in _plans(world, groups)]
         self.group_ids = sorted({slot.plan.group_id for slot in self.slots})
         self.started = 0
         """How many agents were started, all in all."""
@@ -127,9 +124,9 @@ class Fleet:
             slot.agent = self._start(slot.plan)
 
 
-def _plans(world: World) -> list[Plan]:
+def _plans(world: World, groups: int) -> list[Plan]:
     plans: list[Plan] = []
-    for number in range(world.chance.choice(GROUPS)):
+    for number in range(groups):
         size = world.chance.choice(SIZES)
         if len(plans) + size <= AGENTS_MAX:
             plans += _group(world, f"group-{number:02}", size)

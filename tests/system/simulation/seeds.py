@@ -27,6 +27,10 @@ END_S = 600.0
 """Ten simulated minutes a seed, the calm at the end included."""
 SHARDS = 8
 NODES = (2, 4)
+GROUPS = (1, 1, 2, 3, 4, 5, 8, 24)
+"""A seed has one of these numbers of groups: few find most faults in less time, many those between groups."""
+GROUPS_BESIDE = (16,)
+"""So many that groups share a shard with an unreadable one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,8 @@ def _run(world: World, watch: Watch, store: WatchedStore) -> Fleet:
 def _run_nodes(world: World, weather: Weather, watch: Watch, store: WatchedStore, nodes: list[Node]) -> Fleet:
     clients = SimulatedLoop(world, "clients")  # type: ignore[abstract]  # sockets are never asked for
     network = Network(world, weather, {node.name: node for node in nodes}, clients)
-    fleet = Fleet(world, network, clients)
+    groups = GROUPS_BESIDE if isinstance(store, SpoiledStore) else GROUPS
+    fleet = Fleet(world, network, clients, world.chance.choice(groups))
     people = People(world, network, clients, store, fleet, SHARDS)
     chaos = Chaos(world, weather, nodes, fleet, people)
     ending = Ending(world, watch, store, fleet, nodes)

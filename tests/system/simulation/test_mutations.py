@@ -280,21 +280,21 @@ def retire_with_offsets(group: Group, request: RetireGroup) -> str:
 
 MUTATIONS: Mapping[str, Mutation] = {
     "write without a lease": Mutation(
-        MemoryStore, "write", write_without_lease, frozenset({"OneWriterPerShard"}), first_seed=20
+        MemoryStore, "write", write_without_lease, frozenset({"OneWriterPerShard"}), first_seed=2
     ),
     "node serves while its lease is in doubt": Mutation(
         Coordinator, "_shard_of", shard_of_doubtful_lease, frozenset({"OneDeciderPerShard"}), first_seed=2
     ),
     "reply before the write": Mutation(Shard, "_enqueue", enqueue_and_reply, frozenset({"StoredBeforeReply"})),
     "settings of a group are changed by any node": Mutation(
-        admin_settings, "owned_group", lambda *_: nullcontext(), frozenset({"SettingsReachOwners"}), first_seed=2
+        admin_settings, "owned_group", lambda *_: nullcontext(), frozenset({"SettingsReachOwners"})
     ),
     "settings are confirmed before they are applied": Mutation(
         ShardOwnership,
         "_renew_at_store",
         renew_with_newest_settings,
         frozenset({"SettingsReachOwners"}),
-        first_seed=6,
+        first_seed=9,
         events={"setting_changed": 2.0},
     ),
     "join phase without a limit": Mutation(
@@ -354,7 +354,7 @@ MUTATIONS: Mapping[str, Mutation] = {
         heartbeat, "check_member", check_member_without_instance, frozenset({"FencedMembersAreRefused"})
     ),
     "leave by instance id removes no member": Mutation(
-        leave, "_remove", remove_by_member_id_only, frozenset({"LeftMembersAreGone"}), first_seed=2
+        leave, "_remove", remove_by_member_id_only, frozenset({"LeftMembersAreGone"})
     ),
     "offsets of a subscribed topic are deleted": Mutation(
         offsets, "is_subscribed", lambda *_: False, frozenset({"LiveOffsetsAreKept"})
@@ -408,7 +408,7 @@ MUTATIONS: Mapping[str, Mutation] = {
         "_retirement_outcome",
         retire_whatever_has_happened_since,
         frozenset({"OnlyUnusedGroupsAreRetired"}),
-        first_seed=22,
+        first_seed=53,
     ),
     "cleanup of a group with offsets": Mutation(
         offsets, "_retirement_outcome", retire_with_offsets, frozenset({"DeadGroupsKeepNothing"})
@@ -417,7 +417,11 @@ MUTATIONS: Mapping[str, Mutation] = {
         ShardOwnership, "_release_leases", nothing_async, frozenset({"StoppedNodesReleaseShards"})
     ),
     "stopped node abandons the checkpoint under way": Mutation(
-        Coordinator, "stop", stop_in_a_checkpoint, frozenset({"NoInvariantIsViolated"}), events={"node_stopped": 40.0}
+        Coordinator,
+        "stop",
+        stop_in_a_checkpoint,
+        frozenset({"NoInvariantIsViolated"}),
+        events={"node_stopped": 20.0},
     ),
 }
 
