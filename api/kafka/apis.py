@@ -62,7 +62,7 @@ APIS: Final = {
     ApiKey.SYNC_GROUP: Api("SyncGroup", 0, 5, 4),
     ApiKey.DESCRIBE_GROUPS: Api("DescribeGroups", 0, 6, 5),
     ApiKey.LIST_GROUPS: Api("ListGroups", 0, 5, 3),
-    ApiKey.SASL_HANDSHAKE: Api("SaslHandshake", 1, 1, NEVER),
+    ApiKey.SASL_HANDSHAKE: Api("SaslHandshake", 0, 1, NEVER),
     ApiKey.API_VERSIONS: Api("ApiVersions", 0, 4, 3),
     ApiKey.DESCRIBE_CONFIGS: Api("DescribeConfigs", 1, 4, 4),
     ApiKey.SASL_AUTHENTICATE: Api("SaslAuthenticate", 0, 2, 2),

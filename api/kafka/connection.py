@@ -108,8 +108,10 @@ class KafkaConnection(asyncio.Protocol):
         self._credentials: tuple[str, bytes] | None = None
         """The mechanism and the token that the client has sent."""
         self._certificate = NO_CERTIFICATE
-        self._mechanism: str | None = None
+        self._mechanism = ""
         """The mechanism of the client's handshake."""
+        self._is_token_next = False
+        """Whether the next frame is the client's token alone."""
         self.closed: asyncio.Future[None] = self._loop.create_future()
         """Is done when the connection is lost."""
         self._due_at_s = 0.0
@@ -273,6 +275,9 @@ class KafkaConnection(asyncio.Protocol):
 
     def _answer(self, frame: bytes) -> None:
         self.has_request = True
+        if self._is_token_next:
+            self._answer_bare_token(frame)
+            return
         self._correlation_id = frame[CORRELATION_ID]
         self._identify()  # its token may have been revoked since
         is_small = len(frame) <= KEPT_FRAME_MAX_BYTES
@@ -300,8 +305,7 @@ class KafkaConnection(asyncio.Protocol):
         message = self._decode(header, frame)
         if header.api_key in _SASL:
             self._send(header, self._authenticate(header, message))
-            is_refused = self._node.tokens is not None and self._credentials is not None and self._identity is None
-            self._metrics.requests[api.name, Unauthenticated.code if is_refused else NO_ERROR] += 1
+            self._count_authentication(api.name)
             return
         if header.api_key == ApiKey.API_VERSIONS:
             self._software = getattr(message, "client_software_name", "")
@@ -430,19 +434,35 @@ class KafkaConnection(asyncio.Protocol):
     # -- authentication ----------------------------------------------------------------------------------------
 
     def _authenticate(self, header: RequestHeader, message: object) -> bytes:
-        """Answer SaslHandshake and SaslAuthenticate; a wrong token closes the connection after the answer.
-
-        A client may send a new token, but only of the same actor (KIP-368).
-        """
-        tokens = self._node.tokens
+        """Answer SaslHandshake and SaslAuthenticate; a wrong token closes the connection after the answer."""
         if header.api_key == ApiKey.SASL_HANDSHAKE:
             self._mechanism = message.mechanism  # type: ignore[attr-defined]  # the decoded request
+            self._is_token_next = header.version == sasl.BARE_TOKEN_VERSION and self._mechanism in sasl.MECHANISMS
             return sasl.handshake(header.version, self._mechanism)
         if self._mechanism not in sasl.MECHANISMS:
             raise MalformedFrame("SaslAuthenticate without a SaslHandshake")
         auth_bytes: bytes = message.auth_bytes  # type: ignore[attr-defined]
-        if tokens is None:  # an open node: there is nothing to check
-            return sasl.authenticated(header.version, is_known=True)
+        tokens = self._node.tokens
+        is_known = self._take_token(auth_bytes)
+        lifetime_s = tokens.lifetime_s(auth_bytes) if tokens is not None and is_known else None
+        return sasl.authenticated(header.version, is_known=is_known, lifetime_s=lifetime_s)
+
+    def _answer_bare_token(self, auth_bytes: bytes) -> None:
+        """Answer a token without a header: with an empty frame, or by closing the connection."""
+        self._is_token_next = False
+        if self._take_token(auth_bytes):
+            self._transport.write(bytes(SIZE_BYTES))
+            self._metrics.sent_bytes += SIZE_BYTES
+        self._end_request()
+        self._count_authentication(APIS[ApiKey.SASL_AUTHENTICATE].name)
+
+    def _take_token(self, auth_bytes: bytes) -> bool:
+        """Take a token, and return whether it is known; a wrong one closes the connection.
+
+        A client may send a new token, but only of the same actor (KIP-368).
+        """
+        if self._node.tokens is None:  # an open node: there is nothing to check
+            return True
         before = None if self._credentials is None else self._identity
         self._credentials = self._mechanism, auth_bytes
         self._identify()
@@ -451,9 +471,11 @@ class KafkaConnection(asyncio.Protocol):
         if self._identity is None:
             log.warning("kafka_authentication_failed", client=self._client_host)
             self._loop.call_soon(self._transport.close)
-        is_known = self._identity is not None
-        lifetime_s = tokens.lifetime_s(auth_bytes) if is_known else None
-        return sasl.authenticated(header.version, is_known=is_known, lifetime_s=lifetime_s)
+        return self._identity is not None
+
+    def _count_authentication(self, request: str) -> None:
+        is_refused = self._node.tokens is not None and self._credentials is not None and self._identity is None
+        self._metrics.requests[request, Unauthenticated.code if is_refused else NO_ERROR] += 1
 
     def _identify(self) -> None:
         """Set the identity of the client: that of its token or, if it has sent none, of its certificate."""

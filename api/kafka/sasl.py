@@ -15,6 +15,8 @@ from api.shared.tokens import Tokens
 PLAIN: Final = "PLAIN"
 OAUTHBEARER: Final = "OAUTHBEARER"
 MECHANISMS: Final = (PLAIN, OAUTHBEARER)
+BARE_TOKEN_VERSION: Final = 0
+"""The version of SaslHandshake after which the next frame is the client's token alone, not a SaslAuthenticate."""
 SESSION_LIFETIME_MAX_MS: Final = 2**31 - 1
 """The longest lifetime in a response: Java's clients cannot have one of 300 years, in nanoseconds."""
 _PLAIN_PARTS: Final = 3

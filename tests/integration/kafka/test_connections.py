@@ -229,6 +229,27 @@ def test_wrong_token_is_refused_and_the_connection_closed(guarded: Node, auth: b
         assert wire.is_closed()
 
 
+def _send_bare_token(wire: KafkaWire, auth_bytes: bytes) -> None:
+    """Send a token as after version 0 of SaslHandshake: without a header."""
+    assert wire.call(ApiKey.SASL_HANDSHAKE, 0, mechanism="PLAIN").error_code == 0
+    wire.send(len(auth_bytes).to_bytes(4) + auth_bytes)
+
+
+def test_token_without_a_header_opens_the_connection(guarded: Node) -> None:
+    """kafka-python 2.0 and aiokafka 0.12 send it so, and librdkafka 2.8 wants that version to be offered."""
+    with KafkaWire(guarded.settings.kafka_address) as wire:
+        _send_bare_token(wire, _plain("ada's"))
+        assert wire.receive() == b""
+        assert wire.call(ApiKey.LIST_GROUPS, 4, states_filter=()).error_code == 0
+
+
+@pytest.mark.parametrize("auth", [_plain("wrong"), b"\x00" * 9, frame(ApiKey.LIST_GROUPS, 0)[4:]])
+def test_wrong_token_without_a_header_closes_the_connection(guarded: Node, auth: bytes) -> None:
+    with KafkaWire(guarded.settings.kafka_address) as wire:
+        _send_bare_token(wire, auth)
+        assert wire.is_closed()
+
+
 def test_other_mechanisms_are_refused_with_those_that_there_are(guarded: Node) -> None:
     with KafkaWire(guarded.settings.kafka_address) as wire:
         answer = wire.call(ApiKey.SASL_HANDSHAKE, 1, mechanism="SCRAM-SHA-256")
