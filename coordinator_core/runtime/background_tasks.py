@@ -1,7 +1,7 @@
 """Restart background loops after errors, so that one unexpected error does not disable a node."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Final
 
 import structlog
@@ -30,3 +30,10 @@ async def log_errors(name: str, work: Work) -> None:
     except Exception as error:  # any error: there is no caller that could handle it
         end_if_out_of_memory(error)
         log.exception("background_loop_failed", loop=name)
+
+
+async def cancel_tasks(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Cancel tasks, and wait until they have ended."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

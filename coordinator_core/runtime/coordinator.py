@@ -29,7 +29,7 @@ from coordinator_core.protocol.setting_rules import SettingValue, check_settings
 from coordinator_core.protocol.settings import GroupSettings, Now
 from coordinator_core.runtime.admission import Admission
 from coordinator_core.runtime.archive_files import ArchiveFiles
-from coordinator_core.runtime.background_tasks import log_errors, restart_on_error
+from coordinator_core.runtime.background_tasks import cancel_tasks, log_errors, restart_on_error
 from coordinator_core.runtime.clock import Clock, SystemClock, SystemThreads, Threads
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.confirmations import Confirmations
@@ -110,6 +110,8 @@ class Coordinator:
         self._threads = threads or SystemThreads(config.max_reads)
         self._tokens = count(1)
         self._tasks: list[asyncio.Task[None]] = []
+        self._loops: list[asyncio.Task[None]] = []
+        """Those of the tasks that never end before the node stops."""
         self.metadata_cache = MetadataCache(config.defaults, config.environment_keys)
         self._refreshing = asyncio.Lock()
         self._counters = sums = Counters()
@@ -204,11 +206,11 @@ class Coordinator:
         """Release every shard, refuse waiting requests so that clients ask another node, and end."""
         self.is_stopping = True
         checkpoints = [task for task in self._tasks if task.get_name() == f"muster-{CHECKPOINTS}"]
-        await _cancel([task for task in self._tasks if task not in checkpoints])
+        await cancel_tasks([task for task in self._tasks if task not in checkpoints])
         await log_errors(CHECKPOINTS, self._store_dirty_offsets)
         await self._ownership.release_all_shards()
         await log_errors(CHECKPOINTS, self._store_dirty_offsets)  # There is no shard any more: it refuses what waits.
-        await _cancel(checkpoints)
+        await cancel_tasks(checkpoints)
         await log_errors("log_ends", self._log_ends.flush)
         try:
             await self._threads.lease(partial(self.store.delete_node, self.node_id))
@@ -229,7 +231,8 @@ class Coordinator:
         self._start_loop("mirror", follower.run)
 
     def _start_loop(self, name: str, loop: Callable[[], Coroutine[None, None, None]]) -> None:
-        self._tasks.append(asyncio.create_task(restart_on_error(name, loop), name=f"muster-{name}"))
+        self._loops.append(asyncio.create_task(restart_on_error(name, loop), name=f"muster-{name}"))
+        self._tasks.append(self._loops[-1])
 
     async def _renewal_loop(self) -> None:
         while True:
@@ -559,6 +562,8 @@ class Coordinator:
         found = await self._readiness_check.check()
         if self._ownership.duplicate_node is not None:
             return Readiness(is_ready=False, reasons=(self._ownership.duplicate_node,))
+        if ended := [task.get_name() for task in self._loops if task.done()]:
+            return Readiness(is_ready=False, reasons=(f"the loop {ended[0]} has ended: restart the node",))
         if (busy_ms := self._writer.busy_ms()) > self._config.lease_ttl_ms:
             # The statement timeout is less than half of a lease, so a write that takes longer hangs.
             hanging = f"a write to the database has been hanging for {busy_ms // 1000} s"
@@ -577,13 +582,6 @@ class Coordinator:
         """Return whether there are more nodes than shards, so that some nodes own none."""
         renewal = self._ownership.last_renewal
         return renewal is not None and len(renewal.live_nodes) > len(renewal.leases)
-
-
-async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
-    """Cancel tasks, and wait until they have ended."""
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _from_database(answer: Awaitable[T]) -> T:

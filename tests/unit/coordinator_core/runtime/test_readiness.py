@@ -101,6 +101,17 @@ async def test_expired_lease_is_no_active_shard() -> None:
     assert (before.is_ready, after.reasons) == (True, ("the node owns no shard yet",))
 
 
+async def test_node_without_the_loop_that_writes_is_not_ready() -> None:
+    async with running(SlowStore()) as node:
+        await until_readiness(node, expected=True)
+        (writer,) = [task for task in asyncio.all_tasks() if task.get_name() == "muster-writer"]
+        writer.cancel()
+        await asyncio.wait([writer])
+        node._begin("refresh", node._refresh)  # Other work must not make the node forget its loops.
+        found = await node.readiness()
+    assert (found.is_ready, found.reasons) == (False, ("the loop muster-writer has ended: restart the node",))
+
+
 async def test_database_that_is_away_is_named_in_one_sentence() -> None:
     store = FarStore()
     async with running(store, config(lease_ttl_ms=300)) as node:
