@@ -560,14 +560,8 @@ class Coordinator:
         if self.is_stopping:
             return Readiness(is_ready=False, reasons=("the node is stopping",))
         found = await self._readiness_check.check()
-        if self._ownership.duplicate_node is not None:
-            return Readiness(is_ready=False, reasons=(self._ownership.duplicate_node,))
-        if ended := [task.get_name() for task in self._loops if task.done()]:
-            return Readiness(is_ready=False, reasons=(f"the loop {ended[0]} has ended: restart the node",))
-        if (busy_ms := self._writer.busy_ms()) > self._config.lease_ttl_ms:
-            # The statement timeout is less than half of a lease, so a write that takes longer hangs.
-            hanging = f"a write to the database has been hanging for {busy_ms // 1000} s"
-            return Readiness(is_ready=False, reasons=(hanging,))
+        if (failure := self._failure()) is not None:
+            return Readiness(is_ready=False, reasons=(failure,))
         if failures := self._ownership.loading.reasons():
             return Readiness(is_ready=False, reasons=(*found.reasons, *failures))
         if not len(self.serving_shards()) and not self._is_spare():
@@ -577,6 +571,15 @@ class Coordinator:
         if quarantined := len(self.quarantined()):
             return replace(found, reasons=(*found.reasons, quarantine_notice(quarantined)))
         return found
+
+    def _failure(self) -> str | None:
+        """Return why the node cannot serve, whatever the database says."""
+        if ended := [task.get_name() for task in self._loops if task.done()]:
+            return f"the loop {ended[0]} has ended: restart the node"
+        if (busy_ms := self._writer.busy_ms()) > self._config.lease_ttl_ms:
+            # The statement timeout is less than half of a lease, so a write that takes longer hangs.
+            return f"a write to the database has been hanging for {busy_ms // 1000} s"
+        return self._ownership.duplicate_node
 
     def _is_spare(self) -> bool:
         """Return whether there are more nodes than shards, so that some nodes own none."""
