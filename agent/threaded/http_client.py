@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import http.client
+import io
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -87,8 +90,45 @@ class Urllib3Client:
                 _shut_down_socket(connection)
 
 
+class _Response(http.client.HTTPResponse):
+    """A response that is read within the timeout of its socket, which limits each part of it alone."""
+
+    def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:  # noqa: ANN401  # the library's own
+        super().__init__(sock, *args, **options)
+        self.fp = io.BufferedReader(_TimedReader(sock, self.fp.detach()))
+
+
+class _TimedReader(io.RawIOBase):
+    """Reads from a socket until the time that it has for one part has passed."""
+
+    def __init__(self, connection: socket.socket, raw: io.RawIOBase) -> None:
+        self._connection = connection
+        self._raw = raw
+        self._timeout_s = connection.gettimeout() or 0.0
+        self._until_s = time.monotonic() + self._timeout_s
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:  # noqa: ANN401  # the library's own
+        left_s = self._until_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("timed out")
+        self._connection.settimeout(left_s)
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        if not self.closed:
+            with suppress(OSError):
+                self._connection.settimeout(self._timeout_s)  # Of the next request.
+            self._raw.close()
+        super().close()
+
+
 class _Connection(HTTPConnection):
     """A connection that passes its socket to a callback when it opens."""
+
+    response_class = _Response
 
     def __init__(self, *args: Any, opened: OnOpen, **options: Any) -> None:  # noqa: ANN401  # urllib3's own, passed on
         super().__init__(*args, **options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -293,6 +294,34 @@ def test_look_up_of_a_name_has_the_timeout_of_the_connection(monkeypatch: pytest
     assert not is_over.is_set()
     assert not problem.value.was_connected
     never.set()
+
+
+@pytest.mark.parametrize("at_once", [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n"])
+def test_response_that_comes_byte_by_byte_has_the_timeout_of_a_response(at_once: bytes) -> None:
+    whole = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n" + b"x" * 100
+    has_ended = threading.Event()
+
+    def drip() -> None:
+        connection, _ = server.accept()
+        with connection, suppress(OSError):
+            connection.recv(65_536)
+            connection.sendall(at_once)
+            for number in range(len(at_once), len(whole)):
+                has_ended.wait(0.02)
+                connection.sendall(whole[number : number + 1])
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        dripping = threading.Thread(target=drip)
+        dripping.start()
+        http = Urllib3Client(None)
+        request = HttpRequest("GET", f"http://127.0.0.1:{server.getsockname()[1]}/v1/topics", {}, None, 1_000, 200)
+        with pytest.raises(NoResponse, match="timed out") as problem:
+            run_blocking(http.send(request))
+        has_ended.set()
+        dripping.join()
+        run_blocking(http.close())
+
+    assert problem.value.was_connected
 
 
 def test_agent_retries_without_a_node_and_can_be_closed(make_agent: AgentMaker) -> None:
