@@ -144,9 +144,10 @@ class NodeClient:
             if reply.status < FIRST_ERROR_STATUS:
                 self.change_id = reply.headers.get("X-Muster-Change-Id")
                 return answer
-            if not _is_transient(answer) or time.monotonic() > deadline_s:
+            pause_s = _pause_s(reply.headers.get("Retry-After"))
+            if not _is_transient(answer) or time.monotonic() + pause_s > deadline_s:
                 raise _api_error(answer, reply.status)
-            time.sleep(float(reply.headers.get("Retry-After") or 1))  # The node names the time, and does not call.
+            time.sleep(pause_s)  # The node names the time, and does not call.
 
     def _change_headers(self) -> dict[str, str]:
         # Names are UTF-8 on the wire, and the library takes each character for one byte.
@@ -259,6 +260,15 @@ def _api_error(problem: Json, status: int) -> ApiError:
         status,
         UNREACHABLE_EXIT_CODE if _is_transient(problem) else FAILURE_EXIT_CODE,
     )
+
+
+def _pause_s(retry_after: str | None) -> float:
+    """Return how long to wait before a request is repeated: a second, if the response names no number of seconds."""
+    try:
+        seconds = float(retry_after or 1)
+    except ValueError:
+        return 1.0
+    return seconds if seconds >= 0 else 1.0
 
 
 def _is_transient(problem: Json) -> bool:

@@ -13,6 +13,7 @@ class FakeNode:
         self.answers: list[tuple[int, bytes]] = []
         self.seen: list[tuple[str, dict[str, str]]] = []
         self.clock_ahead_s = 0.0
+        self.retry_after = "0.01"
         fake = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -21,7 +22,7 @@ class FakeNode:
                 status, body = fake.answers[0] if len(fake.answers) == 1 else fake.answers.pop(0)
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(body)))
-                self.send_header("Retry-After", "0.01")
+                self.send_header("Retry-After", fake.retry_after)
                 self.end_headers()
                 self.wfile.write(body)
 

@@ -59,6 +59,19 @@ def test_busy_node_is_given_up_after_the_timeout(
     )
 
 
+@pytest.mark.parametrize("retry_after", ["86400", "inf", "-1", "Sat, 28 Nov 2026 04:00:00 GMT"])
+def test_client_waits_no_longer_than_the_timeout(
+    bare_muster: Muster, fake: FakeNode, monkeypatch: pytest.MonkeyPatch, retry_after: str
+) -> None:
+    monkeypatch.setattr(node_client.NodeClient.__init__, "__defaults__", (None, None, 0.05, 30.0))
+    fake.says(503, NOT_NOW)
+    fake.retry_after = retry_after
+
+    assert bare_muster.refused(3, "groups", "list", "--url", fake.url) == (
+        "the shard is between two owners (COORDINATOR_NOT_AVAILABLE)."
+    )
+
+
 def test_quarantined_group_is_reported_without_retry(bare_muster: Muster, fake: FakeNode) -> None:
     fake.says(503, {**NOT_NOW, "detail": "the group is quarantined", "quarantine_reason": "groups.state is 'stable'"})
 
