@@ -31,10 +31,10 @@ export async function read(path, query = {}) {
 }
 
 /** Send GETs until the last page, or until the list `field` has `most` entries, and return the first JSON with all of the list, and the last cursor. */
-export async function readPages(path, field, most = Infinity) {
-  const whole = await read(path);
+export async function readPages(path, field, most = Infinity, query = {}) {
+  const whole = await read(path, query);
   while (whole.next_cursor && whole[field].length < most) {
-    const page = await read(path, { cursor: whole.next_cursor });
+    const page = await read(path, { ...query, cursor: whole.next_cursor });
     whole[field].push(...page[field]);
     whole.next_cursor = page.next_cursor;
   }

@@ -1,6 +1,6 @@
 // The newest reports of the daily jobs, with the trend of each group: groups that rebalance most, unbalanced assignments, and advised timeouts; the worst come first.
 
-import { read } from "./api.js";
+import { read, readPages } from "./api.js";
 import { h, linkRow, redrawOnChange, replaceContent, tableHead } from "./dom.js";
 import { clock, count, NONE, plural, span } from "./format.js";
 import { pageKeys, rowKeys } from "./keys.js";
@@ -8,8 +8,10 @@ import { groupAddress, groupLink, plain } from "./labels.js";
 import { poll } from "./poll.js";
 import { sparkline } from "./sparkline.js";
 
-const EVERY_MS = 60_000;
-const READ_MAX = 1_000;
+const EVERY_MS = 300_000;
+const PAGE = 1_000;
+const READ_MAX = 10_000;
+const DAY_MS = 86_400_000;
 const SHOWN_MAX = 25;
 const TREND_DAYS = 14;
 const TREND_POINTS_MAX = 30;
@@ -33,7 +35,7 @@ const REPORTS = [
       ["Time rebalancing", "number", (report) => `${span(report.rebalancing_ms)} (${percent(report.rebalancing_share)})`],
       ["95 % took up to", "number", (report) => span(report.took_p95_ms)],
       ["Evicted", "number", (report) => count(report.evicted)],
-      ["Of these back within a minute", "number", (report) => count(report.spuriously_evicted)],
+      ["Of these soon back", "number", (report) => count(report.spuriously_evicted)],
       ["Waited longest for", "", (report) => waitedFor(report)],
     ],
   },
@@ -75,7 +77,7 @@ export function reportsPage(main) {
   const draw = REPORTS.map((report, index) => redrawOnChange(bodies[index], (page, days) => section(report, page, days)));
   const poller = poll(async () => {
     await Promise.all(REPORTS.map(async (report, index) => {
-      const { reports, next_cursor: next } = await read(`/v1/reports/${report.subject}`, { limit: READ_MAX });
+      const { reports, next_cursor: next } = await readPages(`/v1/reports/${report.subject}`, "reports", READ_MAX, { limit: PAGE });
       const newest = ofNewestInterval(reports);
       draw[index]({ reports: newest, isCut: Boolean(next) }, await readDays(report, newest));
     }));
@@ -93,16 +95,24 @@ function ofNewestInterval(reports) {
 /** Return the reports that need attention, the worst first. */
 const worstFirst = (report, reports) => reports.filter(report.matters).sort(report.order);
 
-/** Return the reports of the last days of the groups that are shown: the newest intervals, the oldest first, and for each group its report of each of them, or null. */
+/** Return the reports of the last days of the groups that are shown: the newest intervals, and days without one, the oldest first, and for each group its report of each of them, or null. */
 async function readDays(report, reports) {
   const shown = worstFirst(report, reports).slice(0, SHOWN_MAX).map((each) => each.group_id);
   if (!shown.length) return null;
-  const query = new URLSearchParams([["days", TREND_DAYS], ["limit", READ_MAX], ...shown.map((groupId) => ["group_id", groupId])]);
+  const query = new URLSearchParams([["days", TREND_DAYS], ["limit", PAGE], ...shown.map((groupId) => ["group_id", groupId])]);
   const history = (await read(`/v1/reports/${report.subject}?${query}`)).reports;
-  const starts = [...new Set(history.map((each) => each.interval_start))].slice(0, TREND_POINTS_MAX).sort();
+  const starts = withMissingDays([...new Set(history.map((each) => each.interval_start))].slice(0, TREND_POINTS_MAX).sort());
   const found = Map.groupBy(history, (each) => each.group_id);
   const reportAt = (groupId, start) => found.get(groupId)?.find((each) => each.interval_start === start) ?? null;
   return { starts, groups: shown.map((groupId) => [groupId, starts.map((start) => reportAt(groupId, start))]) };
+}
+
+/** Return the starts of intervals, the oldest first, and those of the days between them that have no report. */
+function withMissingDays(starts) {
+  return starts.flatMap((start, index) => {
+    const days = Math.round((Date.parse(starts[index + 1] ?? start) - Date.parse(start)) / DAY_MS);
+    return [start, ...Array.from({ length: Math.max(0, days - 1) }, (_, day) => new Date(Date.parse(start) + (day + 1) * DAY_MS).toISOString())];
+  });
 }
 
 function section(report, { reports, isCut }, days) {

@@ -55,15 +55,25 @@ def test_reports_show_the_worst_groups_first(page: Page, node: Node, samples: Sa
     expect(groups.nth(1).get_by_role("link", name="busy")).to_have_attribute("href", "#/groups/busy")
 
 
+def test_reports_show_the_worst_group_whatever_its_name(page: Page, node: Node, samples: SampleGroups) -> None:
+    many = [report(f"group-{number:04}", of={**FREQUENCY, "rebalancing_share": 0.1}) for number in range(1_001)]
+    worst = report("the last by name", of={**FREQUENCY, "rebalancing_share": 1.0})
+    insert_reports(samples.rows, "rebalances", [*many, worst])
+    page.goto(f"{node.url}/#/reports")
+
+    groups = page.get_by_role("table", name="Rebalance frequency").locator("tbody tr")
+    expect(groups.first).to_contain_text("the last by name")
+
+
 def test_reports_show_the_trend_of_each_group(page: Page, node: Node, samples: SampleGroups) -> None:
     with samples.rows.cursor() as cursor:  # The days of other tests' reports would be in the trend.
         cursor.execute(
             "DELETE FROM rebalance_frequency_reports; DELETE FROM assignment_balance_audits; DELETE FROM timeout_advice"
         )
     today = (datetime.now(UTC) - DAY).days
-    counts = {5: 1, 4: 0, 2: 7, 1: 30}
+    counts = {6: 1, 5: 0, 2: 7, 1: 30}
     churn = [report("trending", today - ago, of={**FREQUENCY, "rebalances": n}) for ago, n in counts.items()]
-    other = [report("other", today - ago, of=FREQUENCY) for ago in (3, 1)]
+    other = [report("other", today - ago, of=FREQUENCY) for ago in (4, 1)]  # No group has one of three days ago.
     insert_reports(samples.rows, "rebalances", [*churn, *other])
     audits = [
         report("lopsided", today - ago, of={**AUDIT, "score": score, "idle_members": idle})
@@ -79,7 +89,7 @@ def test_reports_show_the_trend_of_each_group(page: Page, node: Node, samples: S
     page.goto(f"{node.url}/#/reports")
 
     row = page.get_by_role("row", name="trending")
-    trend = row.get_by_role("img", name="Rebalances, the oldest first: 1, 0, no report, 7, 30", exact=True)
+    trend = row.get_by_role("img", name="Rebalances, the oldest first: 1, 0, no report, no report, 7, 30", exact=True)
     expect(trend.locator("rect")).to_have_count(len(counts))
     audited = page.get_by_role("row", name="lopsided")
     expect(audited.get_by_role("img", name=re.compile("^Score, the oldest first: .*80, 40$"))).to_be_visible()
