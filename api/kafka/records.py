@@ -32,12 +32,14 @@ from coordinator_core.state_store.postgres.timestamps import END_OF_TIME_MS
 
 LATEST: Final = -1
 EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+"""The record with the highest timestamp, of which there is none: no offset, as of a log without records."""
 EARLIEST_LOCAL: Final = -4
 """Where a log begins on a broker's own disk."""
 LATEST_TIERED: Final = -5
 """Up to where a log is in tiered storage, which there is none of: no offset."""
-LATEST_TIERED_FROM: Final = 9
-"""The first version of ListOffsets that asks for it."""
+WITHOUT_OFFSET_FROM: Final = {MAX_TIMESTAMP: 7, LATEST_TIERED: 9}
+"""The first version of ListOffsets that asks for them."""
 FETCH_WAIT_MAX_MS: Final = 30_000
 """The longest wait of a Fetch, whatever the client asks for; Kafka's consumers ask for 500 ms."""
 TOPIC_IDS_FROM: Final = 13
@@ -96,7 +98,7 @@ async def list_offsets(request: KafkaRequest) -> bytes:
         start = starts.get(topic, 0)
         if timestamp in {EARLIEST, EARLIEST_LOCAL}:
             return {"offset": start}
-        if timestamp == LATEST_TIERED and request.version >= LATEST_TIERED_FROM:
+        if request.version >= WITHOUT_OFFSET_FROM.get(timestamp, request.version + 1):
             return {}
         if timestamp == LATEST:
             return {"offset": max(start, ends.get((topic, partition), 0))}

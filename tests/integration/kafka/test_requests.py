@@ -347,6 +347,12 @@ def test_no_log_has_a_part_in_tiered_storage(wire: KafkaWire) -> None:
     assert log_end(wire, -5, version=8) == (INVALID_REQUEST, -1)
 
 
+def test_no_log_has_a_record_with_the_highest_timestamp(wire: KafkaWire) -> None:
+    """Kafka answers so for a log without records."""
+    assert log_end(wire, -3, version=7) == (0, -1)
+    assert log_end(wire, -3, version=6) == (INVALID_REQUEST, -1)
+
+
 def test_partition_that_is_named_twice_has_no_log_end(wire: KafkaWire) -> None:
     """The two may have different times, and a client that reads the answer by partition would mix them up."""
     wanted = [(TOPIC, 0, -1), (TOPIC, 1, -2), (TOPIC, 0, -2), ("unknown", 0, -1), ("unknown", 0, -1)]
