@@ -236,6 +236,16 @@ def test_every_panel_returns_rows_to_a_reader(reader: PsycopgConnection, query: 
         assert cursor.fetchall()
 
 
+def test_members_with_damaged_ownership_are_listed(reader: PsycopgConnection) -> None:
+    (query,) = (each for each in SQL if (each.dashboard, each.panel) == ("group.json", "Members"))
+    columns = "group_id, member_id, client_id, client_host, group_instance_id, joined_at, session_timeout_ms"
+    for damaged in ("7", "[3]", '[{"topic": "clicks", "partitions": 7}]'):
+        members = f"WITH members AS (SELECT {columns}, '{damaged}'::jsonb AS ownership FROM members)"  # noqa: S608
+        with reader.cursor() as cursor:
+            cursor.execute(f"{members} {filled_in(query.text)}")
+            assert cursor.rowcount == 3
+
+
 def rows_of(reader: PsycopgConnection, title: str, hours: int) -> list[tuple[Any, ...]]:
     """Return the rows of a panel of reports in a range that ends now."""
     (query,) = (each for each in SQL if (each.dashboard, each.panel) == ("reports.json", title))
