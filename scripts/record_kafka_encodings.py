@@ -8,6 +8,7 @@ of Kafka's module group-coordinator, called in a Java process that ends with thi
 
 import base64
 import json
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ from py4j.java_gateway import (  # type: ignore[import-untyped]  # comes without
     launch_gateway,
 )
 
-from tests.support.kafka_broker import fetch_jars, java_or_unavailable
+from tests.support.kafka_broker import KafkaUnavailable, fetch_jars, java_or_unavailable
 
 VERSION: Final = "4.3.1"
 ARTIFACT: Final = "kafka-group-coordinator"
@@ -133,6 +134,14 @@ RECORDS: Final[tuple[tuple[str, dict[str, Any], dict[str, Any], int], ...]] = (
 
 def main() -> None:
     """Record all."""
+    try:
+        record()
+    except KafkaUnavailable as missing:
+        sys.exit(str(missing))
+
+
+def record() -> None:
+    """Write the records as a Java encodes them."""
     with tempfile.TemporaryDirectory() as name, _java(java_or_unavailable(Path(name))) as java:
         lines = [
             {"record": record, "version": version, **_encoded(java, record, key, value, version)}

@@ -24,7 +24,14 @@ from typing import Any, Final
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.support.kafka_broker import SMALL, KafkaBroker, fetch_jars, java_or_unavailable, running_kafka
+from tests.support.kafka_broker import (
+    SMALL,
+    KafkaBroker,
+    KafkaUnavailable,
+    fetch_jars,
+    java_or_unavailable,
+    running_kafka,
+)
 from tests.support.kafka_log import create_topics, read_topic, topic_ids_of
 from tests.support.kafka_members import Event, KafkaMember, KafkaMembers, kafka_members
 from tests.support.waiting import poll_until
@@ -77,7 +84,19 @@ class Recording:
 
 
 def main() -> None:
-    """Record all scenarios."""
+    """Record all scenarios, or those that are named."""
+    scenarios = {each.__name__: each for each in SCENARIOS}
+    if unknown := [name for name in sys.argv[1:] if name not in scenarios]:
+        sys.exit(f"There is no scenario {unknown[0]}; there are {', '.join(scenarios)}.")
+    chosen = [each for name, each in scenarios.items() if name in (sys.argv[1:] or scenarios)]
+    try:
+        record(chosen)
+    except KafkaUnavailable as missing:
+        sys.exit(str(missing))
+
+
+def record(scenarios: Iterable[Callable[[Recording], None]]) -> None:
+    """Record scenarios with a broker of their own."""
     with tempfile.TemporaryDirectory(prefix="muster-offsets-topic-") as name:
         directory = Path(name)
         with (
@@ -87,8 +106,7 @@ def main() -> None:
             asyncio.run(create_topics(broker.bootstrap, TOPICS))
             recording = Recording(directory, broker, members)
             produce(recording, 8)
-            chosen = [each for each in SCENARIOS if not sys.argv[1:] or each.__name__ in sys.argv[1:]]
-            for scenario in chosen:
+            for scenario in scenarios:
                 print(f"{scenario.__name__}: {(scenario.__doc__ or '').splitlines()[0]}")
                 scenario(recording)
             write(recording)

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 from structlog.testing import capture_logs
@@ -70,11 +71,14 @@ def main() -> None:
     """Write all pictures."""
     IMAGES.mkdir(exist_ok=True)
     with ExitStack() as stack:
+        try:
+            browser = stack.enter_context(chromium())
+        except (pytest.skip.Exception, pytest.fail.Exception) as missing:
+            sys.exit(missing.msg)
         node = stack.enter_context(sample_node())
         client = stack.enter_context(closing(Client(node.url)))
         samples = stack.enter_context(closing(SampleGroups(client, node)))
         group_id = create_samples(samples)
-        browser = stack.enter_context(chromium())
         take_all(browser, node, group_id, IMAGES)
 
 
