@@ -1,15 +1,19 @@
-"""The start of a node whose database is lost meanwhile."""
+"""The start of a node whose database is lost meanwhile, or whose log is on a full disk."""
 
 import asyncio
+import errno
+import io
+import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 import pytest
+import structlog
 
 from coordinator_core.protocol.errors import CoordinatorNotAvailable
 from coordinator_core.queries.limits import QueryLimits
 from muster.errors import UserError
-from muster.node.serve import bound_listener, serve_node
+from muster.node.serve import bound_listener, serve_node, write_log
 from muster.settings import Settings
 from tests.support.memory_store import MemoryStore
 
@@ -37,3 +41,26 @@ def test_a_database_that_is_lost_before_the_kafka_listener_starts_is_reported_in
     assert refusal.value.sentence.startswith(
         "The cluster id in the database cannot be read (the database is away for read_cluster_id); "
     )
+
+
+class FullDisk(io.StringIO):
+    """A file on a full disk."""
+
+    def write(self, text: str) -> NoReturn:
+        self.lost = text
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def flush(self) -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_log_line_is_lost_on_a_full_disk_and_the_node_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, before = FullDisk(), structlog.get_config()
+    monkeypatch.setattr(sys, "stderr", disk)
+    try:
+        write_log()
+        structlog.get_logger("muster.node").warning("first_line")
+    finally:
+        structlog.configure(**before)
+
+    assert "first_line" in disk.lost
