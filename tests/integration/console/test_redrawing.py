@@ -11,6 +11,15 @@ from tests.support.nodes import Node
 
 SELECTED = "() => getSelection().toString()"
 
+ENDED_SESSIONS = """
+INSERT INTO member_sessions (group_id, shard_id, group_created_at, member_id, client_id, client_host, generation,
+    session_timeout_ms, joined_at, started_at, ended_at, end_reason, last_heartbeat_at, heartbeat_count,
+    heartbeat_gap_histogram)
+SELECT %(group_id)s, 0, now(), 'm-' || n, 'client', 'here', 1, 9000, at - interval '1 min', at - interval '1 min', at,
+    'left', at, 1, array_fill(0, ARRAY[23])
+FROM generate_series(%(first)s, 13) AS n CROSS JOIN LATERAL (SELECT now() - n * interval '1 min' AS at) AS past
+"""
+
 
 @pytest.fixture
 def member(samples: SampleGroups) -> Member:
@@ -65,6 +74,22 @@ def test_all_partitions_are_shown_of_the_group_where_that_was_chosen(
     page.evaluate("(hash) => { location.hash = hash; }", f"#/groups/{other.group_id}")
     expect(table).to_have_count(25)
     expect(page.get_by_role("button", name="Show all 30 partitions")).to_be_visible()
+
+
+def test_all_member_sessions_are_shown_once_that_was_chosen(page: Page, node: Node, samples: SampleGroups) -> None:
+    group = samples.client.group(fresh_id("sessions"))
+    group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(1)]})
+    with samples.rows.cursor() as cursor:
+        cursor.execute(ENDED_SESSIONS, {"group_id": group.group_id, "first": 1})
+    table = page.get_by_role("table", name="Ended member sessions").locator("tbody tr")
+    page.goto(f"{node.url}/#/groups/{group.group_id}")
+    expect(table).to_have_count(12)
+    page.get_by_role("button", name="Show the last 13 member sessions").click()
+    expect(table).to_have_count(13)
+    with samples.rows.cursor() as cursor:
+        cursor.execute(ENDED_SESSIONS, {"group_id": group.group_id, "first": 13})
+    expect(table).to_have_count(14)
+    expect(page.get_by_role("button", name="Show the last")).to_have_count(0)
 
 
 def test_time_range_that_is_pressed_over_a_redraw_is_chosen(page: Page, row: Locator) -> None:
