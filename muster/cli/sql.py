@@ -102,6 +102,7 @@ def print_rows(url: str, query: str, *, may_write: bool, as_json: bool) -> None:
         UserError: the database refuses, or does not answer.
     """
     connection = connect(url, "muster-sql")
+    _keep_infinity(connection)
     set_wait_callback(_wait)
     try:
         connection.set_session(readonly=not may_write)
@@ -167,6 +168,27 @@ def reporting_refusals() -> Iterator[None]:
         yield
     except psycopg2.Error as failure:
         raise UserError(f"The database refuses: {_first_line(failure)}.") from failure
+
+
+_TIMES: Final = (
+    (psycopg2.extensions.PYDATE, psycopg2.extensions.PYDATEARRAY),
+    (psycopg2.extensions.PYDATETIME, psycopg2.extensions.PYDATETIMEARRAY),
+    (psycopg2.extensions.PYDATETIMETZ, psycopg2.extensions.PYDATETIMETZARRAY),
+)
+"""Types of times with an infinity, and of their arrays: an infinity would be read as a time of the year 1 or 9999."""
+
+
+def _keep_infinity(connection: psycopg2.extensions.connection) -> None:
+    """Let a connection read infinite times as text."""
+    for finite, array in _TIMES:
+
+        def read(value: Any, cursor: Any, finite: Any = finite) -> object:  # noqa: ANN401 - psycopg2's own
+            return value if value in {"infinity", "-infinity"} else finite(value, cursor)
+
+        either = psycopg2.extensions.new_type(finite.values, "TIME", read)
+        psycopg2.extensions.register_type(either, connection)
+        arrays = psycopg2.extensions.new_array_type(array.values, "TIMES", either)
+        psycopg2.extensions.register_type(arrays, connection)
 
 
 _NOT_READ_ONLY: Final = (psycopg2.errors.ReadOnlySqlTransaction, psycopg2.errors.InvalidCursorDefinition)

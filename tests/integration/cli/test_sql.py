@@ -40,6 +40,16 @@ def test_bytes_are_written_as_postgres_writes_them(muster: Muster, database_in_u
     }
 
 
+@pytest.mark.parametrize("kind", ["timestamptz", "timestamp", "date"])
+def test_infinite_times_are_written_as_postgres_writes_them(muster: Muster, database_in_use: str, kind: str) -> None:
+    assert database_in_use
+    query = f"SELECT 'infinity'::{kind} AS last, ARRAY['-infinity', '2026-01-02']::{kind}[] AS many"
+
+    last, (first, finite) = muster.ok("sql", query, "--json").json["rows"][0].values()
+    assert (last, first, finite[:10]) == ("infinity", "-infinity", "2026-01-02")
+    assert muster.ok("sql", query).out.splitlines()[1].startswith("infinity  [-infinity, 2026-01-02")
+
+
 def test_bytes_in_tables_are_printed_as_json(muster: Muster, group: Group, database_in_use: str) -> None:
     assert database_in_use
     group.join(client_id="one-of-bytes")
