@@ -13,6 +13,18 @@ from cryptography.x509.oid import NameOID
 
 LOOPBACK = x509.IPAddress(IPv4Address("127.0.0.1"))
 Key = ec.EllipticCurvePrivateKey
+USAGES = (
+    "digital_signature",
+    "content_commitment",
+    "key_encipherment",
+    "data_encipherment",
+    "key_agreement",
+    "key_cert_sign",
+    "crl_sign",
+    "encipher_only",
+    "decipher_only",
+)
+"""What x509.KeyUsage has to be given."""
 
 
 class Authority:
@@ -82,7 +94,13 @@ def _certificate(
         .not_valid_before(now - timedelta(days=365))
         .not_valid_after(now + timedelta(days=days))
         .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
+        # Without these, and the key usage of an authority, Python 3.13 refuses a certificate.
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
     )
+    if is_authority:
+        usage = dict.fromkeys(USAGES, False) | {"digital_signature": True, "key_cert_sign": True}
+        builder = builder.add_extension(x509.KeyUsage(**usage), critical=True)
     if names:
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
     return builder.sign(issuer_key, hashes.SHA256())
