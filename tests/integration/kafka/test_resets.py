@@ -202,7 +202,8 @@ def test_time_is_answered_by_the_last_known_end_before_it(wire: KafkaWire, kafka
     assert times == [in_ms(0), in_ms(3)], "Java's consumer fails at an offset of a time without one"
     assert answer(-0.5) == (INVALID_TIMESTAMP, -1), "what is older belongs to a deleted log"
     assert offset_at(wire, topic, 2**63 - 1) == (0, 300)
-    assert offset_at(wire, topic, -3) == (INVALID_REQUEST, -1)
+    assert offset_at(wire, topic, -3) == (0, -1), "no record has the highest timestamp"
+    assert offset_at(wire, topic, -6) == (INVALID_REQUEST, -1)
 
 
 def test_time_of_a_log_without_reports_is_refused(wire: KafkaWire, kafka_node: Node) -> None:
