@@ -15,7 +15,7 @@ from litestar.types import HTTPScope, Receive, Send
 
 from api.http import LISTENER
 from api.http.authorization import AUTHORIZATION, authenticate, authorize_answer
-from api.http.fast_path import FastPathEndpoint, SubmittedRequest
+from api.http.fast_path import FastPathEndpoint
 from api.http.forward_signature import CLIENT_HEADER
 from api.http.forwarding import STOPPING, Forwarder
 from api.http.idempotency_cache import IdempotencyCache
@@ -24,10 +24,10 @@ from api.http.limits import RETRY_AFTER_S
 from api.http.litestar_adapter import answer_with_litestar
 from api.http.paths import GroupPath, read_group_path
 from api.http.problems import InvalidForwardSignature, problem_response
-from api.http.request_body import ClientDisconnected, check_text, read_body, read_json
+from api.http.request_body import ClientDisconnected, check_text, read_body
 from api.http.request_context import RequestContext, ServerContext, read_head
 from api.http.request_log import log_request
-from api.http.response import JSON, HttpResponse, json_response
+from api.http.response import JSON, HttpResponse
 from api.shared.client_request import KnownClient
 from api.shared.connection_gate import ConnectionCounts
 from api.shared.errors import NO_ERROR, ThrottlingQuotaExceeded, UnknownServerError
@@ -174,30 +174,28 @@ class AsgiApp:
         except CoordinatorError:
             return None
         endpoint = None if path is None else self._fast_path.get(path.action)
-        if path is None or endpoint is None or endpoint.submitted is None:
+        if path is None or endpoint is None:
             return None
         return RepeatableRequest(scope, head, path.group_id, endpoint, content_length)
 
     def answer_repeated(self, request: RepeatableRequest, body: bytes, send: Send) -> Coroutine[Any, Any, None] | None:
         """Answer a request at once, or return what is left to do: wait for its response, forward or refuse it."""
         context = RequestContext(self._server, request.scope, request.head)
-        submitted = request.endpoint.submitted
-        assert submitted is not None, "the request is repeatable"
         try:
-            pending = self._submit(context, request, submitted, body)
+            pending = self._submit(context, request, body)
             response = None
             if pending is not None and pending.done():  # nearly every heartbeat
-                response = json_response(submitted.respond(pending.result()))
+                response = request.endpoint.respond(pending.result())
         except Exception as failure:  # noqa: BLE001 - answered as that of any request
             responding = _failing(failure)
         else:
             if response is not None:
                 return self._send(context, response, send)
-            responding = self._wait(context, request, submitted, pending)
+            responding = self._wait(context, request, pending)
         return self._answer(context, self._or_forward(context, responding, send), send)
 
     def _submit(
-        self, context: RequestContext, request: RepeatableRequest, submitted: SubmittedRequest, body: bytes
+        self, context: RequestContext, request: RepeatableRequest, body: bytes
     ) -> asyncio.Future[Answer] | None:
         """Check what may have changed since the head was parsed, and submit the request."""
         if self._is_closing:
@@ -219,7 +217,7 @@ class AsgiApp:
             endpoint.begin(context)
             request.client = self._known_client(context)
         check_text(body)
-        return submitted.submit(context, request.group_id, read_json(body, endpoint.body_kind))
+        return endpoint.submit(context, request.group_id)
 
     def _known_client(self, context: RequestContext) -> KnownClient | None:
         """Return the client of a request that is allowed; None: its token expires, or it has a certificate."""
@@ -232,12 +230,11 @@ class AsgiApp:
         self,
         context: RequestContext,
         request: RepeatableRequest,
-        submitted: SubmittedRequest,
         pending: asyncio.Future[Answer] | None,
     ) -> HttpResponse:
         if pending is None:
             return await request.endpoint.answer(context, request.group_id)
-        return json_response(submitted.respond(await context.with_deadline(pending)))
+        return request.endpoint.respond(await context.with_deadline(pending))
 
     # -- all others --------------------------------------------------------------------------------------
 

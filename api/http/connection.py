@@ -17,8 +17,8 @@ uvicorn limits only how long a connection may be idle between two requests. This
   behind them;
 * behind a request that waits for an earlier one of its connection, no more than a part of a read is parsed, and nothing
   is read: uvicorn reads on with each response, and would keep thousands of requests in memory for each that it answers;
-* a heartbeat or a commit that arrives in one piece, with the same head as an earlier one, is not parsed again, and
-  needs no task unless it waits (decision 110).
+* a request of a member that arrives in one piece, with the same head as an earlier one, is not parsed again; a heartbeat
+  or a commit needs no task unless it waits (decision 110).
 
 A request that arrives in one piece arms no timer.
 """
@@ -227,10 +227,13 @@ class HttpConnection(HttpToolsProtocol):
                 self.flow.pause_reading()
                 turn.add_done_callback(self._parse_held)
                 return
+        self._read(data)
+
+    def _read(self, data: bytes) -> None:
         if self._expected_phase is not None and self._is_begun:
             self._parse(data)
         else:
-            self._read_request(data[:end], data)
+            self._read_request(data[: data.find(b" ", _PATH_PLACE)], data)
 
     def _read_request(self, start: bytes, data: bytes) -> None:
         """Answer a request that is known again, or parse what may be the beginning of one, and keep its head."""
@@ -279,10 +282,10 @@ class HttpConnection(HttpToolsProtocol):
         held, self._held = self._held, []
         self.flow.resume_reading()
         for data in held:
-            if self._held:
+            if self._held or self.pipeline:
                 self._held.append(data)
             elif not self.transport.is_closing():
-                self._parse(data)
+                self._read(data)
 
     def _parse(self, data: bytes) -> None:
         """Parse the data up to a request that waits for an earlier one, and start the deadline of the missing part."""

@@ -49,6 +49,21 @@ class FastPathEndpoint:
     submitted: SubmittedRequest | None
     """None: the request may wait for more than the coordinator."""
 
+    def submit(self, context: RequestContext, group_id: str) -> asyncio.Future[Answer] | None:
+        """Decode the body and submit the request; None: `answer` has to answer it.
+
+        Raises:
+            CoordinatorError: the request is refused.
+        """
+        if self.submitted is None:
+            return None
+        return self.submitted.submit(context, group_id, read_json(context.body, self.body_kind))
+
+    def respond(self, answer: Answer) -> HttpResponse:
+        """Return the response to a request that was submitted."""
+        assert self.submitted is not None, "it was submitted"
+        return json_response(self.submitted.respond(answer))
+
     async def answer(self, context: RequestContext, group_id: str) -> HttpResponse:
         """Decode the body, call the endpoint and return its response."""
         self.begin(context)

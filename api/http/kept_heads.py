@@ -1,7 +1,7 @@
 """Heads of requests that a connection keeps, to know the next request with the same head again.
 
-Agents repeat the heads of their heartbeats and commits byte for byte, and parsing them takes as long as all the rest of
-a heartbeat. A head is kept if all that follows from its bytes was checked (`RepeatedRequests.repeatable`); what may
+Agents repeat the heads of their joins, syncs, heartbeats and commits byte for byte, and parsing them takes as long as
+all the rest of a heartbeat. A head is kept if all that follows from its bytes was checked (`RepeatedRequests.repeatable`); what may
 have changed since, such as tokens and quotas, is checked for each request.
 
 A head decides where its request ends: one that is kept has a Content-Length, and no Transfer-Encoding.
@@ -20,8 +20,8 @@ from api.shared.client_request import KnownClient
 
 KEPT_HEAD_MAX_BYTES: Final = 1_024
 """The largest head that is kept."""
-KEPT_HEADS_MAX: Final = 4
-"""How many heads a connection keeps: those of heartbeats and commits, of one or two groups."""
+KEPT_HEADS_MAX: Final = 8
+"""How many heads a connection keeps: those of joins, syncs, heartbeats and commits, of one or two groups."""
 ANSWERED_AT_ONCE: Final = 64
 """So many repeated requests do not wait for more: with a thousand ready sockets, uvloop polls on for long."""
 METHOD: Final = b"POST "

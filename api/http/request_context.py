@@ -167,13 +167,15 @@ CurrentRequest: TypeAlias = NamedDependency[RequestContext]
 
 
 async def wait_at_most(answer: Awaitable[T], max_wait_ms: int | None, member_id: str) -> T:
-    """Wait for a parked response for at most `max_wait_ms`; the request stays parked in the group after that.
+    """Wait for a parked response for at most `max_wait_ms`, if that is given; the request stays parked after that.
 
     Raises:
         LongPollTimedOut: the time is over; the client retries, with `member_id`.
     """
+    if max_wait_ms is None:
+        return await answer
     try:
-        async with asyncio.timeout(None if max_wait_ms is None else max_wait_ms / 1000):
+        async with asyncio.timeout(max_wait_ms / 1000):
             return await answer
     except TimeoutError:
         raise LongPollTimedOut(member_id) from None

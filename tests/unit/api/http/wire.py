@@ -90,6 +90,7 @@ class Wire:
         batch: RepeatedBatch | None = None,
     ) -> None:
         self.repeated = CountingApp(app)
+        self.read_turns = LongPollTurns()
         self.transport = FakeTransport()
         self.connection = HttpConnection(
             config=uvicorn.Config(app, lifespan="off", log_config=None, access_log=False),
@@ -98,11 +99,16 @@ class Wire:
             gate=ConnectionGate(max_connections, 1, ConnectionCounts(()), 1),
             limits=limits,
             batch=WriteBatch(),
-            read_turns=LongPollTurns(),
+            read_turns=self.read_turns,
             repeated=batch or RepeatedBatch(),
             repeated_requests=self.repeated if keeps_heads else None,
         )
         self.connection.connection_made(self.transport)
+
+    def take_read_turns(self) -> None:
+        """Let joins and syncs be held back until a later turn of the event loop."""
+        while self.read_turns.begin() is None:
+            pass
 
     async def ask(self, *parts: bytes) -> bytes:
         """Send a request, and return the response without what differs between two of them."""
@@ -120,7 +126,8 @@ class Wire:
 
     def is_idle(self) -> bool:
         """Return whether all that has arrived is answered, or the connection is closed."""
-        is_answered = self.connection.cycle.response_complete and not self.connection.pipeline
+        connection = self.connection
+        is_answered = connection.cycle.response_complete and not connection.pipeline and not connection._held
         return self.transport.is_closed or is_answered
 
     def take(self) -> bytes:
@@ -185,6 +192,27 @@ def post(path: str, body: object, *headers: str, kind: str = "application/json",
 def heartbeat(member: Member, *headers: str, **more: str) -> bytes:
     body = {"generation": member.generation, "member_id": member.member_id}
     return post(heartbeat_path(member), body, *headers, **more)
+
+
+def join(member: Member, *headers: str) -> bytes:
+    """Return a request to join in one step; all of one group and with the same headers have one length."""
+    body = {
+        "member_id": member.member_id,
+        "client_id": "c",
+        "session_timeout_ms": member.session_timeout_ms,
+        "rebalance_timeout_ms": 60_000,
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": {"topics": list(member.topics)}}],
+        "require_known_member_id": False,
+    }
+    return post(f"/v1/groups/{member.group_id}/join", json.dumps(body).encode().ljust(400), *headers)
+
+
+def sync(member: Member, *headers: str) -> bytes:
+    """Return the sync of a leader that assigns nothing."""
+    assignments = [{"member_id": member.member_id, "assignment": {"partitions": []}}]
+    body = {"generation": member.generation, "member_id": member.member_id, "assignments": assignments}
+    return post(f"/v1/groups/{member.group_id}/sync", body, *headers)
 
 
 def commit(member: Member, offset: int, *headers: str, topic: str = "t") -> bytes:
