@@ -17,7 +17,7 @@ uvicorn limits only how long a connection may be idle between two requests. This
   behind them;
 * behind a request that waits for an earlier one of its connection, no more than a part of a read is parsed, and nothing
   is read: uvicorn reads on with each response, and would keep thousands of requests in memory for each that it answers;
-* a request of a member that arrives in one piece, with the same head as an earlier one, is not parsed again; a heartbeat
+* a member's request that arrives in one piece, with the same head as an earlier one, is not parsed again; a heartbeat
   or a commit needs no task unless it waits (decision 110).
 
 A request that arrives in one piece arms no timer.

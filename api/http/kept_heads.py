@@ -1,8 +1,8 @@
 """Heads of requests that a connection keeps, to know the next request with the same head again.
 
 Agents repeat the heads of their joins, syncs, heartbeats and commits byte for byte, and parsing them takes as long as
-all the rest of a heartbeat. A head is kept if all that follows from its bytes was checked (`RepeatedRequests.repeatable`); what may
-have changed since, such as tokens and quotas, is checked for each request.
+all the rest of a heartbeat. A head is kept if all that follows from its bytes was checked
+(`RepeatedRequests.repeatable`); what may have changed since, such as tokens and quotas, is checked for each request.
 
 A head decides where its request ends: one that is kept has a Content-Length, and no Transfer-Encoding.
 """
