@@ -67,7 +67,9 @@ class MetadataCache:
         self._groups = {group_id: _readable(group_id, stored) for group_id, stored in settings.groups.items()}
         topic_metadata = {row.topic: TopicMetadata(row.partitions, row.version) for row in topics}
         common = apply_overrides(self._defaults, self._cluster)
-        self._common = Context(common, topic_metadata, versions.topics)
+        # Topics may have changed after the versions were read.
+        topics_version = max([versions.topics, *(topic.version for topic in topic_metadata.values())])
+        self._common = Context(common, topic_metadata, topics_version)
         self._own = {
             group_id: replace(self._common, settings=apply_overrides(common, stored))
             for group_id, stored in self._groups.items()

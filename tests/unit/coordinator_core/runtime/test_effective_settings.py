@@ -41,6 +41,14 @@ def test_every_setting_shows_its_source() -> None:
     assert effective["offset_metadata_max_bytes"] == EffectiveSetting(4_096, "default")
 
 
+def test_topics_that_changed_after_the_versions_were_read_are_known_to_new_generations() -> None:
+    around = MetadataCache(GroupSettings(), frozenset())
+    changed = TopicRow("orders", 24, 0, VERSIONS.topics + 1)
+    around.update(VERSIONS, StoredSettings({}, {}), [changed])
+    assert around.versions == VERSIONS, "the next refresh reads what else has changed"
+    assert around.context("g").topics_version == changed.version
+
+
 def test_cluster_settings_exclude_group_settings() -> None:
     around = metadata_cache({"group_max_size": "5"}, g={"group_max_size": "3"})
     assert around.effective_settings(None)["group_max_size"] == EffectiveSetting(5, "cluster")
