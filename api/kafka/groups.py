@@ -28,14 +28,15 @@ UNKNOWN_GROUP_IS_AN_ERROR_FROM: Final = 6
 async def list_groups(request: KafkaRequest) -> bytes:
     """List the groups that this node owns; clients ask every broker, and put the lists together.
 
-    A list without the groups that are being loaded would be short: clients ask again, as with Kafka.
+    A list without groups that are being loaded, or whose leases are in doubt, would be short: clients ask again, as with
+    Kafka.
     """
     message, version = request.message, request.version
     live = [group for shard in request.coordinator.serving_shards() for group in shard.live_groups()]
     try:
         authorize(request.identity, REQUEST_RULES["ListGroups"], None)
-        if request.coordinator.is_loading():
-            raise CoordinatorLoadInProgress("groups are being loaded")
+        if not request.coordinator.serves_all_shards():
+            raise CoordinatorLoadInProgress("groups are being loaded, or their leases are in doubt")
         await request.with_deadline(request.begin_response(len(live)))
     except CoordinatorError as error:
         return encode(ApiKey.LIST_GROUPS, version, {"error_code": request.failed(error), "groups": ()})

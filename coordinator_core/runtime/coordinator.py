@@ -501,9 +501,9 @@ class Coordinator:
         now_ms = self._clock.now().node_ms
         return [shard for shard in self._owned_shards() if not shard.is_loading and shard.valid_until_ms > now_ms]
 
-    def is_loading(self) -> bool:
-        """Return whether a shard of this node is being loaded."""
-        return any(shard.is_loading for shard in self._owned_shards())
+    def serves_all_shards(self) -> bool:
+        """Return whether every shard of this node is loaded, with a valid lease."""
+        return len(self.serving_shards()) == len(self._ownership.owned)
 
     def observe_log_ends(self, log_ends: Mapping[tuple[str, int], int]) -> None:
         """Take log ends of a mirrored cluster, by topic and partition; they are stored within about a second."""

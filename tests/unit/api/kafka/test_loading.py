@@ -1,4 +1,7 @@
-"""What each API answers about a group whose shard is being loaded: errors after which every client asks again."""
+"""What each API answers about a group whose shard is being loaded: errors after which every client asks again.
+
+A list of groups is refused, too, while the leases of its shards are in doubt.
+"""
 
 import threading
 from collections.abc import AsyncIterator, Iterable
@@ -18,7 +21,8 @@ from tests.support.memory_store import MemoryStore
 from tests.support.no_queries import NO_QUERIES
 from tests.support.waiting import PATIENCE_S
 from tests.unit.api.kafka.wire import Fields, Wire
-from tests.unit.coordinator_core.runtime.nodes import Member, config, running, until
+from tests.unit.coordinator_core.runtime.doubtful_lease import FarStore, be_sure_again, put_in_doubt
+from tests.unit.coordinator_core.runtime.nodes import JumpingClock, Member, config, running, until
 
 pytestmark = pytest.mark.anyio
 
@@ -95,7 +99,7 @@ async def wire() -> AsyncIterator[Wire]:
         await Member(node, GROUP).settle()
         store.go.clear()
         node.loaded_shard(GROUP).fail(CoordinatorNotAvailable("the shard is loaded again"))
-        await until(node.is_loading, "the load")
+        await until(lambda: not node.serves_all_shards(), "the load")
         wire = Wire(NodeContext(node, NO_QUERIES, ListenerLimits()))
         try:
             yield wire
@@ -120,3 +124,18 @@ async def test_refused_fetch_has_the_error_for_each_partition(wire: Wire, versio
     (topic,) = (answer.groups[0] if version >= 8 else answer).topics
     found = [(each.partition_index, each.committed_offset, each.error_code) for each in topic.partitions]
     assert found == [(0, -1, LOAD_IN_PROGRESS)]
+
+
+async def test_list_is_refused_while_the_leases_of_its_shards_are_in_doubt() -> None:
+    load_all()
+    store, clock = FarStore(), JumpingClock()
+    async with running(store, config(), clock) as node:
+        await Member(node, GROUP).settle()
+        wire = Wire(NodeContext(node, NO_QUERIES, ListenerLimits()))
+        await put_in_doubt(store, clock)
+        refused = await wire.call(ApiKey.LIST_GROUPS, 5, {})
+        assert (refused.error_code, refused.groups) == (LOAD_IN_PROGRESS, ())
+        await be_sure_again(store)
+        listed = await wire.call(ApiKey.LIST_GROUPS, 5, {})
+        assert [each.group_id for each in listed.groups] == [GROUP]
+        wire.close()
