@@ -35,9 +35,12 @@ async def reset_by_commit(
 
     Raises:
         UnknownMemberId: the group has members.
+        CoordinatorError: a limit of the node, of the client or of the group refuses commits.
     """
+    shard = coordinator.serving_shard(group_id)
+    coordinator.admission.check(commit, shard.groups.get(group_id), coordinator.settings_of(group_id))
     partitions = [(one.topic, one.partition) for one in commit.offsets]
-    async with coordinator.serving_shard(group_id).locked(group_id) as submit:
+    async with shard.locked(group_id) as submit:
         stored = await coordinator.read(partial(coordinator.store.stored_offsets, group_id, partitions))
         if only_back and not _moves_back(commit.offsets, stored):
             return None

@@ -123,7 +123,7 @@ class Coordinator:
         self._ownership = ShardOwnership(store, config, *shared, self._make_shard, self._refresh)
         self._checkpoints = OffsetCheckpoints(store, config, *shared, self._owned_shards)
         self._groups_of_clients = GroupsOfClients()
-        self._admission = Admission(self._writer, self._checkpoints, self._groups_of_clients, sums, config)
+        self.admission = Admission(self._writer, self._checkpoints, self._groups_of_clients, sums, config)
         self._offset_counts = OffsetCounts(store, self._threads, self._owned_shards, self.settings_of)
         self._timer_loop = TimerLoop(self._clock, self._owned_shards, config.pause_ms, sums.loop_gap_s)
         archive = ArchiveFiles(config.archive_uri or "", is_checked=config.archive_check)
@@ -349,7 +349,7 @@ class Coordinator:
         if shard.is_loading:
             return completed_future(respond_while_loading(request, self.metadata_cache.context(group_id).settings))
         if not isinstance(request, Heartbeat):
-            self._admission.check(request, shard.groups.get(group_id), self.settings_of(group_id))
+            self.admission.check(request, shard.groups.get(group_id), self.settings_of(group_id))
         return shard.submit(group_id, request, now)
 
     def _shard_of(self, group_id: str, now: Now) -> Shard:
@@ -546,7 +546,7 @@ class Coordinator:
             active_timers=sum(len(shard.timers) for shard in shards),
             queued_rows=self._writer.queued_rows,
             queued_bytes=self._writer.queued_bytes,
-            largest_shares=self._admission.largest_shares(),
+            largest_shares=self.admission.largest_shares(),
             dirty_offsets=self._checkpoints.dirty_size,
             oldest_dirty_offset_s=self._checkpoints.oldest_ms() / 1000,
             max_queued_rows=self._config.max_queued_rows,

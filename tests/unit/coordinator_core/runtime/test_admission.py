@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 
 from coordinator_core.admin.groups import delete_group
+from coordinator_core.admin.reset_by_commit import reset_by_commit
 from coordinator_core.protocol.errors import CoordinatorNotAvailable, PolicyViolation
 from coordinator_core.protocol.hashing import shard_of
+from coordinator_core.protocol.requests import CommitOffsets, OffsetToCommit
 from coordinator_core.runtime import offset_counts
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.runtime.current_request import current_client
@@ -40,6 +42,11 @@ def client(name: str) -> Iterator[None]:
 async def commit(node: Coordinator, group_id: str, partitions: range) -> None:
     for partition in partitions:
         await Member(node, group_id).commit(1, partition=partition)
+
+
+async def reset(node: Coordinator, group_id: str) -> None:
+    commit = CommitOffsets(node.new_token(), -1, "", None, (OffsetToCommit("t", 0, 1),))
+    await reset_by_commit(node, group_id, commit, a_change(), only_back=False)
 
 
 def refused(node: Coordinator, limit: str) -> int:
@@ -88,6 +95,16 @@ async def test_a_client_creates_no_more_groups_than_it_may() -> None:
             await commit(node, "c", range(1))
         assert refused(node, "max_groups_per_client") == 2
         assert node.counts().largest_shares["max_groups_per_client"] == 1.0
+
+
+async def test_resets_of_kafkas_tools_create_no_more_groups_either() -> None:
+    async with running(MemoryStore(), config(max_groups_per_client=1)) as node:
+        with client("busy"):
+            await reset(node, "a")
+            with pytest.raises(PolicyViolation, match=r"\(1\)"):
+                await reset(node, "b")
+            await reset(node, "a")
+        assert refused(node, "max_groups_per_client") == 1
 
 
 async def test_a_deleted_group_counts_no_longer() -> None:
