@@ -77,6 +77,8 @@ from coordinator_core.state_store.rows import (
 log = structlog.get_logger("muster.runtime")
 
 SHARD_RELOADING: Final = "the group's shard is being loaded again"
+LOCKED_RETRY_MS: Final = 100
+"""How much later a deadline of a locked group fires."""
 
 ExtraRowsOf = Callable[[Group, Decision, Now], ExtraRows]
 """Returns the rows to store with a decision, from the group before it, the decision, and its time."""
@@ -356,7 +358,11 @@ class Shard:
         return await self._submit_now(group_id, token, request, extra_rows_of, self._clock.now())
 
     def expire(self, timer: GroupTimer) -> None:
-        """Decide an expired deadline."""
+        """Decide an expired deadline; that of a locked group later, as requests that wait for the lock came in time."""
+        group_context = self.groups.get(timer.group_id)
+        if group_context is not None and group_context.lock is not None:
+            self.timers.start(timer, self._clock.now().node_ms + LOCKED_RETRY_MS)
+            return
         if timer.deadline.kind is DeadlineKind.PENDING_MEMBER:
             self._counters.pending_member_ids_expired += 1
         self.perform(timer.group_id, ExpireDeadline(timer.deadline))

@@ -1,6 +1,6 @@
-"""While a lease is in doubt requests are refused and no member is evicted; a locked group accepts heartbeats.
+"""While a lease is in doubt requests are refused; a locked group accepts heartbeats. No member is evicted meanwhile.
 
-The simulation (docs/simulation.md) found each of these bugs.
+The simulation (docs/simulation.md) found these bugs, except the eviction of members whose requests wait for a lock.
 """
 
 import asyncio
@@ -10,10 +10,10 @@ import pytest
 from coordinator_core.admin.changes import Change
 from coordinator_core.admin.offsets import delete_offsets
 from coordinator_core.protocol.errors import CoordinatorNotAvailable, RetryError
-from coordinator_core.protocol.states import STABLE
+from coordinator_core.protocol.states import EMPTY, STABLE
 from coordinator_core.runtime.coordinator import Coordinator
 from tests.unit.coordinator_core.runtime.doubtful_lease import FarStore, be_sure_again, put_in_doubt
-from tests.unit.coordinator_core.runtime.nodes import JumpingClock, Member, config, running, state_of
+from tests.unit.coordinator_core.runtime.nodes import JumpingClock, Member, config, running, state_of, until
 
 pytestmark = pytest.mark.anyio
 
@@ -53,6 +53,25 @@ async def test_locked_group_accepts_heartbeats() -> None:
         assert not deletion.done()
         store.go.set()
         await deletion
+
+
+async def test_member_whose_join_waits_for_a_locked_group_is_not_evicted() -> None:
+    store, clock = FarStore(), JumpingClock()
+    async with running(store, config(pause_ms=NO_PAUSE_MS), clock) as node:
+        member, other = Member(node, "g"), Member(node, "other")
+        member.session_timeout_ms = other.session_timeout_ms = 5_000
+        await member.settle()
+        await other.settle()
+        deletion = await locked(node, store)
+        rejoining = asyncio.create_task(member.join())
+        clock.jumped_ms += 6_000
+        await until(lambda: state_of(node, "other") == EMPTY, "the timers of both members have fired")
+        store.go.set()
+        await deletion
+        await rejoining
+        await member.sync((member.member_id, b""))
+        clock.jumped_ms += 6_000
+        await until(lambda: state_of(node, "g") == EMPTY, "the member is silent, and evicted")
 
 
 async def test_request_that_waited_for_a_locked_group_needs_a_valid_lease() -> None:
