@@ -1,10 +1,11 @@
-"""Cursors: the sort key of a page's last row, as base64url of a JSON array.
+"""Cursors: the name of the list and the sort key of a page's last row, as base64url of text with a JSON array.
 
-A cursor is opaque to clients. A cursor that is altered or from another list is refused if its fields do not fit, so
-that no value reaches the database that it cannot hold.
+A cursor is opaque to clients. A cursor from another list is refused, and so is an altered one if its fields do not fit,
+so that no value reaches the database that it cannot hold.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
 from typing import Annotated, Final, TypeVar
 
 import msgspec
@@ -26,12 +27,14 @@ Name = Annotated[str, Meta(max_length=1_000, pattern=r"\A[^\0]*\Z")]
 """A text that Postgres can hold: no NUL. The decoder refuses half a surrogate pair."""
 UUID_LETTERS: Final = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 UuidText = Annotated[str, Meta(pattern=rf"\A{UUID_LETTERS}\Z")]
+current_list: Final[ContextVar[str]] = ContextVar("current_list", default="")
+"""The name of the request that is answered, which is that of a list."""
 INVALID_CURSOR: Final = "the cursor was not issued by this list"
 
 
 def write_cursor(*place: int | str | tuple[int, ...] | None) -> str:
     """Return the cursor for a sort key, and what the next page has to know besides."""
-    return base64url.encode(msgspec.json.encode(place).decode())
+    return base64url.encode(f"{current_list.get()} {msgspec.json.encode(place).decode()}")
 
 
 def page_after(
@@ -75,6 +78,9 @@ def read_cursor(cursor: str, fields: type[Fields]) -> Fields | None:
     if not cursor:
         return None
     try:
-        return msgspec.json.decode(base64url.decode(cursor), type=fields)
+        list_name, _, place = base64url.decode(cursor).partition(b" ")
+        if list_name.decode() != current_list.get():
+            raise InvalidRequest(INVALID_CURSOR)
+        return msgspec.json.decode(place, type=fields)
     except (ValueError, RecursionError):  # msgspec's errors are ValueErrors
         raise InvalidRequest(INVALID_CURSOR) from None

@@ -18,6 +18,7 @@ from litestar.types import ASGIApp, ControllerRouterHandler, HTTPRequestEvent, H
 from litestar.typing import FieldDefinition
 
 from api.http.authorization import access_rule_of, authorize
+from api.http.cursors import current_list
 from api.http.fast_path import REQUEST
 from api.http.paths import DOT_TOPICS, check_query_text, decode_segment
 from api.http.problems import MethodNotAllowed, NoSuchRoute
@@ -132,6 +133,7 @@ def _decode_path_params(app: ASGIApp) -> ASGIApp:
 async def _check(request: Request[Any, Any, Any]) -> None:
     """Authorize the request, and then check that it has a body if it needs one, and its query parameters."""
     context = _current_context(request.scope)
+    current_list.set(_request_name(context.scope))
     if context.identity is not None:
         paths = " ".join(sorted(request.route_handler.paths))
         authorize(context, access_rule_of(_request_name(context.scope), context.scope["method"], paths))
