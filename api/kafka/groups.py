@@ -28,8 +28,8 @@ UNKNOWN_GROUP_IS_AN_ERROR_FROM: Final = 6
 async def list_groups(request: KafkaRequest) -> bytes:
     """List the groups that this node owns; clients ask every broker, and put the lists together.
 
-    A list without groups that are being loaded, or whose leases are in doubt, would be short: clients ask again, as with
-    Kafka.
+    A list without groups that are being loaded, or whose leases are in doubt, would be short: clients ask again, as
+    with Kafka.
     """
     message, version = request.message, request.version
     live = [group for shard in request.coordinator.serving_shards() for group in shard.live_groups()]
