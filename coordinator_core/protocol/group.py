@@ -10,7 +10,7 @@ Source: protocol.md sections 1 and 2.
 """
 
 from collections.abc import Iterable
-from typing import ClassVar, Self, assert_never
+from typing import ClassVar, Final, Self, assert_never
 
 from msgspec.structs import replace
 from rpds import HashTrieMap, HashTrieSet
@@ -45,6 +45,8 @@ from coordinator_core.protocol.records import (
 from coordinator_core.protocol.requests import Token, metadata_bytes
 from coordinator_core.protocol.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, GroupState, is_legal
 
+GENERATION_MAX: Final = 2**31 - 1
+"""The largest generation of Kafka's protocol and of the column; past it generations begin again."""
 ASSIGNMENT_INVALIDATING_TRIGGERS = frozenset({Trigger.PARTITIONS_CHANGED, Trigger.ADMIN, Trigger.DATABASE_RESTORED})
 """Triggers after which the stored assignment no longer fits: the rebalance is due even if the node is lost."""
 
@@ -177,6 +179,11 @@ class Group:
     def exists(self) -> bool:
         """Return whether the group has been created."""
         return self.created_at_ms is not None
+
+    @property
+    def next_generation(self) -> int:
+        """Return the generation that the next join phase ends in."""
+        return self.generation + 1 if self.generation < GENERATION_MAX else 1
 
     def is_waiting(self, member_id: str) -> bool:
         """Return whether a member has a join or a sync parked."""

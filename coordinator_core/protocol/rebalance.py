@@ -114,7 +114,7 @@ def complete_join_phase(draft: Draft) -> None:
             remove_member(draft, member_id, RemovalReason.REBALANCE_TIMEOUT)
     group = draft.group
     if not group.members:
-        draft.emit(GroupEmptied(draft.now.wall_ms, group.generation + 1))
+        draft.emit(GroupEmptied(draft.now.wall_ms, group.next_generation))
         draft.stop(DeadlineKind.JOIN)
     elif not group.parked_joins:
         _extend_for_absent_static_members(draft)
@@ -137,7 +137,7 @@ def _start_generation(draft: Draft) -> None:
             at_ms=draft.now.wall_ms,
             node_ms=draft.now.node_ms,
             timeout_ms=draft.context.settings.rebalance_timeout_ms,
-            generation=draft.group.generation + 1,
+            generation=draft.group.next_generation,
             protocol_name=protocol_name,
             leader_id=_elect_leader(draft.group),
             subscribed_topics=_subscribed_topics(draft.group, protocol_name),

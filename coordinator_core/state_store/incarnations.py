@@ -28,8 +28,6 @@ EPOCHS_A_MINUTE: Final = 1_000
 VERSIONS_A_MINUTE: Final = 1_000
 COMMIT_VERSIONS_A_MINUTE: Final = 1_000_000_000
 """More than a database stores in a minute."""
-GENERATION_MAX: Final = 2**31 - 1
-"""The largest generation of Kafka's protocol and of the column; past it generations begin again from 0."""
 
 IDENTITY_CHANGED: Final = (
     "the database is not the one that nodes last served: it was restored, or a standby was promoted"

@@ -9,7 +9,8 @@ Rules:
 
 from typing import Any, Final
 
-from coordinator_core.state_store.incarnations import GENERATION_MAX, IDENTITY_CHANGED, change_of, jump_over
+from coordinator_core.protocol.group import GENERATION_MAX
+from coordinator_core.state_store.incarnations import IDENTITY_CHANGED, change_of, jump_over
 from coordinator_core.state_store.postgres.connections import Transaction
 from coordinator_core.state_store.postgres.fence import raise_all_fences
 from coordinator_core.state_store.postgres.identity import (

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from coordinator_core.protocol.group import GENERATION_MAX
 from coordinator_core.protocol.records import CommittedOffset, OffsetRemoved, Trigger
 from coordinator_core.protocol.requests import OffsetToCommit, StoredOffset
 from coordinator_core.protocol.states import EMPTY
@@ -22,7 +23,7 @@ from coordinator_core.state_store.dirty_offsets import (
     LoggedCommits,
     minute_ms,
 )
-from coordinator_core.state_store.incarnations import GENERATION_MAX, Jump
+from coordinator_core.state_store.incarnations import Jump
 from coordinator_core.state_store.rows import (
     WITHOUT_GROUP,
     ArchivedOffset,

@@ -4,13 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from coordinator_core.protocol.group import GENERATION_MAX
 from coordinator_core.queries.changes import ChangeFilter, read_changes
-from coordinator_core.state_store.incarnations import (
-    GENERATION_JUMP,
-    GENERATION_MAX,
-    GENERATIONS_A_MINUTE,
-    is_rolled_back,
-)
+from coordinator_core.state_store.incarnations import GENERATION_JUMP, GENERATIONS_A_MINUTE, is_rolled_back
 from coordinator_core.state_store.interface import RolledBack, Store
 from coordinator_core.state_store.rows import Renewal, WriteResult
 from tests.support.store_rows import MINUTE_MS, NOW_MS, SHARD, committed, group_row, loaded, member_row, write

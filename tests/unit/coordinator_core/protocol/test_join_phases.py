@@ -251,6 +251,15 @@ def test_new_generation_clears_assignments_and_waits_for_all_syncs() -> None:
     assert not any(one.is_new for one in group.members.values())
 
 
+def test_generations_begin_again_past_the_largest() -> None:
+    led = preparing(joined=["a", "b", "s"])
+    led.generation = 2**31 - 1
+    assert generation(decided(led, JOIN_LIMIT)).generation == 1
+    alone = preparing(A)
+    alone.generation = 2**31 - 1
+    assert decided(alone, leave("a")).group.generation == 1
+
+
 def test_all_members_get_the_same_generation_and_the_leader_gets_all_members() -> None:
     decision = decided(preparing(joined=["a", "b"], new_members=[member("n")]), JOIN_LIMIT)
     answers = [one.answer for one in decision.replies if isinstance(one.answer, JoinGroupResponse)]
