@@ -337,7 +337,7 @@ class Coordinator:
     def submit(self, group_id: str, request: MemberRequest) -> asyncio.Future[Answer]:
         """Decide a request, and return its response, which completes when everything that it depends on is stored.
 
-        Cancelling the future discards the response and has no effect on the group.
+        Cancelling the future discards the response; of requests, it stops commits only that wait for a locked group.
 
         Raises:
             CoordinatorError: the request was refused, either here or as the future's exception; its `action` says what

@@ -291,7 +291,11 @@ class Shard:
             return self._submit_heartbeat(group_context, request, now)
         if group_context is None or group_context.lock is None:
             return self._submit_now(group_id, request.token, request, no_extra_rows, now)
-        return asyncio.create_task(self._submit_when_unlocked(group_id, request))
+        waiting = asyncio.create_task(self._submit_when_unlocked(group_id, request))
+        if isinstance(request, CommitOffsets):
+            return waiting  # If its client gives up, it is dropped: it could replace a newer one.
+        waiting.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # its client may have gone
+        return asyncio.shield(waiting)
 
     async def _submit_when_unlocked(self, group_id: str, request: MemberRequest) -> Answer:
         while (group_context := self.groups.get(group_id)) is not None and group_context.lock is not None:

@@ -74,6 +74,20 @@ async def test_member_whose_join_waits_for_a_locked_group_is_not_evicted() -> No
         await until(lambda: state_of(node, "g") == EMPTY, "the member is silent, and evicted")
 
 
+async def test_leave_that_waits_for_a_locked_group_is_carried_out_though_its_client_has_gone() -> None:
+    store = FarStore()
+    async with running(store) as node:
+        member = Member(node, "g")
+        await member.settle()
+        deletion = await locked(node, store)
+        leaving = asyncio.create_task(member.leave())
+        await asyncio.sleep(0)
+        leaving.cancel()
+        store.go.set()
+        await deletion
+        await until(lambda: state_of(node, "g") == EMPTY, "the member has left")
+
+
 async def test_request_that_waited_for_a_locked_group_needs_a_valid_lease() -> None:
     store, clock = FarStore(), JumpingClock()
     async with running(store, config(pause_ms=NO_PAUSE_MS), clock) as node:
