@@ -86,7 +86,7 @@ class GroupContext:
         self.offset_count = 0
         """The committed offsets of the group when they were last counted; 0 before."""
         self.uncounted_offsets = 0
-        """Offsets that have become dirty since then, of which some may be in the table already."""
+        """By how many offsets the group has grown since then at most."""
 
     @property
     def is_removable(self) -> bool:

@@ -363,8 +363,7 @@ class Shard:
 
     def expire(self, timer: GroupTimer) -> None:
         """Decide an expired deadline; that of a locked group later, as requests that wait for the lock came in time."""
-        group_context = self.groups.get(timer.group_id)
-        if group_context is not None and group_context.lock is not None:
+        if (group_context := self.groups.get(timer.group_id)) is not None and group_context.lock is not None:
             self.timers.start(timer, self._clock.now().node_ms + LOCKED_RETRY_MS)
             return
         if timer.deadline.kind is DeadlineKind.PENDING_MEMBER:
@@ -450,15 +449,16 @@ class Shard:
         group_context, write, decision = pending.group_context, pending.write, pending.decision
         group_context.mark_stored(pending)
         self._counters.observe_rows(write)
-        if write.transitions:
+        if write.transitions or write.rebalances:
             self._rebalance_rate.observe(write.transitions, node_ms)
-        if write.rebalances:
             log_rebalances(write.rebalances)
         if not self.is_unloaded:
             if write.is_logged:
                 growth = self.offsets.add(write.logged_commits, log_position, node_ms, pending.client, pending.origin)
-                group_context.uncounted_offsets += growth
                 self._checkpoints.note_growth(growth, pending.client)
+            else:
+                growth = write.committed_count - len(write.removed)
+            group_context.uncounted_offsets += growth
             self._complete(group_context, decision, node_ms, is_of_offsets=not pending.changes_group)
             for each in pending.dependents:
                 self._complete(group_context, each, node_ms)

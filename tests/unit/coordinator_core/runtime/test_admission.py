@@ -44,8 +44,9 @@ async def commit(node: Coordinator, group_id: str, partitions: range) -> None:
         await Member(node, group_id).commit(1, partition=partition)
 
 
-async def reset(node: Coordinator, group_id: str) -> None:
-    commit = CommitOffsets(node.new_token(), -1, "", None, (OffsetToCommit("t", 0, 1),))
+async def reset(node: Coordinator, group_id: str, partitions: range = range(1)) -> None:
+    offsets = tuple(OffsetToCommit("t", partition, 1) for partition in partitions)
+    commit = CommitOffsets(node.new_token(), -1, "", None, offsets)
     await reset_by_commit(node, group_id, commit, a_change(), only_back=False)
 
 
@@ -144,6 +145,18 @@ async def test_commits_of_a_group_with_too_many_offsets_are_refused_until_some_a
         assert refused(node, "group_max_offsets") == 1
         await commit(node, "b", range(1))
         await Member(node, "a").settle()
+
+
+async def test_resets_count_as_growth_where_nothing_was_committed() -> None:
+    async with running(MemoryStore(), config(settings=FEW_OFFSETS)) as node:
+        await reset(node, "a", range(LIMIT + 1))
+        await reset(node, "a", range(LIMIT + 1))
+        group_context = node._ownership.owned[shard_of("a", 50)].groups["a"]
+        assert group_context.uncounted_offsets == LIMIT + 1
+        group_context.uncounted_offsets += UNCOUNTED_MAX
+        await node._offset_counts.count()
+        with pytest.raises(PolicyViolation, match="6 partitions, and may have 5"):
+            await reset(node, "a", range(1))
 
 
 async def test_a_group_at_its_limit_commits() -> None:
