@@ -1,7 +1,7 @@
 """A group in memory: its state, its ledger, and its writes that are not stored yet."""
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from coordinator_core.protocol.decision import Decision
 from coordinator_core.protocol.errors import CoordinatorError
@@ -12,6 +12,12 @@ from coordinator_core.state_store.rows import GroupWrite
 
 if TYPE_CHECKING:
     from coordinator_core.runtime.shard import Shard
+
+
+LOCK_GRACE_MS: Final = 30_000
+"""How long deadlines of a group wait at most for the operations that have it locked, one after the other."""
+LOCKED_RETRY_MS: Final = 100
+"""How often it is checked whether the group is still locked."""
 
 
 class PendingDecision:
@@ -60,6 +66,7 @@ class GroupContext:
 
     __slots__ = (
         "creator",
+        "deferred_until_ms",
         "drained",
         "group",
         "last_pending",
@@ -79,6 +86,8 @@ class GroupContext:
         """Writes of this group that are not stored yet."""
         self.lock: asyncio.Lock | None = None
         """Held while an operation reads offsets in order to decide; requests wait for it."""
+        self.deferred_until_ms = 0
+        """Node time until which no deadline fires while it is held."""
         self.drained: asyncio.Event | None = None
         """Set when the last write is stored; None unless a task waits for that."""
         self.creator: str | None = None
@@ -92,6 +101,10 @@ class GroupContext:
     def is_removable(self) -> bool:
         """Whether the group does not exist and no write or operation of it is under way."""
         return not self.group.exists and not self.unstored_writes and self.lock is None
+
+    def defers_deadlines(self, node_ms: int) -> bool:
+        """Return whether a deadline waits: requests that wait for the lock have come in time."""
+        return self.lock is not None and node_ms < self.deferred_until_ms
 
     async def wait_until_drained(self) -> None:
         """Wait until all decisions made so far are stored."""

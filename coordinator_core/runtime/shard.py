@@ -42,7 +42,7 @@ from coordinator_core.protocol.states import COMPLETING, PREPARING
 from coordinator_core.runtime.clock import Clock
 from coordinator_core.runtime.counters import Counters
 from coordinator_core.runtime.events import log_member_events, log_rebalances, log_transition
-from coordinator_core.runtime.group_context import GroupContext, PendingDecision
+from coordinator_core.runtime.group_context import LOCK_GRACE_MS, LOCKED_RETRY_MS, GroupContext, PendingDecision
 from coordinator_core.runtime.groups_of_clients import GroupsOfClients
 from coordinator_core.runtime.log_ends import LogEndReports
 from coordinator_core.runtime.member_sessions import (
@@ -77,8 +77,6 @@ from coordinator_core.state_store.rows import (
 log = structlog.get_logger("muster.runtime")
 
 SHARD_RELOADING: Final = "the group's shard is being loaded again"
-LOCKED_RETRY_MS: Final = 100
-"""How much later a deadline of a locked group fires."""
 
 ExtraRowsOf = Callable[[Group, Decision, Now], ExtraRows]
 """Returns the rows to store with a decision, from the group before it, the decision, and its time."""
@@ -277,10 +275,7 @@ class Shard:
     def submit(self, group_id: str, request: MemberRequest, now: Now) -> asyncio.Future[Answer]:
         """Decide a request, at once unless its group is locked, and return its response.
 
-        Args:
-            group_id: the group.
-            request: the request.
-            now: the current time, at which the lease is valid.
+        The lease is valid at the time `now`.
 
         Raises:
             CoordinatorError: the shard was unloaded; as the future's exception: the request was refused.
@@ -343,6 +338,8 @@ class Shard:
         Yields a function that submits a request to the locked group.
         """
         group_context = self._get_or_create(group_id)
+        if group_context.lock is None:
+            group_context.deferred_until_ms = self._clock.now().node_ms + LOCK_GRACE_MS
         while group_context.lock is not None:
             async with group_context.lock:
                 pass
@@ -362,9 +359,10 @@ class Shard:
         return await self._submit_now(group_id, token, request, extra_rows_of, self._clock.now())
 
     def expire(self, timer: GroupTimer) -> None:
-        """Decide an expired deadline; that of a locked group later, as requests that wait for the lock came in time."""
-        if (group_context := self.groups.get(timer.group_id)) is not None and group_context.lock is not None:
-            self.timers.start(timer, self._clock.now().node_ms + LOCKED_RETRY_MS)
+        """Decide an expired deadline, or later if the group is locked."""
+        now_ms = self._clock.now().node_ms
+        if (group_context := self.groups.get(timer.group_id)) is not None and group_context.defers_deadlines(now_ms):
+            self.timers.start(timer, now_ms + LOCKED_RETRY_MS)
             return
         if timer.deadline.kind is DeadlineKind.PENDING_MEMBER:
             self._counters.pending_member_ids_expired += 1

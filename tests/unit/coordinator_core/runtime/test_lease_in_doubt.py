@@ -12,6 +12,7 @@ from coordinator_core.admin.offsets import delete_offsets
 from coordinator_core.protocol.errors import CoordinatorNotAvailable, RetryError
 from coordinator_core.protocol.states import EMPTY, STABLE
 from coordinator_core.runtime.coordinator import Coordinator
+from coordinator_core.runtime.group_context import LOCK_GRACE_MS
 from tests.unit.coordinator_core.runtime.doubtful_lease import FarStore, be_sure_again, put_in_doubt
 from tests.unit.coordinator_core.runtime.nodes import JumpingClock, Member, config, running, state_of, until
 
@@ -72,6 +73,20 @@ async def test_member_whose_join_waits_for_a_locked_group_is_not_evicted() -> No
         await member.sync((member.member_id, b""))
         clock.jumped_ms += 6_000
         await until(lambda: state_of(node, "g") == EMPTY, "the member is silent, and evicted")
+
+
+async def test_members_of_a_group_that_operations_keep_locked_are_evicted() -> None:
+    store, clock = FarStore(), JumpingClock()
+    async with running(store, config(pause_ms=NO_PAUSE_MS, lease_ttl_ms=10 * LOCK_GRACE_MS), clock) as node:
+        member = Member(node, "g")
+        member.session_timeout_ms = 5_000
+        await member.settle()
+        deletion = await locked(node, store)
+        clock.jumped_ms += LOCK_GRACE_MS
+        await until(lambda: state_of(node, "g") == EMPTY, "the member is evicted")
+        assert not deletion.done()
+        store.go.set()
+        await deletion
 
 
 async def test_leave_that_waits_for_a_locked_group_is_carried_out_though_its_client_has_gone() -> None:
