@@ -12,6 +12,7 @@ certificate.
 import asyncio
 import struct
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
@@ -42,6 +43,7 @@ from api.shared.identity import Identity
 from api.shared.node_context import NodeContext
 from api.shared.request_metrics import ListenerMetrics
 from api.shared.tls import NO_CERTIFICATE, client_certificate
+from api.shared.tokens import token_id_of
 from api.shared.turns import SMALL_REQUEST_MAX_BYTES
 from api.shared.write_batch import BatchedTransport, WriteBatch
 from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable
@@ -54,6 +56,11 @@ UNAUTHENTICATED_FRAME_MAX_BYTES: Final = SMALL_BODY_MAX_BYTES
 """The largest frame of a client that has not sent its token."""
 HELD_BACK_MAX_BYTES: Final = SMALL_BODY_MAX_BYTES
 """Beyond this many bytes that wait behind a request, or for the client to read its responses, no more are read."""
+FAILED_AUTHENTICATION_DELAY_S: Final = 1.0
+"""How long the answer to a wrong token is delayed: libraries send it again at once, over a new connection, without end.
+
+Source: Kafka's connection.failed.authentication.delay.ms, which is 100 ms.
+"""
 ANSWERED_AT_ONCE: Final = 32
 """So many requests of a connection are answered in one turn of the event loop; then others come first."""
 _SIZE: Final = struct.Struct(">i")
@@ -304,7 +311,7 @@ class KafkaConnection(asyncio.Protocol):
             )
         message = self._decode(header, frame)
         if header.api_key in _SASL:
-            self._send(header, self._authenticate(header, message))
+            self._authenticate(header, message)
             self._count_authentication(api.name)
             return
         if header.api_key == ApiKey.API_VERSIONS:
@@ -433,45 +440,67 @@ class KafkaConnection(asyncio.Protocol):
 
     # -- authentication ----------------------------------------------------------------------------------------
 
-    def _authenticate(self, header: RequestHeader, message: object) -> bytes:
-        """Answer SaslHandshake and SaslAuthenticate; a wrong token closes the connection after the answer."""
+    def _authenticate(self, header: RequestHeader, message: object) -> None:
+        """Answer SaslHandshake and SaslAuthenticate."""
         if header.api_key == ApiKey.SASL_HANDSHAKE:
             self._mechanism = message.mechanism  # type: ignore[attr-defined]  # the decoded request
             self._is_token_next = header.version == sasl.BARE_TOKEN_VERSION and self._mechanism in sasl.MECHANISMS
-            return sasl.handshake(header.version, self._mechanism)
+            self._send(header, sasl.handshake(header.version, self._mechanism))
+            return
         if self._mechanism not in sasl.MECHANISMS:
             raise MalformedFrame("SaslAuthenticate without a SaslHandshake")
         auth_bytes: bytes = message.auth_bytes  # type: ignore[attr-defined]
         tokens = self._node.tokens
-        is_known = self._take_token(auth_bytes)
-        lifetime_s = tokens.lifetime_s(auth_bytes) if tokens is not None and is_known else None
-        return sasl.authenticated(header.version, is_known=is_known, lifetime_s=lifetime_s)
+        refusal = self._take_token(auth_bytes)
+        if refusal is None:
+            lifetime_s = None if tokens is None else tokens.lifetime_s(auth_bytes)
+            self._send(header, sasl.authenticated(header.version, None, lifetime_s))
+        else:
+            self._close_later(partial(self._send, header, sasl.authenticated(header.version, refusal)))
 
     def _answer_bare_token(self, auth_bytes: bytes) -> None:
         """Answer a token without a header: with an empty frame, or by closing the connection."""
         self._is_token_next = False
-        if self._take_token(auth_bytes):
+        if self._take_token(auth_bytes) is None:
             self._transport.write(bytes(SIZE_BYTES))
             self._metrics.sent_bytes += SIZE_BYTES
-        self._end_request()
+            self._end_request()
+        else:
+            self._close_later(self._release_bytes)
         self._count_authentication(APIS[ApiKey.SASL_AUTHENTICATE].name)
 
-    def _take_token(self, auth_bytes: bytes) -> bool:
-        """Take a token, and return whether it is known; a wrong one closes the connection.
+    def _take_token(self, auth_bytes: bytes) -> str | None:
+        """Take a token, and return why it is refused, or None.
 
         A client may send a new token, but only of the same actor (KIP-368).
         """
         if self._node.tokens is None:  # an open node: there is nothing to check
-            return True
+            return None
         before = None if self._credentials is None else self._identity
         self._credentials = self._mechanism, auth_bytes
         self._identify()
-        if before is not None and self._identity is not None and self._identity.actor != before.actor:
-            self._identity = None
         if self._identity is None:
-            log.warning("kafka_authentication_failed", client=self._client_host)
-            self._loop.call_soon(self._transport.close)
-        return self._identity is not None
+            refusal = "the token is unknown or has expired"
+        elif before is not None and self._identity.actor != before.actor:
+            self._identity = None
+            refusal = "the token is of another actor than the one before"
+        else:
+            return None
+        token = sasl.token_of(*self._credentials)
+        token_id = token_id_of(token) if token else None
+        log.warning("kafka_authentication_failed", client=self._client_host, token_id=token_id, reason=refusal)
+        return refusal
+
+    def _close_later(self, answer: Callable[[], None]) -> None:
+        """Answer a wrong token and close the connection, after the delay; until then nothing else is answered."""
+        self._running = self._loop.create_task(asyncio.sleep(FAILED_AUTHENTICATION_DELAY_S))
+
+        def close(delay: asyncio.Future[None]) -> None:
+            if not delay.cancelled():
+                answer()
+                self._transport.close()
+
+        self._running.add_done_callback(close)
 
     def _count_authentication(self, request: str) -> None:
         is_refused = self._node.tokens is not None and self._credentials is not None and self._identity is None

@@ -34,12 +34,17 @@ def find_identity(tokens: Tokens, mechanism: str, auth_bytes: bytes) -> Identity
     return tokens.find(auth_bytes, _password if mechanism == PLAIN else _bearer)
 
 
-def authenticated(version: int, *, is_known: bool, lifetime_s: float | None = None) -> bytes:
+def token_of(mechanism: str, auth_bytes: bytes) -> bytes:
+    """Return the token that a client sent; empty: it sent none."""
+    return _password(auth_bytes) if mechanism == PLAIN else _bearer(auth_bytes)
+
+
+def authenticated(version: int, refusal: str | None, lifetime_s: float | None = None) -> bytes:
     """Return the outcome, and when the token expires, so that the client sends a new one before (KIP-368)."""
     lifetime_ms = 0 if lifetime_s is None else min(int(lifetime_s * 1_000), SESSION_LIFETIME_MAX_MS)
     values = {
-        "error_code": 0 if is_known else SASL_AUTHENTICATION_FAILED,
-        "error_message": None if is_known else "the token is unknown or has expired",
+        "error_code": 0 if refusal is None else SASL_AUTHENTICATION_FAILED,
+        "error_message": refusal,
         "auth_bytes": b"",
         "session_lifetime": timedelta(milliseconds=lifetime_ms),
     }

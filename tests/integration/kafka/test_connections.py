@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pytest
 
+from api.kafka import connection
 from api.kafka.apis import APIS, ApiKey
 from api.kafka.errors import INVALID_REQUEST, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID
 from api.shared.client_request import MAX_THROTTLE_S
@@ -223,7 +224,10 @@ def test_token_opens_the_connection(guarded: Node, mechanism: str, auth: bytes) 
 
 
 @pytest.mark.parametrize("auth", [_plain("wrong"), b"", b"\x00\x00", b"\x00" * 9, _plain("")])
-def test_wrong_token_is_refused_and_the_connection_closed(guarded: Node, auth: bytes) -> None:
+def test_wrong_token_is_refused_and_the_connection_closed(
+    guarded: Node, monkeypatch: pytest.MonkeyPatch, auth: bytes
+) -> None:
+    monkeypatch.setattr(connection, "FAILED_AUTHENTICATION_DELAY_S", 0)
     with KafkaWire(guarded.settings.kafka_address) as wire:
         assert _log_in(wire, "PLAIN", auth) == SASL_AUTHENTICATION_FAILED
         assert wire.is_closed()
@@ -244,7 +248,10 @@ def test_token_without_a_header_opens_the_connection(guarded: Node) -> None:
 
 
 @pytest.mark.parametrize("auth", [_plain("wrong"), b"\x00" * 9, frame(ApiKey.LIST_GROUPS, 0)[4:]])
-def test_wrong_token_without_a_header_closes_the_connection(guarded: Node, auth: bytes) -> None:
+def test_wrong_token_without_a_header_closes_the_connection(
+    guarded: Node, monkeypatch: pytest.MonkeyPatch, auth: bytes
+) -> None:
+    monkeypatch.setattr(connection, "FAILED_AUTHENTICATION_DELAY_S", 0)
     with KafkaWire(guarded.settings.kafka_address) as wire:
         _send_bare_token(wire, auth)
         assert wire.is_closed()

@@ -70,6 +70,11 @@ class Wire:
         """Return whether there is a response to the last request."""
         return bool(self._transport.written)
 
+    @property
+    def is_closed(self) -> bool:
+        """Return whether the node has closed the connection."""
+        return self._transport.is_aborted
+
     def is_read(self) -> bool:
         """Return whether the node reads on."""
         return self._transport.reads_on
