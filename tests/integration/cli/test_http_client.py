@@ -37,6 +37,16 @@ def test_foreign_server_is_reported(bare_muster: Muster, fake: FakeNode, body: b
     assert said == f"What answers at {fake.url} (status 200) is not a Muster node."
 
 
+def test_node_of_an_older_release_is_reported(bare_muster: Muster, fake: FakeNode) -> None:
+    fake.says(200, {"groups": [{"group_id": "g"}], "next_cursor": None})
+
+    said = bare_muster.refused(1, "groups", "list", "--url", fake.url)
+
+    assert said == (
+        f"The response of {fake.url} has no state: the node is of another release. Use the command line of that one."
+    )
+
+
 def test_request_to_a_busy_node_is_repeated_with_the_same_key(fake: FakeNode) -> None:
     fake.says(503, NOT_NOW)
     fake.says(429, {**NOT_NOW, "code": "THROTTLING_QUOTA_EXCEEDED"})
