@@ -1,8 +1,8 @@
 """TLS of a node: contexts made of the files of certificates, keys and authorities, and made again when those change.
 
-A new file that is invalid leaves the previous contexts effective, and is logged as `tls_reload_failed`: a key that does
-not belong to its certificate, for example, until both files have changed. Connections keep the context of their
-handshake.
+A new file that is invalid leaves the previous contexts effective, and is logged as `tls_reload_failed`: a certificate
+that has expired, for example, or a key that does not belong to its certificate, until both files have changed.
+Connections keep the context of their handshake.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ class NodeTls:
         self._wall_s = wall_s
         self._next_warning_at_s = 0.0
         self._versions = self._read_versions()
-        self._load()
+        self._load(allow_expired=True)
 
     @property
     def is_expiring(self) -> bool:
@@ -85,7 +85,7 @@ class NodeTls:
         if versions != self._versions:
             self._versions = versions
             try:
-                self._load()
+                self._load(allow_expired=False)
             except TlsFilesError as error:
                 log.error("tls_reload_failed", reason=str(error))
             else:
@@ -95,8 +95,10 @@ class NodeTls:
             self._next_warning_at_s = self._wall_s() + EXPIRY_WARNING_INTERVAL_S
             log.warning("tls_certificate_expiring", certificate=str(self._files.certificate), at_s=self.expires_at_s)
 
-    def _load(self) -> None:
+    def _load(self, *, allow_expired: bool) -> None:
         server, expires_at_s = (None, None) if self._files.certificate is None else _server_context(self._files)
+        if not allow_expired and expires_at_s is not None and expires_at_s <= self._wall_s():
+            raise TlsFilesError(f"{self._files.certificate}: the certificate has expired")
         self.client = _client_context(self._files)
         """The context of requests to other nodes."""
         self.server = server

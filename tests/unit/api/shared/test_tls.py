@@ -104,6 +104,23 @@ def test_pair_is_reloaded_when_both_files_have_changed(authority: Authority, tmp
     assert events == ["tls_reload_failed", "tls_reload_failed", "tls_reloaded"]
 
 
+def test_a_certificate_that_has_expired_does_not_replace_another_one(authority: Authority) -> None:
+    certificate = authority.issue("node")
+    tls = NodeTls(TlsFiles(certificate=certificate))
+    before, expires_at_s = tls.server, tls.expires_at_s
+    authority.issue("node", days=-1)
+    with capture_logs() as logged:
+        tls.refresh()
+
+    assert [(each["event"], each["reason"]) for each in logged] == [
+        ("tls_reload_failed", f"{certificate}: the certificate has expired")
+    ]
+    assert (tls.server, tls.expires_at_s) == (before, expires_at_s)
+    authority.issue("node")
+    tls.refresh()
+    assert tls.server is not before
+
+
 def test_expiry_is_warned_about_once_a_day(authority: Authority) -> None:
     clock = Clock()
     path = authority.issue("node", days=90)
