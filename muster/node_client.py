@@ -174,8 +174,9 @@ class NodeClient:
         try:
             return self._pool.request(method, self.url + path, json=body, headers=headers)
         except urllib3.exceptions.HTTPError as failure:
+            reason = root_cause(failure)
             raise UserError(
-                f"No node answers at {self.url} ({_reason(failure)}); muster up starts one, and --url names another.",
+                f"No node answers at {self.url} ({reason}); muster up starts one, and --url names another.",
                 UNREACHABLE_EXIT_CODE,
             ) from failure
 
@@ -290,7 +291,7 @@ def _is_transient(problem: Json) -> bool:
     return problem.get("action") == "retry" and "quarantine_reason" not in problem
 
 
-def _reason(failure: BaseException) -> str:
+def root_cause(failure: BaseException) -> str:
     """Return the message of the root cause, which is the operating system's."""
     while failure.__cause__ is not None or failure.__context__ is not None:
         failure = failure.__cause__ or failure.__context__ or failure

@@ -54,7 +54,7 @@ from muster.local.database import urls_in_use
 from muster.local.java import find_java
 from muster.local.ports import is_free_port, listener_on
 from muster.node.tls import read_tls, unencrypted
-from muster.node_client import NodeClient
+from muster.node_client import NodeClient, root_cause
 from muster.output import Table, print_json
 from muster.settings import Settings, misspelled, psql_url
 from spark_jobs import submit
@@ -248,8 +248,9 @@ def _node(url: str | None) -> Iterator[CheckResult]:
             yield error("node", answer["detail"], "name the host in MUSTER_ALLOWED_HOSTS of the node")
             return
         is_ready, reasons = bool(answer["is_ready"]), "; ".join(answer["reasons"])
-    except urllib3.exceptions.HTTPError:
-        yield error("node", f"no node answers at {node.url}", "start muster up or muster serve, or name one with --url")
+    except urllib3.exceptions.HTTPError as failure:
+        message = f"no node answers at {node.url} ({root_cause(failure)})"
+        yield error("node", message, "start muster up or muster serve, or name one with --url")
     except (ValueError, KeyError, TypeError):
         yield error("node", f"what answers at {node.url} is not a Muster node", "name one with --url")
     else:

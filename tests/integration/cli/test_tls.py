@@ -89,6 +89,13 @@ def test_platform_sees_that_its_node_is_ready(secure: Node) -> None:
     poll_until(node.is_ready)
 
 
+def test_doctor_says_why_a_node_is_not_reached(muster: Muster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_TLS_CA_FILE", str(Authority(tmp_path / "another").path))
+    (node,) = [each for each in muster("doctor", "--json").json["checks"] if each["check"] == "node"]
+
+    assert (node["status"], "certificate verify failed" in node["message"]) == ("error", True)
+
+
 def test_doctor_checks_certificates_and_encryption(
     muster: Muster, authority: Authority, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
