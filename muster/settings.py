@@ -546,10 +546,14 @@ def _sqlalchemy_url(url: str, variable: str) -> str:
     address = DATABASE_ADDRESS.fullmatch(rest)
     if not rest or address is None or scheme not in {"postgres", "postgresql", "postgresql+psycopg2"}:
         raise ValueError(f"{variable} should look like postgresql://user:password@host:5432/muster")
+    options = parse_qsl(address["options"] or "")
     try:
-        make_dsn(**dict(parse_qsl(address["options"] or "")))
+        make_dsn(**dict(options))
     except ProgrammingError:
         raise ValueError(f"{variable} has an option that Postgres' client library does not know") from None
+    hosts, ports = (",".join(value for key, value in options if key == name).split(",") for name in ("host", "port"))
+    if ports != [""] and (len(hosts) != len(ports) or not all(each.isdecimal() for each in ports if each)):
+        raise ValueError(f"{variable} needs a port for each host, as in ?host=db-1,db-2&port=5432,5432")
     return POSTGRES_SCHEME + rest
 
 

@@ -167,6 +167,14 @@ def test_an_unknown_option_of_a_database_url_is_refused(options: str, monkeypatc
     assert refusal() == "MUSTER_DATABASE_URL has an option that Postgres' client library does not know."
 
 
+@pytest.mark.parametrize("options", ["host=a,b&port=5432", "host=a&port=x", "host=a:1&host=b:2&port=3"])
+def test_ports_of_a_database_url_that_are_not_one_for_each_host_are_refused(
+    options: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MUSTER_DATABASE_URL", f"postgresql:///m?{options}")
+    assert refusal() == "MUSTER_DATABASE_URL needs a port for each host, as in ?host=db-1,db-2&port=5432,5432."
+
+
 @pytest.mark.parametrize(
     "rest",
     [
