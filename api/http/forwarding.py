@@ -108,7 +108,7 @@ class Forwarder:
                 "request_forward_failed",
                 owner=owner,
                 group=context.group_id,
-                reason=str(failure) or "no answer in time",
+                reason=getattr(failure, "strerror", None) or str(failure) or "no answer in time",
             )
             raise CoordinatorNotAvailable("the node that owns the group does not answer") from None
 

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import psycopg2
 import pytest
+import structlog
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
 from muster.settings import psql_url
@@ -210,9 +211,12 @@ def silent_address() -> Iterator[str]:
 
 
 def test_unreachable_owner_is_answered_with_retry(lone: Lone) -> None:
-    answer = lone.group_of(UNUSED_ADDRESS).post("join", join_body())
+    with structlog.testing.capture_logs() as logged:
+        answer = lone.group_of(UNUSED_ADDRESS).post("join", join_body())
 
     assert (answer.status, answer.code, answer.headers["retry-after"]) == (503, "COORDINATOR_NOT_AVAILABLE", "1")
+    (event,) = [each for each in logged if each["event"] == "request_forward_failed"]
+    assert event["reason"] == "Connect call failed ('127.0.0.1', 1)"
 
 
 def test_silent_owner_is_answered_with_retry(lone: Lone, silent_address: str) -> None:
