@@ -237,9 +237,12 @@ class Tokens:
         now_s = self._wall_s()
         if known.expires_soon(now_s) and now_s >= self._next_warning_at_s.get(known.digest, 0.0):
             self._next_warning_at_s[known.digest] = now_s + EXPIRY_WARNING_INTERVAL_S
-            actor = None if known.identity is None else known.identity.actor
             log.warning(
-                "token_expiring", actor=actor, expires_at=str(known.expires_at), is_expired=known.is_expired(now_s)
+                "token_expiring",
+                actor=known.identity and known.identity.actor,
+                token_id=known.identity and known.identity.token_id,
+                expires_at=str(known.expires_at),
+                is_expired=known.is_expired(now_s),
             )
         return known.is_expired(now_s)
 

@@ -15,7 +15,7 @@ from api.shared import tokens as tokens_module
 from api.shared.access_control import AccessControlEntry, Operation, PatternType, PermissionType, ResourceType
 from api.shared.identity import Identity, Role, identity_bytes, read_identity
 from api.shared.tls import ClientCertificate
-from api.shared.tokens import Tokens, TokensFileError, token_entry
+from api.shared.tokens import Tokens, TokensFileError, token_entry, token_id_of
 from tests.support.http_client import Json
 from tests.support.tokens_file import ADA, BOB, Clock, TokensFile
 
@@ -201,7 +201,7 @@ def test_token_use_is_logged_daily_in_its_last_week(file: TokensFile) -> None:
             wall.now_s = over_s + days * DAY_S
             tokens.find(b"ada's")
 
-    assert [each["event"] for each in logs] == ["token_expiring"] * 3
+    assert [(each["event"], each["token_id"]) for each in logs] == [("token_expiring", token_id_of(b"ada's"))] * 3
     assert [each["is_expired"] for each in logs] == [False, False, True]
     assert logs[0]["actor"] == "ada"
 
