@@ -38,6 +38,8 @@ LATEST_TIME_MS: Final = 253_402_300_799_999
 """The end of the year 9999, the last that a Python datetime holds."""
 REMEMBERED: Final = 16_384
 """A member commits the same partitions again and again, so as many pairs of a group and a topic are remembered."""
+STABLE: Final = {GroupType.CONSUMER: 0, GroupType.SHARE: 0, GroupType.STREAMS: 1}
+"""The number of a member's state Stable; Kafka has a `MemberState` for streams groups alone."""
 
 _OFFSET_COMMIT_TYPES: Final = frozenset([b"\0\0", b"\0\1"])
 _INT16: Final = struct.Struct(">h")
@@ -306,7 +308,8 @@ def _current_assignment(group_type: GroupType) -> _Decoder:
         has_topics = group_type is GroupType.CONSUMER
         assigned = _partitions(reader) if has_topics else ()
         pending = _partitions(reader) if has_topics else ()
-        return CurrentAssignment(group_type, group_id, member_id, Reconciliation(epoch, state == 0, assigned, pending))
+        reached = Reconciliation(epoch, state == STABLE[group_type], assigned, pending)
+        return CurrentAssignment(group_type, group_id, member_id, reached)
 
     return decode_value
 

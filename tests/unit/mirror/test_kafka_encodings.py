@@ -60,7 +60,8 @@ def _others() -> dict[str, Decoded]:
     for group_type in GroupType:
         name = group_type.value.capitalize()
         of_consumer = reconciliation._replace(assigned=PARTITIONS, pending_revocation=PARTITIONS)
-        reached = of_consumer if group_type is GroupType.CONSUMER else reconciliation
+        of_others = reconciliation._replace(is_stable=group_type is GroupType.STREAMS)  # 1 is "stable" in these only
+        reached = of_consumer if group_type is GroupType.CONSUMER else of_others
         records[f"{name}GroupMetadata"] = GroupEpoch(group_type, "g", 7)
         records[f"{name}GroupTargetAssignmentMetadata"] = TargetAssignmentEpoch(group_type, "g", 7, TIME_MS)
         records[f"{name}GroupCurrentMemberAssignment"] = CurrentAssignment(group_type, "g", "m", reached)

@@ -206,6 +206,18 @@ def test_assignments_of_a_consumer_group_are_decoded() -> None:
     )
 
 
+@pytest.mark.parametrize(("key", "group_type", "stable"), [(14, GroupType.SHARE, 0), (22, GroupType.STREAMS, 1)])
+def test_member_states_are_numbered_from_0_and_those_of_streams_groups_from_1(
+    key: int, group_type: GroupType, stable: int
+) -> None:
+    def reached(state: int) -> Decoded:
+        return decode(group_key(key, "g", "m"), flexible_value(struct.pack(">iib", 7, 6, state)))
+
+    for state in (stable, stable + 1):
+        expected = Reconciliation(7, is_stable=state == stable, assigned=(), pending_revocation=())
+        assert reached(state) == CurrentAssignment(group_type, "g", "m", expected)
+
+
 def test_the_topics_of_a_regular_expression_are_decoded() -> None:
     value = flexible_value(array([compact("eu-1"), compact("eu-2")]), struct.pack(">qq", 3, 1_763_900_000_000))
 
