@@ -1,6 +1,7 @@
 """Reader of `__consumer_offsets` of a Kafka cluster, with aiokafka: no group, no commits, nothing that it changes."""
 
 import asyncio
+import logging
 import ssl
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from aiokafka.admin import AIOKafkaAdminClient  # type: ignore[import-untyped]  
 from aiokafka.client import AIOKafkaClient  # type: ignore[import-untyped]  # comes without types
 from aiokafka.errors import (  # type: ignore[import-untyped]  # comes without types
     KafkaError,
+    NodeNotReadyError,
     OffsetOutOfRangeError,
     TopicAuthorizationFailedError,
 )
@@ -308,9 +310,36 @@ async def stop_consumer(consumer: AIOKafkaConsumer) -> None:
         await consumer._client.close()  # noqa: SLF001 - what stop would have done next
 
 
+class _ClientLog(logging.Handler):
+    """Keeps why aiokafka could not connect to a broker, which only its log has, several times a second.
+
+    Unexpected errors of the library, which it logs with tracebacks, go to the log.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.refusal = ""
+        """The last reason."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Take what is logged."""
+        if record.exc_info:
+            logging.getLogger().handle(record)
+        elif record.funcName in {"bootstrap", "_get_conn"}:
+            self.refusal = record.getMessage()
+
+
+_client_log: Final = _ClientLog()
+_LIBRARY: Final = logging.getLogger("aiokafka")
+_LIBRARY.addHandler(_client_log)
+_LIBRARY.propagate = False
+
+
 def reason_of(failure: BaseException) -> str:
     """Return a failure in one line; the texts of aiokafka's errors begin with their names."""
     name, text = type(failure).__name__, str(failure).removeprefix(f"{type(failure).__name__}: ")
+    if isinstance(failure, NodeNotReadyError) or text.startswith("Unable to bootstrap"):
+        text = _client_log.refusal
     if isinstance(failure, TopicAuthorizationFailedError):
         text += f"; the user may not read {TOPIC}: grant Read, or set MUSTER_MIRROR_SOURCE=poll"
     return f"{name}: {text}" if text else name

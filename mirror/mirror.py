@@ -23,14 +23,13 @@ from mirror.inference import REBALANCING
 from mirror.kafka_log import Bounds, KafkaUnavailable, Lag, LogChanged, Record
 from mirror.observed import Observed
 from mirror.offsets_topic import UnknownRecord, decode, is_offset_commit
+from mirror.polling import RETRY_S, Reachability
 from mirror.record_reader import UndecodableRecord
 
 log = structlog.get_logger("muster.mirror")
 
 POLL_MS: Final = 500
 """How long a poll waits for records; shards that were acquired or lost meanwhile are noticed after it."""
-RETRY_S: Final = 1.0
-"""How long the loop waits after a failure."""
 UNKNOWN_TOPICS_RETRY_S: Final = 5.0
 """How long the names of topics that were not found are not asked for again."""
 REPORTED_MAX: Final = 20
@@ -87,6 +86,7 @@ class Mirror:
     def __init__(self, coordinator: Coordinator, open_log: OpenLog, cluster_id: str) -> None:
         self.cluster_id = cluster_id
         self.counts = MirrorCounts()
+        self._reachability = Reachability(self.counts)
         self.polls: list[Poll] = []
         """What runs beside it, if it is there before the mirror runs."""
         self._coordinator = coordinator
@@ -156,7 +156,7 @@ class Mirror:
                     while True:
                         await self._step(kafka)
             except KafkaUnavailable as failure:
-                self._record_failure(str(failure))
+                self._reachability.record_failure(str(failure))
             except CoordinatorError as failure:  # The database cannot be reached, as /readyz reports.
                 log.warning("mirror_interrupted", reason=failure.detail)
             await asyncio.sleep(RETRY_S)
@@ -189,7 +189,7 @@ class Mirror:
         await self._reach_ends(kafka)
         await self._wait_for_records(await kafka.lag())
         await self._enter_polled_states(kafka)
-        self._record_success()
+        self._reachability.record_success(shard.shard_id for shard in self._followers)
 
     # -- shards --------------------------------------------------------------------------------------------
 
@@ -324,15 +324,3 @@ class Mirror:
                 del self._followers[shard]
             elif isinstance(outcome, BaseException):
                 raise outcome
-
-    # -- outcome -------------------------------------------------------------------------------------------
-
-    def _record_failure(self, reason: str) -> None:
-        if self.counts.failure is None or self.counts.failure != reason:
-            log.error("mirrored_cluster_unreachable", reason=reason, retry_in_s=RETRY_S)
-        self.counts.failure = reason
-
-    def _record_success(self) -> None:
-        if self.counts.failure is not None:
-            log.info("mirrored_cluster_reached", partitions=sorted(shard.shard_id for shard in self._followers))
-        self.counts.failure = None

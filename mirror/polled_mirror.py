@@ -25,7 +25,7 @@ from mirror.decide import StatePolled
 from mirror.follower import Follower, LogEntry, forget_topics, used_topics
 from mirror.inference import REBALANCING
 from mirror.kafka_log import KafkaUnavailable
-from mirror.mirror import RETRY_S, Poll
+from mirror.mirror import Poll
 from mirror.observed import GroupDeleted, Observed, ObservedOtherGroup
 from mirror.polled_groups import (
     CONSUMER_TYPE,
@@ -39,6 +39,7 @@ from mirror.polled_groups import (
     observed_offsets,
     storable,
 )
+from mirror.polling import RETRY_S, Reachability
 
 log = structlog.get_logger("muster.mirror")
 
@@ -92,6 +93,7 @@ class PolledMirror:
         """
         self.cluster_id = cluster_id
         self.counts = MirrorCounts()
+        self._reachability = Reachability(self.counts)
         self.polls: list[Poll] = []
         """What runs beside it, if it is there before the mirror runs."""
         self._coordinator = coordinator
@@ -124,13 +126,11 @@ class PolledMirror:
                 async with self._open_groups() as groups:
                     while True:
                         await self.poll(groups)
-                        self.counts.failure = None
+                        self._reachability.record_success(shard.shard_id for shard in self._shards)
                         await asyncio.sleep(self._interval_s)
             except KafkaUnavailable as failure:
                 self.counts.polls_failed["groups"] += 1
-                if self.counts.failure != str(failure):
-                    log.error("mirrored_cluster_unreachable", reason=str(failure), retry_in_s=RETRY_S)
-                self.counts.failure = str(failure)
+                self._reachability.record_failure(str(failure))
             except CoordinatorError as failure:  # The database cannot be reached, as /readyz reports.
                 log.warning("mirror_interrupted", reason=failure.detail)
             await asyncio.sleep(RETRY_S)

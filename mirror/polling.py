@@ -1,9 +1,9 @@
 """Polling of a cluster: a connection that is opened again after failures, and asked at intervals."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import structlog
 
@@ -13,7 +13,32 @@ from mirror.kafka_log import KafkaUnavailable
 
 log = structlog.get_logger("muster.mirror")
 
+RETRY_S: Final = 1.0
+"""How long a mirror waits after a failure."""
+
 _Connection = TypeVar("_Connection")
+
+
+class Reachability:
+    """Whether the cluster is read, for /readyz and the log, which has each reason once in an outage."""
+
+    def __init__(self, counts: MirrorCounts) -> None:
+        self._counts = counts
+        self._logged: set[str] = set()
+
+    def record_failure(self, reason: str) -> None:
+        """Record why the cluster is not read; with several brokers the reasons alternate."""
+        if reason not in self._logged:
+            log.error("mirrored_cluster_unreachable", reason=reason, retry_in_s=RETRY_S)
+        self._logged.add(reason)
+        self._counts.failure = reason
+
+    def record_success(self, partitions: Iterable[int]) -> None:
+        """Record that the cluster is read, for these shards."""
+        if self._counts.failure is not None:
+            log.info("mirrored_cluster_reached", partitions=sorted(partitions))
+        self._logged.clear()
+        self._counts.failure = None
 
 
 async def poll_at_intervals(

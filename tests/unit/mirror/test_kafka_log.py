@@ -1,5 +1,8 @@
 """Reader of the log: a broker counts as silent only while records are wanted of it."""
 
+import logging
+from collections.abc import Iterator
+from logging.handlers import BufferingHandler
 from types import SimpleNamespace
 from typing import Any
 
@@ -7,7 +10,8 @@ import pytest
 from aiokafka import TopicPartition  # type: ignore[import-untyped]  # comes without types
 
 from mirror import kafka_log
-from mirror.kafka_log import SILENT_MAX_S, TOPIC, KafkaConnection, KafkaLog, KafkaUnavailable
+from mirror.kafka_log import SILENT_MAX_S, TOPIC, KafkaConnection, KafkaLog, KafkaUnavailable, describe_cluster
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.anyio
 
@@ -85,3 +89,33 @@ async def test_broker_that_does_not_answer_is_noticed_beside_one_that_does(
 
     with pytest.raises(KafkaUnavailable, match="a broker has not answered for 15 s"):
         await log.poll(0)
+
+
+@pytest.fixture
+def logged() -> Iterator[list[logging.LogRecord]]:
+    """Return what reaches the log of the process."""
+    handler = BufferingHandler(100)
+    logging.getLogger().addHandler(handler)
+    yield handler.buffer
+    logging.getLogger().removeHandler(handler)
+
+
+async def test_reason_is_why_no_connection_was_made_and_the_library_logs_nothing(
+    logged: list[logging.LogRecord],
+) -> None:
+    closed = f"127.0.0.1:{free_port()}"
+
+    with pytest.raises(KafkaUnavailable) as failure:
+        await describe_cluster(KafkaConnection(bootstrap_servers=closed))
+
+    assert str(failure.value).startswith(f'KafkaConnectionError: Unable connect to "{closed}": [Errno 111]')
+    assert not logged
+
+
+def test_unexpected_errors_of_the_library_are_logged(logged: list[logging.LogRecord]) -> None:
+    try:
+        raise ValueError
+    except ValueError:
+        logging.getLogger("aiokafka.consumer.fetcher").exception("Unexpected error in fetcher routine")
+
+    assert [each.getMessage() for each in logged] == ["Unexpected error in fetcher routine"]

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import structlog
 
 from coordinator_core.protocol.states import COMPLETING, PREPARING, STABLE, GroupState
 from coordinator_core.runtime.coordinator import Coordinator
@@ -15,7 +16,7 @@ from mirror.group_poll import GroupPoll
 from mirror.kafka_groups import KafkaGroups
 from mirror.kafka_log import KafkaConnection, KafkaUnavailable
 from mirror.log_end_poll import LogEndPoll
-from mirror.polling import poll_at_intervals
+from mirror.polling import Reachability, poll_at_intervals
 from tests.unit.coordinator_core.runtime.nodes import until
 from tests.unit.mirror.fake_log import BATCH
 from tests.unit.mirror.observations import T0_MS, generation, member
@@ -327,3 +328,24 @@ async def test_certificate_that_cannot_be_read_is_a_failed_poll(tmp_path: Path) 
 def known_ends(world: World) -> dict[int, int]:
     """Return the stored log ends of the topic, by partition."""
     return {partition: end.offset for (_, partition), end in world.store.log_ends(["orders"]).items()}
+
+
+def test_reasons_that_alternate_are_logged_once_in_an_outage() -> None:
+    counts = MirrorCounts()
+    reachability = Reachability(counts)
+
+    with structlog.testing.capture_logs() as events:
+        for reason in ("first broker", "second broker", "first broker"):
+            reachability.record_failure(reason)
+        reachability.record_success([0])
+        reachability.record_success([0])
+        reachability.record_failure("first broker")
+
+    said = [(each["event"], each.get("reason")) for each in events]
+    assert said == [
+        ("mirrored_cluster_unreachable", "first broker"),
+        ("mirrored_cluster_unreachable", "second broker"),
+        ("mirrored_cluster_reached", None),
+        ("mirrored_cluster_unreachable", "first broker"),
+    ]
+    assert counts.failure == "first broker"
