@@ -119,3 +119,9 @@ def test_unexpected_errors_of_the_library_are_logged(logged: list[logging.LogRec
         logging.getLogger("aiokafka.consumer.fetcher").exception("Unexpected error in fetcher routine")
 
     assert [each.getMessage() for each in logged] == ["Unexpected error in fetcher routine"]
+
+
+@pytest.mark.parametrize("server", ["kafka:abc", "kafka:0", "127.0.0.1:65536", "[::1"])
+def test_address_without_a_port_that_there_is_is_a_reason(server: str) -> None:
+    with pytest.raises(KafkaUnavailable, match="an address is not like kafka-1:9092"):
+        KafkaConnection(bootstrap_servers=f"kafka-1:9092,{server}").options()
