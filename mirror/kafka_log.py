@@ -335,7 +335,9 @@ class _ClientLog(logging.Handler):
         if record.exc_info:
             logging.getLogger().handle(record)
         elif record.funcName in {"bootstrap", "_get_conn"}:
-            self.refusal = record.getMessage()
+            assert isinstance(record.args, tuple), "the broker, and the error"
+            failure = record.args[-1]
+            self.refusal = record.getMessage() + ("" if str(failure) else type(failure).__name__)
 
 
 _client_log: Final = _ClientLog()

@@ -1,5 +1,6 @@
 """Reader of the log: a broker counts as silent only while records are wanted of it."""
 
+import asyncio
 import logging
 from collections.abc import Iterator
 from logging.handlers import BufferingHandler
@@ -110,6 +111,19 @@ async def test_reason_is_why_no_connection_was_made_and_the_library_logs_nothing
 
     assert str(failure.value).startswith(f'KafkaConnectionError: Unable connect to "{closed}": [Errno 111]')
     assert not logged
+
+
+async def test_reason_without_a_text_is_the_name_of_the_error() -> None:
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)  # A connection that is closed with unread bytes is reset.
+        writer.close()
+
+    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    with pytest.raises(KafkaUnavailable, match=rf'"127.0.0.1:{port}": ConnectionResetError$'):
+        await describe_cluster(KafkaConnection(bootstrap_servers=f"127.0.0.1:{port}", security_protocol="SSL"))
+    server.close()
+    await server.wait_closed()
 
 
 def test_unexpected_errors_of_the_library_are_logged(logged: list[logging.LogRecord]) -> None:
