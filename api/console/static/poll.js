@@ -38,6 +38,7 @@ async function runPoller(poller) {
   poller.isBusy = true;
   try {
     await poller.load();
+    await checkMirror();
     poller.problem = null;
   } catch (error) {
     poller.problem = error;
@@ -45,6 +46,12 @@ async function runPoller(poller) {
   if (pollers.has(poller)) showProblem([...pollers].find((each) => each.problem));
   poller.isBusy = false;
   next(poller);
+}
+
+/** Raise an error in a mirror that cannot read its cluster: what it shows is from before. */
+async function checkMirror() {
+  const response = document.getElementById("mirror") && (await fetch("/readyz").catch(() => null));
+  if (response?.status === 503) throw new Error(`Not current: ${(await response.json()).reasons.join("; ")}`);
 }
 
 function next(poller) {

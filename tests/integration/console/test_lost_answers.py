@@ -270,3 +270,24 @@ def test_page_without_data_is_not_called_paused(page: Page, node: Node) -> None:
         "delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))"
     )
     expect(page.locator("#poll-status")).to_have_text("")
+
+
+def test_mirror_that_cannot_read_its_cluster_is_not_shown_as_live(context: BrowserContext, node: Node) -> None:
+    """Else its groups seem to be Stable however long the cluster is away."""
+    page = context.new_page()
+
+    def serve_mirror(route: Route) -> None:
+        response = route.fetch()
+        route.fulfill(response=response, body=response.text().replace("</nav>", '</nav><p id="mirror"></p>'))
+
+    unready = {"is_ready": False, "reasons": ["no broker answers"]}
+    page.route(f"{node.url}/", serve_mirror)
+    page.route("**/readyz", lambda route: route.fulfill(status=503, json=unready))
+    page.goto(f"{node.url}/#/")
+    status = page.locator("#poll-status")
+    expect(status).to_have_text("Not current: no broker answers")
+    expect(status).to_have_attribute("data-state", "broken")
+
+    page.unroute("**/readyz")
+    page.reload()
+    expect(status).to_have_attribute("data-state", "live")
