@@ -276,17 +276,22 @@ STEPS: Final = """steps AS MATERIALIZED (
 """The steps of a time range, as part of a WITH clause; its parameters are `time_range_parameters`."""
 
 _PAST: Final = f"""
-WITH present AS (
-    SELECT topic, partition, committed_at, committed_offset,
-        CASE WHEN log_end_at IS NULL THEN log_end_offset END AS log_end_offset
+WITH last AS (
+    SELECT topic, partition, committed_at, committed_offset, log_end_offset, log_end_at, NULL::timestamptz AS removed_at
     FROM offsets
     WHERE group_id = %(group_id)s
-), removed AS (
-    SELECT topic, partition, archived_at
+    UNION ALL
+    SELECT topic, partition, committed_at, committed_offset, log_end_offset, log_end_at, archived_at
     FROM archived_offsets
     WHERE group_id = %(group_id)s AND archived_at >= to_timestamp(%(from_ms)s / 1000.0)
 ), partitions AS MATERIALIZED (
-    SELECT topic, partition FROM present UNION SELECT topic, partition FROM removed ORDER BY topic, partition
+    SELECT topic, partition, min(committed_at) AS first_at, array_agg(committed_at) AS committed_at,
+        array_agg(committed_offset) AS offsets,
+        array_agg(CASE WHEN log_end_at IS NULL THEN log_end_offset END) AS ends,
+        array_agg(removed_at) AS removed_at
+    FROM last
+    GROUP BY topic, partition
+    ORDER BY topic, partition
 ), {STEPS}
 SELECT partitions.topic, partitions.partition, sampled.*
 FROM partitions
@@ -311,19 +316,16 @@ CROSS JOIN LATERAL (
                     LIMIT 1
                 ) AS last
                 UNION ALL
-                SELECT committed_at, committed_offset, log_end_offset
-                FROM present
-                WHERE (present.topic, present.partition) = (partitions.topic, partitions.partition)
-                    AND committed_at < to_timestamp(%(until_ms)s / 1000.0)
+                SELECT *
+                FROM unnest(partitions.committed_at, partitions.offsets, partitions.ends) AS last (at)
+                WHERE at < to_timestamp(%(until_ms)s / 1000.0)
                 UNION ALL
-                SELECT archived_at, NULL, NULL
-                FROM removed
-                WHERE (removed.topic, removed.partition) = (partitions.topic, partitions.partition)
-                    AND archived_at < to_timestamp(%(until_ms)s / 1000.0)
+                SELECT at, NULL, NULL
+                FROM unnest(partitions.removed_at) AS removed (at)
+                WHERE at < to_timestamp(%(until_ms)s / 1000.0)
                 UNION ALL
                 SELECT before.*
-                FROM present
-                CROSS JOIN LATERAL (
+                FROM (
                     SELECT at, committed_offset, log_end_offset
                     FROM offset_history
                     WHERE group_id = %(group_id)s
@@ -332,8 +334,12 @@ CROSS JOIN LATERAL (
                     ORDER BY at DESC
                     LIMIT 1
                 ) AS before
-                WHERE (present.topic, present.partition) = (partitions.topic, partitions.partition)
-                    AND present.committed_at >= to_timestamp(%(from_ms)s / 1000.0)
+                WHERE partitions.first_at >= to_timestamp(%(from_ms)s / 1000.0) AND NOT EXISTS (
+                    SELECT FROM archived_offsets AS removed
+                    WHERE group_id = %(group_id)s
+                        AND topic = partitions.topic AND partition = partitions.partition
+                        AND archived_at > before.at AND archived_at < to_timestamp(%(from_ms)s / 1000.0)
+                )
             ) AS known
         ) AS timed
     ) AS by_resolution
@@ -345,7 +351,7 @@ LIMIT %(limit)s
 """  # noqa: S608 - likewise
 """Each step is one index lookup, however many offsets it has, and reading stops at the limit.
 
-The archive has the removal of a partition without an offset."""
+An offset that was removed or reset is in the archive only: it counts until then, and no earlier one does afterwards."""
 
 
 def read_past_offsets(transaction: Transaction, time_range: TimeRange, limit: int) -> list[PastOffset]:

@@ -175,12 +175,41 @@ def test_steps_before_the_first_point_are_longer(owner: Owner, query: Query) -> 
     assert [each.offset for each in found if each.at_ms < minute(20)] == [2, 6, 10, 14, 18, 19]
 
 
-def test_deleted_committed_offset_ends_then(owner: Owner, store: Store, query: Query) -> None:
-    commits(owner, (1, 5), (2, 5))
+def remove(owner: Owner, store: Store, number: int, **given: object) -> None:
+    """Remove the offset of the only partition in a minute."""
     (stored,) = store.stored_offsets("orders")
-    owner.write(write(removed=(removed(stored, at_ms=minute(3)),)))
-    assert [each.offset for each in past(query, 0, 9)][-1] is None
-    assert past(query, 0, 9)[-1].at_ms == minute(3)
+    owner.write(write(removed=(removed(stored, at_ms=minute(number), **given),)))
+
+
+def test_an_offset_that_was_removed_counts_until_then(owner: Owner, store: Store, query: Query) -> None:
+    commits(owner, (1, 5), (2, 5))
+    remove(owner, store, 3)
+    assert [(each.at_ms, each.offset) for each in past(query, 0, 9)] == [
+        (minute(0), 1),
+        (minute(1), 2),
+        (minute(3), None),
+    ]
+    assert [each.offset for each in past(query, 1, 9)] == [1, 2, None]
+    assert [each.offset for each in past(query, 2, 9)] == [2, None]
+    assert [each.offset for each in past(query, 2, 3)] == [2]
+
+
+def test_an_offset_that_was_reset_counts_until_then(owner: Owner, store: Store, query: Query) -> None:
+    commits(owner, (1, 5), (8, 9))
+    (stored,) = store.stored_offsets("orders")
+    reset = removed(stored, at_ms=minute(3), cause="reset")
+    owner.write(write(removed=(reset,), committed=(committed(offset=0, at_ms=minute(3)),)))
+    assert [each.offset for each in past(query, 0, 9)] == [1, 8, 0]
+    assert [each.offset for each in past(query, 2, 9)] == [8, 0]
+
+
+def test_an_offset_that_was_removed_before_does_not_count_for_the_next_one(
+    owner: Owner, store: Store, query: Query
+) -> None:
+    commits(owner, (1, 5), (2, 5))
+    remove(owner, store, 3)
+    owner.write(write(committed=(committed(offset=7, at_ms=minute(6)),)))
+    assert [each.offset for each in past(query, 5, 9)] == [7]
 
 
 # -- twins ------------------------------------------------------------------------------------------------
