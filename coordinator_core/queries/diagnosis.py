@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import ceil
 from typing import Final, Literal, NamedTuple
 
 from coordinator_core.analytics.eviction_cause import EvictionCause
@@ -47,7 +48,9 @@ RESTARTS_MIN: Final = 3
 HEADROOM: Final = 1.25
 """The ratio of a suggested timeout to the time that was needed."""
 STEPS_S: Final = (6, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 450, 600, 900, 1_200, 1_800)
-"""Values that suggested timeouts are rounded up to."""
+"""Values that suggested timeouts are rounded up to; longer ones are multiples of the last."""
+SESSION_MAX: Final = "group_max_session_timeout_ms"
+"""The setting that bounds a suggested session timeout."""
 SAME_PROCESS: Final = ("UNKNOWN_MEMBER_ID", "UnknownMemberId", "ILLEGAL_GENERATION", "IllegalGeneration")
 """Parts of a join's reason which show that the client was a member before."""
 POLL_TIMEOUT: Final = ("poll timeout has expired", "max_poll_interval_ms")
@@ -220,8 +223,13 @@ class _ClientSessions:
                 f"{text} Each time it was a new process: it dies and is started again. Its own log says why; no timeout"
                 " cures that.",
             )
-        value_ms = _suggested_ms(timeout_ms + away_ms)
         explanation = "It was the same process: it pauses." if is_same else "It paused, or was started again at once."
+        most_ms = self.evidence.settings[SESSION_MAX].value
+        assert isinstance(most_ms, int), "its rule is that of a whole number"
+        if most_ms <= timeout_ms + away_ms:
+            text = f"{text} {explanation} No session timeout can be set that would have kept it: {SESSION_MAX} is"
+            return Finding("paused", self.client, f"{text} {_span(most_ms)}.")
+        value_ms = min(most_ms, _suggested_ms(timeout_ms + away_ms))
         text = f"{text} {explanation} A session timeout of {_span(value_ms)} would have kept it."
         return Finding("paused", self.client, text, SESSION, value_ms)
 
@@ -261,7 +269,10 @@ class _ClientSessions:
             f" rebalance timeout{within}{late}. Either that timeout is too short for it, or it processes for too long"
             f" between two polls. {self._timeout_origin(found[0].row.ended_at_ms)}"
         )
-        value_ms = None if timeout_ms is None or late_ms is None else _suggested_ms(timeout_ms + late_ms)
+        needed_ms = None if timeout_ms is None or late_ms is None else timeout_ms + late_ms
+        present_ms = self.evidence.settings[REBALANCE].value
+        is_cured = isinstance(present_ms, int) and needed_ms is not None and present_ms > needed_ms
+        value_ms = None if needed_ms is None or is_cured else _suggested_ms(needed_ms)
         kind: FindingKind = "late_join" if cause is EvictionCause.LATE_JOIN else "late_sync"
         return Finding(kind, self.client, text, REBALANCE, value_ms)
 
@@ -365,7 +376,7 @@ def _away_ms(session: ListedMemberSession) -> int:
 
 def _suggested_ms(needed_ms: int) -> int:
     wanted_s = HEADROOM * needed_ms / 1_000
-    return 1_000 * next((step for step in STEPS_S if step >= wanted_s), STEPS_S[-1])
+    return 1_000 * next((step for step in STEPS_S if step >= wanted_s), STEPS_S[-1] * ceil(wanted_s / STEPS_S[-1]))
 
 
 def _times(found: Sequence[object]) -> str:

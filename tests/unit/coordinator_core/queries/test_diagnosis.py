@@ -17,6 +17,7 @@ from tests.support.store_rows import NOW_MS, rebalance_row, session_row
 UNSET = {
     "session_timeout_ms": EffectiveSetting(None, "default"),
     "rebalance_timeout_ms": EffectiveSetting(None, "default"),
+    "group_max_session_timeout_ms": EffectiveSetting(1_800_000, "default"),
 }
 
 
@@ -85,6 +86,14 @@ def test_timeout_set_since_the_eviction_is_named() -> None:
     assert "rebalance_timeout_ms is 1 min, set since for this cluster by ada" in late.text
 
 
+def test_a_long_rebalance_timeout_is_never_suggested_to_be_shorter() -> None:
+    (late,) = found([evicted(1, "rebalance_timeout", back_ms=10_000)], [wait(1, 3_600_000)])
+    assert (late.setting, late.value_ms) == ("rebalance_timeout_ms", 5_400_000)
+    settings = {"rebalance_timeout_ms": EffectiveSetting(60_000, "group")}
+    (cured,) = found([evicted(1, "rebalance_timeout", back_ms=4_000)], [wait(1)], settings=settings)
+    assert (cured.setting, cured.value_ms) == ("rebalance_timeout_ms", None)
+
+
 def test_member_silent_in_a_join_phase_is_dead_or_hangs() -> None:
     (gone,) = found([evicted(1, "rebalance_timeout", silent_ms=20_000)], [wait(1)])
     assert (gone.kind, gone.setting) == ("silent", None)
@@ -103,6 +112,17 @@ def test_absence_of_a_silent_member_is_not_longer_than_the_time_since(minutes_ag
 def test_one_eviction_for_silence_is_named_and_gets_a_timeout_to_try() -> None:
     (paused,) = found([evicted(1, "session_expired", silent_ms=6_000, back_ms=3_000, session_timeout_ms=6_000)])
     assert (paused.kind, paused.setting, paused.value_ms) == ("paused", "session_timeout_ms", 15_000)
+
+
+@pytest.mark.parametrize(
+    ("most_ms", "value_ms"), [(12_000, 12_000), (9_000, None)], ids=["less headroom", "too little"]
+)
+def test_no_session_timeout_beyond_the_maximum_is_suggested(most_ms: int, value_ms: int | None) -> None:
+    settings = {"group_max_session_timeout_ms": EffectiveSetting(most_ms, "group")}
+    session = evicted(1, "session_expired", silent_ms=6_000, back_ms=3_000, session_timeout_ms=6_000)
+    (paused,) = found([session], settings=settings)
+    assert (paused.kind, paused.value_ms) == ("paused", value_ms)
+    assert (paused.setting is None) == ("group_max_session_timeout_ms is 9 s" in paused.text) == (value_ms is None)
 
 
 def test_eviction_that_the_effective_timeout_prevents_has_no_advice() -> None:
