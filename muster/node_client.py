@@ -33,6 +33,7 @@ DEFAULT_URL: Final = "http://127.0.0.1:8080"
 TIMEOUT_S: Final = 30.0
 RETRY_TIMEOUT_S: Final = 15.0
 """How long a request with a retriable error is repeated: longer than shards need to move."""
+NO_CONTENT: Final = 204
 FIRST_ERROR_STATUS: Final = 400
 FORBIDDEN: Final = 403
 NOT_FOUND: Final = 404
@@ -257,7 +258,7 @@ def _local_url() -> str:
 
 
 def _json(reply: urllib3.BaseHTTPResponse, url: str) -> Json:
-    if not reply.data:
+    if reply.status == NO_CONTENT:
         return {}
     try:
         answer = json.loads(reply.data, object_hook=lambda fields: JsonObject(url, fields))

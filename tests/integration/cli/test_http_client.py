@@ -47,6 +47,18 @@ def test_node_of_an_older_release_is_reported(bare_muster: Muster, fake: FakeNod
     )
 
 
+@pytest.mark.parametrize("status", [200, 308, 502])
+@pytest.mark.parametrize("command", ["groups list", "groups delete g --execute", "topics set orders --partitions 3"])
+def test_proxy_that_answers_without_a_body_is_reported(
+    bare_muster: Muster, fake: FakeNode, status: int, command: str
+) -> None:
+    fake.answers = [(status, b"")]
+
+    said = bare_muster.refused(3, *command.split(), "--url", fake.url)
+
+    assert said == f"What answers at {fake.url} (status {status}) is not a Muster node."
+
+
 def test_request_to_a_busy_node_is_repeated_with_the_same_key(fake: FakeNode) -> None:
     fake.says(503, NOT_NOW)
     fake.says(429, {**NOT_NOW, "code": "THROTTLING_QUOTA_EXCEEDED"})
