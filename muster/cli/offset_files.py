@@ -71,7 +71,13 @@ def _text(path: str) -> str:
 
 
 def _from_csv(text: str, path: str) -> list[Line]:
-    rows = [(number, row) for number, row in enumerate(csv.reader(io.StringIO(text, newline="")), 1) if any(row)]
+    rows: list[tuple[int, list[str]]] = []
+    number = 0
+    try:
+        for number, row in enumerate(csv.reader(io.StringIO(text, newline="")), 1):
+            rows += [(number, row)] if any(row) else []
+    except csv.Error as fault:  # A quote that does not end takes the rest of the file.
+        raise UserError(f"{path} is not CSV from line {number + 1} on ({fault}).", USAGE_EXIT_CODE) from None
     if rows and tuple(cell.strip().lower() for cell in rows[0][1]) in {HEADINGS, HEADINGS[1:]}:
         rows = rows[1:]
     return [_line(row, f"Line {number} of {path}") for number, row in rows]

@@ -232,6 +232,7 @@ def test_offsets_of_one_group_are_imported_into_another(
         ("{", "FILE is not JSON as muster offsets export writes it"),
         ('{"offsets": [{"topic": "orders"}]}', "FILE is not JSON as muster offsets export writes it"),
         ('{"groups": 3}', "FILE is not JSON as muster offsets export writes it"),
+        ('orders,0,1\n"orders,1,2\n' + "orders,2,3\n" * 20_000, "FILE is not CSV from line 2 on (field larger than"),
         ("another,orders,0,1\n", "The file has no offsets of "),
         ("\xff", "FILE is not UTF-8."),
     ],
