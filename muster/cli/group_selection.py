@@ -127,13 +127,13 @@ def for_each(groups: list[str], act: Callable[[str], Outcome]) -> list[Outcome]:
 
 
 @contextmanager
-def reporting_stops(done: Sized, groups: Sized) -> Iterator[None]:
-    """Print how many groups were done if Ctrl-C, or a node that does not answer after the first, ends the block."""
+def reporting_stops(done: Sized, wanted: Sized, noun: str = "group") -> Iterator[None]:
+    """Print how many groups were done if Ctrl-C, or an error after the first, ends the block."""
     try:
         yield
     except (KeyboardInterrupt, UserError) as stop:
         if done or isinstance(stop, KeyboardInterrupt):  # The node may have changed the first group, too.
-            stopped = f"Stopped after {len(done):,} of {counted(len(groups), 'group')}"
+            stopped = f"Stopped after {len(done):,} of {counted(len(wanted), noun)}"
             print(f"muster: {stopped}; muster changes list shows what was changed.", file=sys.stderr)
         raise
 

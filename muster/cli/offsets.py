@@ -7,7 +7,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
@@ -18,7 +18,7 @@ from muster import display
 from muster.cli.argument_parsing import topic_and_partitions
 from muster.cli.atomic_write import replace_file
 from muster.cli.command_tree import command_group
-from muster.cli.group_selection import DRY_RUN_NOTE, GroupSelection, one_group
+from muster.cli.group_selection import DRY_RUN_NOTE, GroupSelection, one_group, reporting_stops
 from muster.cli.offset_files import Line, csv_of
 from muster.cli.offset_resets import Target, print_plans, reset_groups, topics_of
 from muster.cli.options import (
@@ -47,7 +47,7 @@ from muster.output import Table, print_json
 
 app = command_group("Show, export, import and delete committed offsets.")
 
-
+Query = dict[str, str | int]
 NO_LEADER_EPOCH: Final = -1
 DONE = "NONE"
 """The code of a partition whose offset was deleted."""
@@ -164,10 +164,15 @@ def delete_log_ends(
     """
     node, is_dry_run = NodeClient(url, actor), dry_run or not execute
     deleted, change_ids = [], []
-    for named, query in partition_queries(list(map(topic_and_partitions, topic)), is_dry_run=is_dry_run):
-        answer = node.delete(f"/v1/topics/{segment(named)}/log-ends", reason, **query)
+
+    def send(named: str, query: Query) -> Json:
+        return node.delete(f"/v1/topics/{segment(named)}/log-ends", reason, **query)
+
+    for named, answer, change_id in delete_each(
+        node, send, list(map(topic_and_partitions, topic)), is_dry_run=is_dry_run
+    ):
         deleted += [{"topic": named, **each} for each in answer["log_ends"]]
-        change_ids += [node.change_id] if node.change_id else []
+        change_ids += [change_id] if change_id else []
     if as_json:
         print_json({"dry_run": is_dry_run, "log_ends": deleted, "change_ids": change_ids})
         return
@@ -343,24 +348,37 @@ def delete_offsets(
     offsets = {(each["topic"], each["partition"]): each["offset"] for each in committed}
     codes: dict[tuple[str, int], str] = {}
     change_ids = []
-    for topic, query in partition_queries(named, is_dry_run=is_dry_run):
-        answer = node.delete(group_path(group_id, "/offsets"), reason, topic=topic, **query)
+
+    def send(topic: str, query: Query) -> Json:
+        return node.delete(group_path(group_id, "/offsets"), reason, topic=topic, **query)
+
+    for _, answer, change_id in delete_each(node, send, named, is_dry_run=is_dry_run):
         answered = {(one["topic"], one["partition"]): one["code"] for one in answer["offsets"]}
         codes |= answered
         has_deleted = any(code == DONE and place in offsets for place, code in answered.items())
-        change_ids += [node.change_id] if node.change_id and has_deleted else []
+        change_ids += [change_id] if change_id and has_deleted else []
     outcomes = _outcomes(offsets, codes, is_dry_run=is_dry_run)
     _print_outcomes(group_id, outcomes, change_ids, is_dry_run=is_dry_run, as_json=as_json)
     if any(code != DONE for code in codes.values()):
         raise UserError(f"Some offsets {'would be' if is_dry_run else 'were'} refused.", FAILURE_EXIT_CODE)
 
 
-def partition_queries(named: list[Json], *, is_dry_run: bool) -> Iterator[tuple[str, dict[str, str | int]]]:
-    """Return the topic and the query of each DELETE request: for a whole topic, or for one partition."""
-    query: dict[str, str | int] = {"dry_run": "true"} if is_dry_run else {}
-    for each in named:
-        for partition in each.get("partitions", [None]):
-            yield each["topic"], query if partition is None else {**query, "partition": partition}
+def delete_each(
+    node: NodeClient, send: Callable[[str, Query], Json], named: list[Json], *, is_dry_run: bool
+) -> list[tuple[str, Json, str | None]]:
+    """Send a DELETE request for each whole topic, or each partition; return its topic, answer and change.
+
+    Raises:
+        UserError: a request failed; how many were answered before is printed.
+    """
+    dry_run: Query = {"dry_run": "true"} if is_dry_run else {}
+    wanted = [(each["topic"], partition) for each in named for partition in each.get("partitions", [None])]
+    done: list[tuple[str, Json, str | None]] = []
+    with reporting_stops(done, wanted, "deletion"):
+        for topic, partition in wanted:
+            answer = send(topic, dry_run if partition is None else {**dry_run, "partition": partition})
+            done.append((topic, answer, node.change_id))
+    return done
 
 
 def _outcomes(

@@ -299,6 +299,24 @@ def test_offsets_are_deleted_with_execute_and_restored_by_undo(muster: Muster, g
     assert len(offsets_of(group)) == 4
 
 
+@pytest.mark.parametrize("command", ["delete g", "delete-log-ends"])
+def test_deletion_that_ends_in_the_middle_says_how_far_it_came(
+    bare_muster: Muster, fake: FakeNode, command: str
+) -> None:
+    if command == "delete g":
+        fake.says(200, {"offsets": [], "next_cursor": None})
+    fake.says(200, {"offsets": [], "log_ends": []})
+    fake.says(403, {"code": "TOPIC_AUTHORIZATION_FAILED", "detail": "the token does not cover visits"})
+
+    topics = ("--topic", "orders", "--topic", "visits", "--topic", "views")
+    said = bare_muster.refused(1, "offsets", *command.split(), *topics, "--execute", "--url", fake.url)
+
+    assert said == (
+        "Stopped after 1 of 3 deletions; muster changes list shows what was changed.\n"
+        "muster: the token does not cover visits (TOPIC_AUTHORIZATION_FAILED)."
+    )
+
+
 def test_subscribed_offsets_are_not_deleted(muster: Muster, group: Group) -> None:
     group.stable().commit(position(5))
 
