@@ -185,7 +185,14 @@ async def describe_cluster(connection: KafkaConnection) -> ClusterFacts:
 class KafkaLog:
     """A connection that reads some partitions, each from its own offset."""
 
-    def __init__(self, connection: KafkaConnection) -> None:
+    def __init__(self, connection: KafkaConnection, partitions: int | None = None) -> None:
+        """Prepare.
+
+        Args:
+            connection: how the cluster is reached.
+            partitions: how many partitions the log must have, since groups are hashed to them; None: any number.
+        """
+        self._partitions = partitions
         self._consumer = AIOKafkaConsumer(
             **connection.options(),
             enable_auto_commit=False,
@@ -248,7 +255,7 @@ class KafkaLog:
 
         Raises:
             LogChanged: the next offset of a partition is not in the log.
-            KafkaUnavailable: the cluster cannot be reached, or refuses.
+            KafkaUnavailable: the cluster cannot be reached, or refuses; the log has another number of partitions.
         """
         try:
             found = await self._consumer.getmany(timeout_ms=timeout_ms, max_records=BATCH_RECORDS)
@@ -257,6 +264,7 @@ class KafkaLog:
         except KafkaError as failure:
             raise KafkaUnavailable(reason_of(failure)) from failure
         self._check_answers(found)
+        self._check_partitions()
         return {partition.partition: records for partition, records in found.items()}
 
     def _check_answers(self, found: Collection[TopicPartition]) -> None:
@@ -277,6 +285,12 @@ class KafkaLog:
         )
         if silent_s > SILENT_MAX_S:
             raise KafkaUnavailable(f"a broker has not answered for {silent_s:.0f} s")
+
+    def _check_partitions(self) -> None:
+        found = len(self._consumer.partitions_for_topic(TOPIC) or ())  # None before the topic is described
+        if found and self._partitions is not None and found != self._partitions:
+            other = f"{TOPIC} has {found} partitions, and the database {self._partitions} shards"
+            raise KafkaUnavailable(f"{other}: start the mirror on another database")
 
     async def position(self, partition: int) -> int:
         """Return the offset that is read next, which is beyond records that are not returned."""

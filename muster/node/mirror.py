@@ -40,10 +40,7 @@ def prepare_database(settings: Settings, database_url: str) -> None:
                 raise UserError(f"The database was made with MUSTER_MIRROR_SOURCE={source}; {OWN_DATABASE}.")
             return
         cluster_id, partitions = _describe(settings)
-        shards = store.shard_count()
-        if shards != partitions:
-            sizes = f"The database has {shards} shards and the log of the Kafka cluster {partitions} partitions"
-            raise UserError(f"{sizes}; {OWN_DATABASE}.")
+        _require_shards(store, partitions)
         if store.mirror_of(cluster_id, settings.mirror_source) is None:
             raise UserError(f"The database has groups of its own; {OWN_DATABASE}.")
 
@@ -52,15 +49,24 @@ def describe_mirror(settings: Settings, database_url: str) -> str:
     """Return in one line which cluster a prepared database mirrors.
 
     Raises:
-        UserError: the settings name another cluster, or it cannot be reached.
+        UserError: the settings name another cluster, its log has another number of partitions, or it cannot be
+            reached.
     """
+    cluster_id, partitions = _describe(settings)
     with closing(PostgresStore(database_url)) as store:
         mirrored = store.mirrored_cluster()
-    cluster_id, partitions = _describe(settings)
-    if cluster_id != mirrored:
-        found = f"{settings.mirror_bootstrap_servers} is the Kafka cluster {cluster_id}"
-        raise UserError(f"The database mirrors the Kafka cluster {mirrored}, and {found}; {OWN_DATABASE}.")
+        if cluster_id != mirrored:
+            found = f"{settings.mirror_bootstrap_servers} is the Kafka cluster {cluster_id}"
+            raise UserError(f"The database mirrors the Kafka cluster {mirrored}, and {found}; {OWN_DATABASE}.")
+        _require_shards(store, partitions)
     return f"{mirrored} at {settings.mirror_bootstrap_servers}, {partitions} partitions of __consumer_offsets"
+
+
+def _require_shards(store: PostgresStore, partitions: int) -> None:
+    shards = store.shard_count()
+    if shards != partitions:
+        sizes = f"The database has {shards} shards and the log of the Kafka cluster {partitions} partitions"
+        raise UserError(f"{sizes}; {OWN_DATABASE}.")
 
 
 async def check_database(settings: Settings, store: Store) -> str | None:
@@ -113,7 +119,7 @@ def follow(coordinator: Coordinator, settings: Settings, cluster_id: str) -> Non
         ]
         coordinator.follow(polled)
         return
-    mirror = Mirror(coordinator, partial(_open_log, connection, cluster_id), cluster_id)
+    mirror = Mirror(coordinator, partial(_open_log, coordinator, connection, cluster_id), cluster_id)
     mirror.polls = [
         LogEndPoll(coordinator, partial(KafkaTopics, connection), mirror.used_topics, mirror.forget_topics, poll_s),
         GroupPoll(partial(KafkaGroups, connection), mirror.known_groups, mirror.states_polled, groups_s),
@@ -122,11 +128,13 @@ def follow(coordinator: Coordinator, settings: Settings, cluster_id: str) -> Non
 
 
 @asynccontextmanager
-async def _open_log(connection: "KafkaConnection", cluster_id: str) -> AsyncIterator["KafkaLog"]:
+async def _open_log(
+    coordinator: Coordinator, connection: "KafkaConnection", cluster_id: str
+) -> AsyncIterator["KafkaLog"]:
     from mirror.kafka_log import KafkaLog
 
     await _check_cluster(connection, cluster_id)
-    async with KafkaLog(connection) as kafka:
+    async with KafkaLog(connection, await coordinator.read(coordinator.store.shard_count)) as kafka:
         yield kafka
 
 

@@ -45,6 +45,10 @@ class FakeConsumer:
         kept = self._fetcher._records
         return {partition: kept.pop(partition) for partition in list(kept)[:1]}
 
+    def partitions_for_topic(self, _: str) -> set[int]:
+        """Return the partitions of the log."""
+        return {0, 1}
+
     def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
         """Return when the broker of a partition has answered last."""
         return self._answered_ms.get(partition)
@@ -90,6 +94,14 @@ async def test_broker_that_does_not_answer_is_noticed_beside_one_that_does(
 
     with pytest.raises(KafkaUnavailable, match="a broker has not answered for 15 s"):
         await log.poll(0)
+
+
+async def test_log_with_another_number_of_partitions_is_a_reason(consumer: FakeConsumer) -> None:
+    """Its groups have other partitions, of which the mirror would miss some."""
+    assert await KafkaLog(KafkaConnection(bootstrap_servers="kafka:9092"), 2).poll(0) == {}
+
+    with pytest.raises(KafkaUnavailable, match="__consumer_offsets has 2 partitions, and the database 4 shards"):
+        await KafkaLog(KafkaConnection(bootstrap_servers="kafka:9092"), 4).poll(0)
 
 
 @pytest.fixture
