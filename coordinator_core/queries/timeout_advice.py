@@ -2,8 +2,8 @@
 
 Rules:
 
-* The newest report of the job `timeout_advice` is returned while it is young enough and was made for the effective
-  timeouts. Otherwise the same rules are applied to a shorter window of history.
+* The newest report of the job `timeout_advice` is returned while it is young enough, was made for the effective
+  timeouts, and its timeouts can be set. Otherwise the same rules are applied to a shorter window of history.
 * What-if always reads history, eviction by eviction.
 * A timeout that could not be set is refused as setting it would be.
 """
@@ -17,7 +17,7 @@ from coordinator_core.analytics.advice.evidence import REBALANCE_TIMEOUT, SESSIO
 from coordinator_core.analytics.advice.policy import Advice, Bounds, CurrentTimeouts, Policy
 from coordinator_core.analytics.advice.recommend import Recommendation
 from coordinator_core.analytics.advice.what_if import RejoinWhatIf, SessionWhatIf, what_if_rejoin, what_if_session
-from coordinator_core.protocol.setting_rules import SettingValue
+from coordinator_core.protocol.setting_rules import SettingValue, find_conflict
 from coordinator_core.protocol.settings import GroupSettings
 from coordinator_core.queries.groups import known
 from coordinator_core.queries.tuning_history import TuningHistory, TuningQuery, read_tuning_history
@@ -104,7 +104,8 @@ def read_timeout_advice(
     return TuningView(
         group_id=query.group_id,
         effective=_shown(settings, current),
-        current_advice=_report(past, current, query.to_ms - max_age_ms) or _live(past, evidence, current, settings),
+        current_advice=_report(past, current, settings, query.to_ms - max_age_ms)
+        or _live(past, evidence, current, settings),
         tried_from_ms=past.from_ms,
         tried_to_ms=query.to_ms,
         session=None
@@ -126,10 +127,14 @@ def advice_of_mirror(advice: Mapping[str, Advice]) -> dict[str, Advice]:
     }
 
 
-def _report(past: TuningHistory, current: CurrentTimeouts, since_ms: int) -> SourcedAdvice | None:
-    """Return the report if it is young enough and was made for the effective timeouts."""
+def _report(
+    past: TuningHistory, current: CurrentTimeouts, settings: GroupSettings, since_ms: int
+) -> SourcedAdvice | None:
+    """Return the report if it is young enough, was made for the effective timeouts, and can be followed."""
     stored = past.stored
     if stored is None or stored.as_of_ms < since_ms:
+        return None
+    if find_conflict(replace(settings, session_timeout_ms=stored.pieces["session"].value_ms)) is not None:
         return None
     advised_for = tuple(stored.pieces[name].present_ms for name in KEYS)
     if advised_for != (current.session_timeout_ms, current.rebalance_timeout_ms, current.initial_delay_ms):
@@ -142,7 +147,9 @@ def _report(past: TuningHistory, current: CurrentTimeouts, since_ms: int) -> Sou
 
 
 def _live(past: TuningHistory, evidence: Evidence, current: CurrentTimeouts, settings: GroupSettings) -> SourcedAdvice:
-    bounds = Bounds(settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms)
+    above_heartbeats_ms = (settings.heartbeat_interval_ms or 0) + 1
+    least_ms = max(settings.group_min_session_timeout_ms, above_heartbeats_ms)
+    bounds = Bounds(least_ms, settings.group_max_session_timeout_ms)
     found = advise(evidence, current, past.assigned, bounds, Policy())
     advice = {SESSION: found.session, REBALANCE: found.rebalance, INITIAL_DELAY: found.initial_delay}
     back_test = None if found.tested is None else found.tested.as_json()

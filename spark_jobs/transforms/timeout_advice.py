@@ -61,6 +61,7 @@ SETTINGS = (
     "session_timeout_ms",
     "rebalance_timeout_ms",
     "group_initial_rebalance_delay_ms",
+    "heartbeat_interval_ms",
     "group_min_session_timeout_ms",
     "group_max_session_timeout_ms",
 )
@@ -378,7 +379,10 @@ def effective(
         narrowest("session_timeout_ms", "requested_session_ms", "last_session_ms").alias("present_session_ms"),
         narrowest("rebalance_timeout_ms", "requested_rebalance_ms").alias("present_rebalance_ms"),
         narrowest("group_initial_rebalance_delay_ms").alias("present_initial_delay_ms"),
-        narrowest("group_min_session_timeout_ms").alias("least_session_ms"),
+        # `greatest` ignores NULL. A session timeout is above the heartbeat interval.
+        sf.greatest(narrowest("group_min_session_timeout_ms"), narrowest("heartbeat_interval_ms") + 1).alias(
+            "least_session_ms"
+        ),
         narrowest("group_max_session_timeout_ms").alias("most_session_ms"),
         "protocol_name",
         sf.coalesce("partitions", sf.lit(0)).alias("partitions"),

@@ -76,6 +76,22 @@ def test_outdated_report_is_not_returned(past: Past, age: timedelta, present_ms:
     assert past.tuning()["source"] == "live"
 
 
+def test_timeout_that_could_not_be_set_is_not_advised(client: Client, past: Past) -> None:
+    for number in range(6):
+        ended = past.now - number * DAY - MINUTE
+        past.session("member", ended, "session_expired" if number == 3 else "hour", ended - MINUTE, timeout_ms=45_000)
+    advised = past.tuning()["advice"]["session_timeout_ms"]
+    assert (advised["verdict"], advised["value"]) == ("change", 6_000)
+    values = {"session_timeout_ms": 45_000, "heartbeat_interval_ms": 9_000}
+    client.ok("PUT", f"{past.group.path}/config", {"values": values, "reason": "a test"})
+    assert past.tuning()["advice"]["session_timeout_ms"]["value"] == 9_001
+    past.report(past.now - timedelta(hours=3), present_ms=45_000)
+    assert past.tuning()["source"] == "report"
+    values = {"heartbeat_interval_ms": 20_000}
+    client.ok("PUT", f"{past.group.path}/config", {"values": values, "reason": "a test"})
+    assert past.tuning()["source"] == "live"
+
+
 def test_incomplete_recommendation_of_a_report_is_left_out(past: Past) -> None:
     complete = {"name": "static_membership", "because": "it restarts", "effect": {"rebalances_avoided": 2}}
     past.flap(6, timedelta(seconds=6))

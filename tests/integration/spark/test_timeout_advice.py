@@ -141,6 +141,7 @@ def test_effective_settings_fall_back_to_the_members_requests(
     rows(connection, "INSERT INTO cluster_configs VALUES ('group_min_session_timeout_ms', '8000', 'test', now())")
     rows(connection, "INSERT INTO group_configs VALUES ('set', 'session_timeout_ms', '12000', 'test', now())")
     rows(connection, "INSERT INTO group_configs VALUES ('set', 'rebalance_timeout_ms', '70000', 'test', now())")
+    rows(connection, "INSERT INTO group_configs VALUES ('set', 'heartbeat_interval_ms', '9000', 'test', now())")
     found = {
         row.group_id: (
             row.present_session_ms,
@@ -152,7 +153,7 @@ def test_effective_settings_fall_back_to_the_members_requests(
     }
     assert found == {
         "asks": (10_000, 60_000, 700, 8_000),
-        "set": (12_000, 70_000, 700, 8_000),
+        "set": (12_000, 70_000, 700, 9_001),
         "gone": (9_000, None, 700, 8_000),
     }
 
