@@ -80,9 +80,10 @@ ORDER BY hour
 
 _FLAPPING: Final = f"""
 SELECT count(*) FROM groups JOIN (
-    SELECT group_id FROM rebalances WHERE completed_at > now() - {RECENT_MS} * interval '1 ms'
-    GROUP BY group_id HAVING count(*) >= {FLAPPING_REBALANCES}
-) AS recent USING (group_id)
+    SELECT group_id, group_created_at AS created_at FROM rebalances
+    WHERE completed_at > now() - {RECENT_MS} * interval '1 ms'
+    GROUP BY 1, 2 HAVING count(*) >= {FLAPPING_REBALANCES}
+) AS recent USING (group_id, created_at)
 WHERE state = 'Stable' AND {COVERED_GROUPS}
 """  # noqa: S608 - likewise
 

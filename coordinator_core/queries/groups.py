@@ -69,7 +69,8 @@ def read_groups(transaction: Transaction, which: GroupFilter) -> list[ListedGrou
         return []
     page = union_all(*parts).subquery() if len(parts) > 1 else parts[0].subquery()
     is_recent = rebalances.c.completed_at > func.now() - dt.timedelta(milliseconds=RECENT_MS)
-    recent = select(func.count()).where(rebalances.c.group_id == page.c.group_id, is_recent).scalar_subquery()
+    is_its_own = (rebalances.c.group_id == page.c.group_id) & (rebalances.c.group_created_at == page.c.created_at)
+    recent = select(func.count()).where(is_its_own, is_recent).scalar_subquery()
     listed = (
         select(*(page.c[name] for name in _LISTED), recent, shard_leases.c.node_id)
         .join_from(page, shard_leases, page.c.shard_id == shard_leases.c.shard_id, isouter=True)
@@ -83,7 +84,7 @@ _LISTED = ("group_id", "state", "protocol_type", "generation", "member_count")
 
 
 def _living(which: GroupFilter, states: Sequence[str]) -> Select[Any]:
-    page = select(groups.c.shard_id, *(groups.c[name] for name in _LISTED)).where(*_in_page(groups, which))
+    page = select(groups.c.shard_id, groups.c.created_at, *(groups.c[name] for name in _LISTED)).where(*_in_page(groups, which))
     if states:
         page = page.where(groups.c.state.in_(states))
     if which.protocol_type is not None:
@@ -98,6 +99,7 @@ def _dead(which: GroupFilter) -> Select[Any]:
     return (
         select(
             ended.c.shard_id,
+            ended.c.group_created_at.label("created_at"),
             ended.c.group_id,
             literal(str(DEAD)).label("state"),
             null().cast(Text).label("protocol_type"),

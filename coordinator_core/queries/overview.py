@@ -102,9 +102,9 @@ def _shown(column: str) -> str:
 
 _RECENT: Final = """
 LEFT JOIN (
-    SELECT group_id, count(*) AS rebalances FROM rebalances
-    WHERE completed_at > now() - %(recent_ms)s * interval '1 ms' GROUP BY group_id
-) AS recent USING (group_id)
+    SELECT group_id, group_created_at AS created_at, count(*) AS rebalances FROM rebalances
+    WHERE completed_at > now() - %(recent_ms)s * interval '1 ms' GROUP BY 1, 2
+) AS recent USING (group_id, created_at)
 """
 LAG_COLUMNS: Final = f"""
         CASE WHEN sum(greatest(log_end_offset - committed_offset, 0)) > 0
@@ -156,7 +156,8 @@ SELECT counts.counts, page.key, page.group_id, page.state, {since},
     page.generation, page.protocol_type, page.member_count, shard_leases.node_id,
     CASE WHEN page.rebalance_started_at IS NOT NULL THEN {started} END, page.rebalance_trigger,
     (SELECT count(*) FROM rebalances
-        WHERE group_id = page.group_id AND completed_at > now() - %(recent_ms)s * interval '1 ms'),
+        WHERE group_id = page.group_id AND group_created_at = page.created_at
+            AND completed_at > now() - %(recent_ms)s * interval '1 ms'),
     lag.lag, coalesce(lag.is_lag_lower_bound, false), lag.log_end_at_ms,
     last.trigger, floor(extract(epoch FROM last.completed_at) * 1000)::bigint
 FROM counts

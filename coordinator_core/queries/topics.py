@@ -209,8 +209,9 @@ SELECT total.group_count,
         THEN least(total.lag, {LAG_MAX_RECORDS})::bigint END,
     total.is_lag_lower_bound, total.log_end_at_ms,
     reading.*,
-    (SELECT count(*) FROM rebalances
-        WHERE group_id = reading.group_id AND completed_at > now() - %(recent_ms)s * interval '1 ms')
+    (SELECT count(*) FROM groups JOIN rebalances USING (group_id)
+        WHERE group_id = reading.group_id AND group_created_at = created_at
+            AND completed_at > now() - %(recent_ms)s * interval '1 ms')
 FROM reading CROSS JOIN total
 ORDER BY reading.lag DESC NULLS LAST, group_id LIMIT {TOPIC_GROUPS_MAX}
 """  # noqa: S608 - likewise

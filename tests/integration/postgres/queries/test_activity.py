@@ -62,6 +62,9 @@ def test_stable_groups_that_rebalance_again_and_again_are_flapping(
     )
     for group_id, state, count in worlds:
         past = [rebalance_row(f"{group_id} {number}", group_id, completed_at_ms=at_ms) for number in range(count)]
+        past.append(
+            rebalance_row(f"former {group_id}", group_id, completed_at_ms=at_ms, group_created_at_ms=NOW_MS - 1)
+        )
         owner.write(write(group_id, group=group_row(group_id, state=state), rebalances=tuple(past)))
     assert query(read_activity, None).flapping_groups == 1
     assert query(read_activity, GroupPatterns(("vi%",))).flapping_groups == 0

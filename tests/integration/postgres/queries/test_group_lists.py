@@ -33,6 +33,9 @@ def test_rebalances_that_ended_within_an_hour_are_counted(owner: Owner, world: W
     rows = tuple(rebalance_row(f"r-{at_ms}", "g", completed_at_ms=at_ms) for at_ms in ended)
     owner.write(write("g", group=group_row("g"), rebalances=rows), write("h", group=group_row("h")))
     assert [line.rebalances_last_hour for line in query(read_groups, GroupFilter())] == [2, 0]
+    former = rebalance_row("former", "h", completed_at_ms=world.today_ms(), group_created_at_ms=NOW_MS - 1)
+    owner.write(write("h", rebalances=(former,)))
+    assert [line.rebalances_last_hour for line in query(read_groups, GroupFilter())] == [2, 0]
 
 
 def test_groups_are_ordered_by_bytes(owner: Owner, query: Query) -> None:

@@ -106,10 +106,12 @@ def test_summary_includes_known_values(five: None, world: World, query: Query) -
     assert (empty.lag, empty.last_rebalance_trigger, empty.last_rebalance_at_ms) == (None, None, None)
 
 
-def test_a_rebalance_of_a_former_group_of_that_name_is_not_the_last_one(owner: Owner, query: Query) -> None:
-    owner.write(write(group=group_row(), rebalances=(rebalance_row(group_created_at_ms=NOW_MS - 1),)))
+def test_rebalances_of_a_former_group_of_that_name_do_not_count(owner: Owner, query: Query, world: World) -> None:
+    former = rebalance_row(completed_at_ms=world.today_ms(), group_created_at_ms=NOW_MS - 1)
+    owner.write(write(group=group_row(), rebalances=(former,)))
     (found,) = look(query).groups
     assert (found.last_rebalance_trigger, found.last_rebalance_at_ms) == (None, None)
+    assert (found.rebalances_last_hour, found.key) == (0, -1)
 
 
 def test_lag_without_log_end_is_unknown_and_sorts_last(owner: Owner, query: Query) -> None:

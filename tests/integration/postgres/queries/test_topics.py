@@ -54,7 +54,8 @@ def test_groups_are_listed_with_their_lag_in_the_topic(read_by_three: None, quer
 def test_rebalances_of_the_last_hour_are_counted(owner: Owner, read_by_three: None, query: Query, world: World) -> None:
     ended = [world.today_ms(), world.today_ms() - 1, world.today_ms() - 2 * HOUR_MS]
     rows = tuple(rebalance_row(f"r-{number}", "behind", completed_at_ms=at) for number, at in enumerate(ended))
-    owner.write(write("behind", rebalances=rows))
+    former = rebalance_row("former", "behind", completed_at_ms=ended[0], group_created_at_ms=NOW_MS - 1)
+    owner.write(write("behind", rebalances=(*rows, former)))
     assert [group.rebalances_last_hour for group in look(query, "clicks").groups] == [2, 0, 0]
 
 
