@@ -84,7 +84,8 @@ _LISTED = ("group_id", "state", "protocol_type", "generation", "member_count")
 
 
 def _living(which: GroupFilter, states: Sequence[str]) -> Select[Any]:
-    page = select(groups.c.shard_id, groups.c.created_at, *(groups.c[name] for name in _LISTED)).where(*_in_page(groups, which))
+    columns = (groups.c[name] for name in ("shard_id", "created_at", *_LISTED))
+    page = select(*columns).where(*_in_page(groups, which))
     if states:
         page = page.where(groups.c.state.in_(states))
     if which.protocol_type is not None:
