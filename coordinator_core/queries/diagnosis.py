@@ -55,6 +55,8 @@ SAME_PROCESS: Final = ("UNKNOWN_MEMBER_ID", "UnknownMemberId", "ILLEGAL_GENERATI
 """Parts of a join's reason which show that the client was a member before."""
 POLL_TIMEOUT: Final = ("poll timeout has expired", "max_poll_interval_ms")
 """Parts of the reason of a leave, by Kafka's Java client and by Muster's agent, of a member that polled too late."""
+UUID_CHARS: Final = 36
+"""A member id is an instance id or client id, a dash, and a UUID of so many characters."""
 RANGE: Final = "range"
 
 FindingKind = Literal[
@@ -240,7 +242,7 @@ class _ClientSessions:
             each.client_reason
             for each in self.evidence.rebalances
             if each.trigger == Trigger.MEMBER_JOINED
-            and (each.trigger_member_id or "").startswith(f"{name}-")
+            and (each.trigger_member_id or "")[:-UUID_CHARS] == f"{name}-"
             and each.client_reason
         ]
 

@@ -12,7 +12,7 @@ from coordinator_core.queries.rebalances import RebalanceWait
 from coordinator_core.queries.settings import SettingOrigin
 from coordinator_core.runtime.views import EffectiveSetting
 from coordinator_core.state_store.rows import Rebalance
-from tests.support.store_rows import NOW_MS, rebalance_row, session_row
+from tests.support.store_rows import NOW_MS, rebalance_row, session_row, uuid_of
 
 UNSET = {
     "session_timeout_ms": EffectiveSetting(None, "default"),
@@ -132,12 +132,17 @@ def test_eviction_that_the_effective_timeout_prevents_has_no_advice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "kind"),
-    [("heartbeat: UNKNOWN_MEMBER_ID", "paused"), ("joining", "crashed"), (None, "paused")],
+    ("client_id", "said", "kind"),
+    [
+        ("batch", "heartbeat: UNKNOWN_MEMBER_ID", "paused"),
+        ("batch", "joining", "crashed"),
+        ("batch", None, "paused"),
+        ("batch-2", "joining", "paused"),
+    ],
 )
-def test_join_reason_distinguishes_pause_from_crash(said: str | None, kind: str) -> None:
+def test_join_reason_distinguishes_pause_from_crash(client_id: str, said: str | None, kind: str) -> None:
     session = evicted(1, "session_expired", silent_ms=6_000, back_ms=3_000)
-    joined = Rebalance(**asdict(rebalance_row(trigger_member_id="batch-9", client_reason=said)))
+    joined = Rebalance(**asdict(rebalance_row(trigger_member_id=f"{client_id}-{uuid_of('m')}", client_reason=said)))
     (finding,) = found([session], rebalances=[joined])
     assert finding.kind == kind
 
