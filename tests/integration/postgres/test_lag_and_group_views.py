@@ -22,6 +22,7 @@ from tests.support.log_ends import relevant_log_ends
 from tests.support.report_rows import FREQUENCY, complete_row, insert_reports, report
 from tests.support.store_rows import (
     MINUTE_MS,
+    NOW_MS,
     SHARD,
     change_row,
     committed,
@@ -253,21 +254,21 @@ def forecast(group_id: str, within_a_day: int, within_a_week: int, next_expiry_a
 def test_member_without_partitions_is_idle(owner: Owner, query: Query) -> None:
     members = {
         "m-1": member_row("m-1", ownership=[span(0, 1), span(2, topic="views")]),
-        "m-2": member_row("m-2", ownership=[], client_id="idle one"),
+        "m-2": member_row("m-2", ownership=[], assigned_since_ms=None, client_id="idle one"),
         "m-3": member_row("m-3", ownership=[span(3)]),
     }
     idle = {"x": member_row("x", "nothing to do", ownership=[])}
     moving = {name: member_row(name, "moving", ownership=held) for name, held in (("a", [span(0)]), ("b", []))}
     owner.write(
-        write(group=group_row(member_count=3), members=members),
+        write(group=group_row(member_count=3, state_since_ms=NOW_MS + 5), members=members),
         write("nothing to do", group=group_row("nothing to do"), members=idle),
         write("moving", group=group_row("moving", state="PreparingRebalance"), members=moving),
     )
     found = query(
-        "SELECT group_id, member_id, client_id, members_with_partitions, partitions, member_count"
-        " FROM dashboards.idle_members"
+        "SELECT group_id, member_id, client_id, members_with_partitions, partitions, member_count,"
+        " floor(extract(epoch FROM assigned_since) * 1000)::bigint FROM dashboards.idle_members"
     )
-    assert found == [("orders", "m-2", "idle one", 2, 4, 3)]
+    assert found == [("orders", "m-2", "idle one", 2, 4, 3, NOW_MS + 5)]
 
 
 # -- changes ------------------------------------------------------------------------------------------------
