@@ -65,13 +65,14 @@ class MemberSession:
         self.joined_at_ms = joined_at_ms
         self.gap_start_ms = gap_start_ms
         """Node time, or NEXT_TIMER_START or NEXT_HEARTBEAT, which are below any."""
+        self.last_heartbeat_at_ms: int | None = None
+        """Wall time of the last activity, which may be before the interval."""
         self._measure_from(interval_start_ms)
 
     def _measure_from(self, at_ms: int) -> None:
         self.interval_start_ms = at_ms
         """Wall time at which the next row starts."""
         self.heartbeat_count = 0
-        self.last_heartbeat_at_ms: int | None = None
         self.gap_ms_max = -1
         """-1: no gap yet."""
         self.gaps = [0] * (BEYOND + 1)

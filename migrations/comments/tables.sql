@@ -223,7 +223,7 @@ COMMENT ON COLUMN member_sessions.joined_at IS 'when the member first joined, as
 COMMENT ON COLUMN member_sessions.started_at IS 'start of the interval that the row measures';
 COMMENT ON COLUMN member_sessions.ended_at IS 'its end';
 COMMENT ON COLUMN member_sessions.end_reason IS '`left`, `session_expired`, `left_or_expired` (of a mirrored group, whose log does not say which), `new_member_timeout` (a new member waited for the end of a join phase for longer than `group_new_member_join_timeout_ms`), `rebalance_timeout`, `sync_timeout`, `admin`; `replaced`: another process joined with the instance id of the static member; `hour`: the session continues';
-COMMENT ON COLUMN member_sessions.last_heartbeat_at IS 'the member''s last activity within the interval; null: none';
+COMMENT ON COLUMN member_sessions.last_heartbeat_at IS 'the member''s last activity, which may be before the interval; null: none since the session began or, if that is later, since the last failover';
 COMMENT ON COLUMN member_sessions.heartbeat_count IS 'number of heartbeats, commits, syncs and joins: everything that resets the session timer; null: not measured, as in a mirror';
 COMMENT ON COLUMN member_sessions.heartbeat_gap_ms_max IS 'the longest time between two of them; null: fewer than two';
 COMMENT ON COLUMN member_sessions.heartbeat_gap_histogram IS 'counts of these gaps by length: at most 1 ms, 2 ms, 4 ms, … 2^21 ms (35 minutes), each above the previous bound; the last of the 23 counts is of longer ones; null: not measured, as in a mirror';

@@ -40,7 +40,7 @@ COMMENT ON COLUMN dashboards.spurious_evictions.member_id IS 'the evicted member
 COMMENT ON COLUMN dashboards.spurious_evictions.end_reason IS '`session_expired`, `rebalance_timeout` or `sync_timeout`';
 COMMENT ON COLUMN dashboards.spurious_evictions.session_timeout_ms IS 'the effective session timeout';
 COMMENT ON COLUMN dashboards.spurious_evictions.heartbeat_gap_ms_max IS 'its longest heartbeat gap before';
-COMMENT ON COLUMN dashboards.spurious_evictions.last_heartbeat_at IS 'its last activity; null: none since its row started';
+COMMENT ON COLUMN dashboards.spurious_evictions.last_heartbeat_at IS 'its last activity; null: none, as in `member_sessions`';
 COMMENT ON COLUMN dashboards.spurious_evictions.reconnected_at IS 'when it joined again; it was silent from `last_heartbeat_at` until then';
 COMMENT ON COLUMN dashboards.spurious_evictions.reconnected_as IS 'its new member id';
 

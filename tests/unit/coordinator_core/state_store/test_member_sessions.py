@@ -109,6 +109,13 @@ def test_a_gap_counts_from_when_the_session_began_again() -> None:
     assert gaps(beats(one, 9_500)) == {1_024: 1, 512: 1}
 
 
+def test_silence_goes_on_over_the_end_of_an_interval() -> None:
+    one = beats(session(), 2_000)
+    assert session_row(one).last_heartbeat_at_ms == WALL_MS + 2_000
+    after = session_row(one)
+    assert (after.last_heartbeat_at_ms, after.heartbeat_count) == (WALL_MS + 2_000, 0)
+
+
 def test_waiting_for_others_keeps_the_order() -> None:
     one = session()
     one.discard_gap(until=NEXT_HEARTBEAT)
