@@ -175,10 +175,10 @@ def test_steps_before_the_first_point_are_longer(owner: Owner, query: Query) -> 
     assert [each.offset for each in found if each.at_ms < minute(20)] == [2, 6, 10, 14, 18, 19]
 
 
-def remove(owner: Owner, store: Store, number: int, **given: object) -> None:
+def remove(owner: Owner, store: Store, number: int) -> None:
     """Remove the offset of the only partition in a minute."""
     (stored,) = store.stored_offsets("orders")
-    owner.write(write(removed=(removed(stored, at_ms=minute(number), **given),)))
+    owner.write(write(removed=(removed(stored, at_ms=minute(number)),)))
 
 
 def test_an_offset_that_was_removed_counts_until_then(owner: Owner, store: Store, query: Query) -> None:
