@@ -56,9 +56,9 @@ class TuningQuery:
     grace_ms: int
     """The time within which an evicted member is expected to reconnect; a live one, within LATE_GRACE_MS."""
     max_rows: int
-    """The newest rows of member sessions, of rebalance members and of rebalances each."""
+    """The newest rows of member sessions, of rebalance members and of rebalances each, and others of the same time."""
     max_evictions: int
-    """The newest evictions."""
+    """The newest evictions, and others of the same time as the oldest of them."""
 
     def day_of(self, at_ms: int) -> int:
         """Return the number of the day of a time: -1 is the last 24 hours before `to_ms`, -2 the 24 before them.
@@ -260,7 +260,7 @@ WITH ended AS (
         AND ended_at >= to_timestamp(%(from_ms)s / 1000.0)
         AND ended_at < to_timestamp(%(to_ms)s / 1000.0)
     ORDER BY ended_at DESC
-    LIMIT %(max_evictions)s
+    FETCH FIRST %(max_evictions)s ROWS WITH TIES
 ), evaluated AS (
     SELECT count(*) AS number, {SQL_MS.format("min(ended_at)")} AS oldest_at_ms FROM ended
 ), arrivals AS (
@@ -315,7 +315,7 @@ WITH looked_at AS (
     WHERE group_id = %(group_id)s
         AND ended_at >= to_timestamp(%(from_ms)s / 1000.0) AND ended_at < to_timestamp(%(to_ms)s / 1000.0)
     ORDER BY ended_at DESC
-    LIMIT %(max_rows)s
+    FETCH FIRST %(max_rows)s ROWS WITH TIES
 )
 SELECT floor((extract(epoch FROM ended_at) * 1000 - %(to_ms)s) / {DAY_MS})::integer, count(*) AS row_count,
     {SQL_MS.format("min(ended_at)")} AS from_ms, coalesce(sum(heartbeat_count), 0)::bigint AS heartbeats,
@@ -344,7 +344,7 @@ FROM (
         AND past.completed_at >= to_timestamp(%(from_ms)s / 1000.0)
         AND past.completed_at < to_timestamp(%(to_ms)s / 1000.0)
     ORDER BY past.completed_at DESC
-    LIMIT %(max_rows)s
+    FETCH FIRST %(max_rows)s ROWS WITH TIES
 ) AS waited_for
 GROUP BY rebalance_id
 """  # noqa: S608 - words of ours
@@ -356,7 +356,7 @@ FROM rebalances
 WHERE group_id = %(group_id)s
     AND completed_at >= to_timestamp(%(from_ms)s / 1000.0) AND completed_at < to_timestamp(%(to_ms)s / 1000.0)
 ORDER BY completed_at DESC
-LIMIT %(max_rows)s
+FETCH FIRST %(max_rows)s ROWS WITH TIES
 """  # noqa: S608 - words of ours
 
 _ASSIGNED: Final = """
@@ -388,10 +388,10 @@ def read_tuning_history(transaction: Transaction, query: TuningQuery) -> TuningH
     """Return the history of a group, as early as the query's limits allow."""
     limits: dict[str, Any] = asdict(query)
     ended = transaction.execute(_EVICTIONS, limits).all()
-    if ended and ended[0].number == query.max_evictions:
+    if ended and ended[0].number >= query.max_evictions:
         limits["from_ms"] = ended[0].oldest_at_ms
     days = transaction.execute(_DAYS, limits).all()
-    if sum(day.row_count for day in days) == query.max_rows:
+    if sum(day.row_count for day in days) >= query.max_rows:
         limits["from_ms"] = min(day.from_ms for day in days)
     requested_session_ms, requested_rebalance_ms = transaction.execute(_ASKED, limits).one()
     waits = transaction.execute(_REJOINS, limits).all()

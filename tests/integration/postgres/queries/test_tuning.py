@@ -304,6 +304,17 @@ def test_a_limit_makes_the_window_shorter(owner: Owner, question: TuningQuery, q
     assert [day.heartbeats for day in merged(past.days)] == [6]
 
 
+@pytest.mark.parametrize("question", [replace(QUESTION, max_rows=1), replace(QUESTION, max_evictions=1)])
+def test_a_limit_leaves_none_of_the_same_time_out(owner: Owner, question: TuningQuery, query: Query) -> None:
+    """A rebalance timeout evicts many members at once, and which of them are read is no accident."""
+    sessions = [gone(f"m-{number}", NOW_MS + number // 3, client_id=str(number)) for number in range(6)]
+    owner.write(write(sessions=tuple(sessions)))
+    past = query(read_tuning_history, question)
+    assert past.from_ms == NOW_MS + 1
+    assert [each.member_id for each in past.evictions] == ["m-3", "m-4", "m-5"]
+    assert [day.heartbeats for day in merged(past.days)] == [9]
+
+
 def test_a_limit_counts_evicted_members_that_may_still_reconnect(owner: Owner, query: Query) -> None:
     sessions = [gone(f"m-{number}", NOW_MS + number, client_id=str(number)) for number in range(5)]
     owner.write(write(sessions=tuple(sessions)))
