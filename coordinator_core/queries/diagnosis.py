@@ -7,7 +7,7 @@ are.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import ceil
@@ -155,7 +155,7 @@ def findings(evidence: DiagnosisEvidence) -> Iterator[Finding]:
         for finding in of_client.findings():
             named.add(client)
             yield finding
-    yield from _slow({client: found for client, found in waits.items() if client not in named})
+    yield from _slow(waits, named)
 
 
 class _ClientSessions:
@@ -334,12 +334,12 @@ class _ClientSessions:
         return f" Rebalances waited {_span(together_ms)} for it."
 
 
-def _slow(waits: Mapping[Client, Sequence[RebalanceWait]]) -> Iterator[Finding]:
-    """Return a finding for each client that most of the slow rebalances waited for."""
+def _slow(waits: Mapping[Client, Sequence[RebalanceWait]], named: Collection[Client]) -> Iterator[Finding]:
+    """Return a finding for each client that most of the slow rebalances waited for, except those named already."""
     rebalances = {wait.rebalance_id for found in waits.values() for wait in found}
     for client, found in waits.items():
         slow = {wait.rebalance_id for wait in found}
-        if len(slow) < SLOW_MIN or len(slow) < SLOW_SHARE * len(rebalances):
+        if client in named or len(slow) < SLOW_MIN or len(slow) < SLOW_SHARE * len(rebalances):
             continue
         longest_ms, together_ms = found[0].waited_for_ms, sum(wait.waited_for_ms for wait in found)
         text = (

@@ -191,6 +191,13 @@ def test_client_is_slow_over_all_its_member_ids() -> None:
     assert "batch at 127.0.0.1 is slow: 2 of 3 slow rebalances waited for it, up to 30 s and 40 s together" in slow.text
 
 
+def test_rebalances_that_waited_for_evicted_clients_are_slow_as_well() -> None:
+    dead = [evicted(number, "rebalance_timeout", silent_ms=20_000) for number in (1, 2)]
+    slow = [wait(number, client_id="other", outcome="joined") for number in (3, 4, 5)]
+    assert "3 of 5 slow rebalances waited for it" in found(dead, [wait(1), wait(2), *slow])[-1].text
+    assert [each.kind for each in found(dead, [wait(1), wait(2), wait(6), *slow[:2]])] == ["silent"]
+
+
 def test_client_that_restarts_three_times_is_reported() -> None:
     left = [evicted(number, "left", back_ms=1_000) for number in range(3)]
     assert found(left[:2]) == []
