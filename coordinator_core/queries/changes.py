@@ -50,9 +50,12 @@ class ChangePage(NamedTuple):
 
 
 def read_changes(transaction: Transaction, which: ChangeFilter) -> ChangePage:
-    """Return a page of changes."""
-    page = CHANGES.where(*covers(changes.c.group_id, which.patterns))
-    page = page.order_by(*(each.desc() for each in _PLACE))
+    """Return a page of changes.
+
+    Their sizes are read first, and then these changes: others may have been made meanwhile.
+    """
+    in_order = CHANGES.order_by(*(each.desc() for each in _PLACE))
+    page = in_order.where(*covers(changes.c.group_id, which.patterns))
     if which.group_id is not None:
         page = page.where(changes.c.group_id == which.group_id)
     if which.actor:
@@ -65,10 +68,11 @@ def read_changes(transaction: Transaction, which: ChangeFilter) -> ChangePage:
         page = page.where(~_EMPTY_RUN)
     if which.after is not None:
         page = page.where(_place_of(*which.after) > _PLACE)
-    sizes = transaction.execute(page.with_only_columns(_STORED_BYTES).limit(which.limit + 1)).scalars().all()
-    fitting = max(1, bisect_right(list(accumulate(sizes)), PAGE_MAX_BYTES))
+    sizes = transaction.execute(page.with_only_columns(changes.c.change_id, _STORED_BYTES).limit(which.limit + 1)).all()
+    fitting = max(1, bisect_right(list(accumulate(size for _, size in sizes)), PAGE_MAX_BYTES))
     count = min(which.limit, fitting)
-    return ChangePage([recorded(row) for row in transaction.execute(page.limit(count))], len(sizes) > count)
+    rows = transaction.execute(in_order.where(changes.c.change_id.in_([change_id for change_id, _ in sizes[:count]])))
+    return ChangePage([recorded(row) for row in rows], len(sizes) > count)
 
 
 _PLACE: Final = tuple_(changes.c.at, changes.c.change_id)

@@ -1,14 +1,18 @@
 """Changes: recorded with their effects, listed, and undone once; archived offsets can be read."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
+from typing import cast
 
 import pytest
+from sqlalchemy import Executable
 
-from coordinator_core.queries.changes import PAGE_MAX_BYTES, ChangeFilter, read_changes
+from coordinator_core.queries.changes import PAGE_MAX_BYTES, ChangeFilter, ChangePage, read_changes
 from coordinator_core.queries.runs import read_runs
 from coordinator_core.state_store.change_actions import ChangeAction
 from coordinator_core.state_store.interface import NotUndoable, Store
+from coordinator_core.state_store.postgres.connections import Result, Transaction
 from coordinator_core.state_store.rows import ChangeRow, RecordedChange, TopicRow, UndoneChange, Versions
 from coordinator_core.state_store.runs import GROUP_CLEANUP
 from tests.support.store_rows import (
@@ -68,6 +72,33 @@ def test_changes_are_listed_newest_first_page_by_page(owner: Owner, query: Query
     for place, found in enumerate(everything):
         after = (found.change.at_ms, found.change.change_id)
         assert query(read_changes, ChangeFilter(after=after)).changes == everything[place + 1 :]
+
+
+class Interrupted:
+    """A transaction in which something else happens after its first statement."""
+
+    def __init__(self, transaction: Transaction, happens: Callable[[], object]) -> None:
+        self._transaction = transaction
+        self._happens = [happens]
+
+    def execute(self, statement: Executable) -> Result:
+        result = self._transaction.execute(statement)
+        if self._happens:
+            self._happens.pop()()
+        return result
+
+
+def test_a_change_that_is_made_during_a_read_hides_no_other(owner: Owner, query: Query) -> None:
+    owner.write(*(write(changes=(change_row(name, at_ms=NOW_MS),)) for name in ("a", "b")))
+    new = write(changes=(change_row("new", at_ms=NOW_MS + 1),))
+
+    def read(transaction: Transaction) -> ChangePage:
+        interrupted = cast(Transaction, Interrupted(transaction, lambda: owner.write(new)))
+        return read_changes(interrupted, ChangeFilter())
+
+    found = query(read)
+    assert {uuid_of("a"), uuid_of("b")} <= set(ids(found.changes))
+    assert not found.has_more
 
 
 def test_a_page_ends_behind_large_changes(owner: Owner, query: Query) -> None:
