@@ -55,7 +55,7 @@ class _RoundEnded(Exception):
 
 
 class _Rejoin(Exception):
-    """Another rebalance began during the sync; the same member joins again."""
+    """Another rebalance began before the round had a result; the same member joins again."""
 
 
 class RebalanceRound:
@@ -105,10 +105,10 @@ class RebalanceRound:
             counts = await self._counts_for(joined)
             try:
                 partitions = await self._sync(joined, self._assignment(joined, assignor, counts))
+                committed = await self._committed(tuple(sorted(set(partitions) - set(self._request.owned_partitions))))
+                starts = await self._log_starts() if None in committed.values() else {}
             except _Rejoin:
                 continue
-            committed = await self._committed(tuple(sorted(set(partitions) - set(self._request.owned_partitions))))
-            starts = await self._log_starts() if None in committed.values() else {}
             return RoundResult(joined.identity, partitions, assignor, committed, starts, counts)
 
     async def _join(self) -> JoinGroupResponse:
@@ -164,10 +164,7 @@ class RebalanceRound:
             case Reaction.FATAL:
                 raise error
             case Reaction.REJOIN:
-                with self._shared.changed:
-                    self._check(MemberState.COMPLETING_REBALANCE)
-                    self._shared.membership.begin_join()
-                raise _Rejoin
+                raise self._rejoin(MemberState.COMPLETING_REBALANCE)
             case Reaction.RETRY_AT_ONCE if failures == 0 or took_ms >= LONG_POLL_ENDED_MS:
                 return 1
             case Reaction.RETRY | Reaction.RETRY_AT_ONCE:
@@ -204,17 +201,27 @@ class RebalanceRound:
         try:
             return await self._shared.committed(self._connection, partitions, None, self._should_stop)
         except RetryError:
-            raise _RoundEnded from None
+            raise self._rejoin(MemberState.STABLE) from None
 
     async def _log_starts(self) -> dict[str, int]:
         return await self._send_until_round_ends(lambda: self._counts.log_starts(self._connection))
 
     async def _send_until_round_ends(self, send: Callable[[], Awaitable[Value]]) -> Value:
-        """Repeat a request that does not affect the membership until it succeeds or the round ends."""
+        """Repeat a request that does not affect the membership until it succeeds, or this round or generation ends."""
         try:
             return await self._shared.send_with_retries(send, None, self._should_stop)
         except RetryError:
-            raise _RoundEnded from None
+            raise self._rejoin(MemberState.STABLE) from None
 
     def _should_stop(self) -> bool:
-        return self._is_cancelled or self._shared.membership.state is MemberState.UNJOINED
+        """Return whether a request that fails is not repeated: other members would wait for this one to rejoin."""
+        membership = self._shared.membership
+        is_waited_for = membership.state is MemberState.STABLE and membership.rejoin_reason is not None
+        return self._is_cancelled or membership.state is MemberState.UNJOINED or is_waited_for
+
+    def _rejoin(self, state: MemberState) -> _Rejoin:
+        """Begin another join from this state, which ends what the round has got, and return what to raise."""
+        with self._shared.changed:
+            self._check(state)
+            self._shared.membership.begin_join()
+        return _Rejoin()

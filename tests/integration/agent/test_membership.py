@@ -10,7 +10,7 @@ import pytest
 
 from agent import Assignor, ConsumerAgent, FencedInstanceId, GroupMaxSizeReached, Member, RequestError, TopicPartition
 from agent.errors import InconsistentGroupProtocol, NotAuthorized
-from tests.integration.agent.agents import REBALANCE, AgentMaker, CallbackLog, poll_on
+from tests.integration.agent.agents import REBALANCE, AgentMaker, CallbackLog, orders, poll_on
 from tests.support.fake_coordinator import FakeCoordinator, Hold, Problem, numbers
 from tests.support.waiting import PATIENCE_S
 
@@ -233,6 +233,31 @@ def test_rejected_sync_rejoins_without_a_callback(
 
     assert [body["member_id"] for body in coordinator.bodies("join")] == member_ids
     assert callback_log.lines == [("assigned", [0, 1, 2])]
+
+
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize("call", ["query", "topics"])
+def test_member_that_cannot_read_its_offsets_takes_part_in_the_next_rebalance(
+    coordinator: FakeCoordinator, joined: AgentMaker, callback_log: CallbackLog, call: str, assignor: str
+) -> None:
+    """The other members would wait for it until its rebalance timeout."""
+    coordinator.heartbeat_interval_ms = 5
+    coordinator.leader, coordinator.assigned = "other-member", orders(0)
+    agent = joined(assignors=[assignor], **callback_log.callbacks())
+    calls, joins = coordinator.count(call), coordinator.count("join")
+    coordinator.next(call, *[Problem("COORDINATOR_NOT_AVAILABLE", 503, "retry")] * 100_000)
+    coordinator.assigned = orders(0, 1)
+    coordinator.next("heartbeat", REBALANCE)
+    while coordinator.count(call) == calls:
+        agent.poll()
+        agent.wait(timeout_s=0.05)
+    coordinator.next("heartbeat", REBALANCE)
+    coordinator.wait_for_calls("join", joins + 2)
+    coordinator._faults[call].clear()
+    callback_log.until_assigned(agent, 2)
+
+    assert numbers(agent.poll()) == [0, 1]
+    assert callback_log.count("lost") == 0
 
 
 def test_join_rejected_as_unknown_restarts_without_member_id(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
