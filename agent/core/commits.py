@@ -150,9 +150,16 @@ class Commits:
         return min(due_at_ms, default=None)
 
     async def stop(self) -> None:
-        """End the task; the callbacks of unsent commits get an error."""
+        """End the task; the callbacks of unsent commits get an error, and all run, even if one raises."""
         await self._queue.stop()
-        await self.run_callbacks()
+        raised: Exception | None = None
+        while self._take_results():
+            try:
+                await self.run_callbacks()
+            except Exception as problem:  # noqa: BLE001  # the caller's; the first one is raised in the end
+                raised = raised or problem
+        if raised is not None:
+            raise raised
 
     def _take_results(self) -> bool:
         """Record the results of asynchronous commits in their order; return whether callbacks are due."""

@@ -354,3 +354,19 @@ def test_commit_and_fetch_respect_their_timeout(coordinator: FakeCoordinator, jo
     with pytest.raises(RetryError):
         agent.commit({ZERO: 1}, timeout_s=0.05)
     never.set()
+
+
+def test_close_calls_every_on_complete_though_each_raises(coordinator: FakeCoordinator, joined: AgentMaker) -> None:
+    agent = joined()
+    called = []
+
+    def fail(offsets: Offsets, _: AgentError | None) -> None:
+        called.append(offsets[ZERO].offset)
+        raise LookupError(str(offsets[ZERO].offset))
+
+    for offset in range(6):
+        agent.commit({ZERO: offset}, asynchronous=True, on_complete=fail)
+    with pytest.raises(LookupError):
+        agent.close()
+
+    assert called == list(range(6))
