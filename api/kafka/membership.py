@@ -16,7 +16,12 @@ from api.shared.limits import (
     REASON_MAX_CHARS,
 )
 from api.shared.member_ids import new_member_id
-from coordinator_core.protocol.errors import CoordinatorError, InvalidRequest, MemberIdRequired
+from coordinator_core.protocol.errors import (
+    CoordinatorError,
+    InconsistentGroupProtocol,
+    InvalidRequest,
+    MemberIdRequired,
+)
 from coordinator_core.protocol.requests import (
     Heartbeat,
     JoinGroup,
@@ -31,6 +36,8 @@ KNOWN_MEMBER_IDS_FROM: Final = 4
 """The first version of JoinGroup whose clients join again with the member id that they are given (KIP-394)."""
 SKIP_ASSIGNMENT_FROM: Final = 9
 """The first version of JoinGroup whose leaders understand that the assignment stands (KIP-814)."""
+PROTOCOL_NAMED_FROM: Final = 5
+"""The first version of SyncGroup that has to name the protocol and its type (KIP-559)."""
 SEVERAL_MEMBERS_FROM: Final = 3
 """The first version of LeaveGroup with several members."""
 
@@ -120,6 +127,8 @@ async def sync_group(request: KafkaRequest) -> bytes:
     request.is_long_poll = True
     try:
         request.authorize("SyncGroup", message.group_id)
+        if version >= PROTOCOL_NAMED_FROM and None in {message.protocol_type, message.protocol_name}:
+            raise InconsistentGroupProtocol(f"version {version} has to name the protocol and its type")
         sync = SyncGroup(
             token=request.coordinator.new_token(),
             generation=message.generation_id,

@@ -204,8 +204,8 @@ def test_sync_in_every_version(wire: KafkaWire, group_id: str, version: int) -> 
         group_id=group_id,
         generation_id=1,
         member_id=member_id,
-        protocol_type=None,
-        protocol_name=None,
+        protocol_type="consumer",
+        protocol_name="range",
         assignments=(),
     )
     assert (again.error_code, again.assignment) == (0, ASSIGNMENT)

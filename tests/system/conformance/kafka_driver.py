@@ -126,7 +126,8 @@ class KafkaDriver(HttpDriver):
 
     def sync(self, group: str, fields: Answer, handle: Handle) -> None:
         """Send a sync."""
-        body = self._who(group, fields) | {key: fields[key] for key in ("protocol_type", "protocol_name")}
+        named = {key: fields[key] for key in ("protocol_type", "protocol_name")}
+        body = self._who(group, fields) | named
         body["assignments"] = [
             {"member_id": member_id, "assignment": text.encode()} for member_id, text in fields["assignment"].items()
         ]
@@ -139,12 +140,12 @@ class KafkaDriver(HttpDriver):
                 {
                     "error": _name(answer.error_code),
                     "assignment": answer.assignment.decode(),
-                    "protocol_type": answer.protocol_type,
-                    "protocol_name": answer.protocol_name,
+                    "protocol_type": getattr(answer, "protocol_type", UNSEEN),
+                    "protocol_name": getattr(answer, "protocol_name", UNSEEN),
                 }
             )
 
-        self._call_later("wire", ApiKey.SYNC_GROUP, 5, body, take)
+        self._call_later("wire", ApiKey.SYNC_GROUP, 5 if any(named.values()) else 4, body, take)
 
     def _who(self, group: str, fields: Answer) -> Answer:
         return {

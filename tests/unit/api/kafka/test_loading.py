@@ -42,7 +42,12 @@ REQUESTS: dict[ApiKey, Fields] = {
         "session_timeout": PATIENT,
         "rebalance_timeout": PATIENT,
     },
-    ApiKey.SYNC_GROUP: {**OF_MEMBER, "assignments": ()},
+    ApiKey.SYNC_GROUP: {
+        **OF_MEMBER,
+        "protocol_type": "consumer",
+        "protocol_name": "range",
+        "assignments": (),
+    },
     ApiKey.HEARTBEAT: OF_MEMBER,
     ApiKey.LEAVE_GROUP: {**OF_MEMBER, "members": [{"member_id": "m"}]},
     ApiKey.OFFSET_COMMIT: {

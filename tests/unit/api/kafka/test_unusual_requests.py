@@ -25,6 +25,7 @@ from tests.unit.coordinator_core.runtime.nodes import QUICK, Member, config, run
 pytestmark = pytest.mark.anyio
 
 OFFSET_METADATA_TOO_LARGE, INVALID_GROUP_ID, NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND = 12, 24, 68, 69
+NONE, INCONSISTENT_GROUP_PROTOCOL = 0, 23
 
 
 @pytest.fixture
@@ -79,6 +80,26 @@ async def test_deletion_of_no_offsets_is_no_change(
     answer = await wire.call(ApiKey.OFFSET_DELETE, 0, {"group_id": "g", "topics": topics})
     assert (answer.error_code, [each.name for each in answer.topics]) == (0, [each["name"] for each in topics])
     assert store.history.changes == []
+
+
+@pytest.mark.parametrize(
+    ("version", "protocol", "code"),
+    [
+        (4, (None, None), NONE),
+        (5, (None, "range"), INCONSISTENT_GROUP_PROTOCOL),
+        (5, ("consumer", None), INCONSISTENT_GROUP_PROTOCOL),
+        (5, ("consumer", "range"), NONE),
+    ],
+)
+async def test_sync_names_the_protocol_from_version_5_on(
+    wire: Wire, node: Coordinator, version: int, protocol: tuple[str | None, str | None], code: int
+) -> None:
+    member = Member(node, "g")
+    await member.settle()
+    names = dict(zip(("protocol_type", "protocol_name"), protocol, strict=True))
+    sync = {"group_id": "g", "generation_id": 1, "member_id": member.member_id, "assignments": (), **names}
+    answer = await wire.call(ApiKey.SYNC_GROUP, version, sync)
+    assert answer.error_code == code
 
 
 @pytest.mark.parametrize("version", range(APIS[ApiKey.OFFSET_FETCH].first, APIS[ApiKey.OFFSET_FETCH].last + 1))
