@@ -4,18 +4,20 @@
 * Bytes that are no UTF-8 become U+FFFD, as in Java: clients in C and Go send whatever bytes they are given.
 * A boolean is true unless it is 0, and a time is at most as long as kio can have it.
 
-Writing takes many times as long as decoding, and few requests need it, so large ones are not written again.
+Writing takes many times as long as decoding, and few requests need it, so of large ones only the fields before the
+first list are written again.
 """
 
 import struct
 from dataclasses import fields
 from functools import cache
+from itertools import takewhile
 from typing import Any, Final
 
 from api.kafka.list_lengths import FIXED_SIZES, MalformedFrame, items_of, read_varint, skip_tagged_fields
 
 REWRITTEN_MAX_BYTES: Final = 65_536
-"""The largest frame whose request is written again, which takes some 20 ms; it has about 4,000 partitions."""
+"""The largest frame whose lists are written again, which takes some 20 ms; it has about 4,000 partitions."""
 LONGEST_MS: Final = (2**63 - 1) // 1_000
 """The longest time that kio can have, whose microseconds have 64 bits."""
 NO_TYPE: Final = ""
@@ -34,13 +36,14 @@ def rewritten(schema: type[Any], frame: bytes, offset: int) -> bytes:
         offset: where its body begins.
 
     Raises:
-        MalformedFrame: the body is cut off, or the frame too large.
+        MalformedFrame: the body is cut off.
     """
-    if len(frame) > REWRITTEN_MAX_BYTES:
-        raise MalformedFrame(f"a value cannot be read, in a frame of over {REWRITTEN_MAX_BYTES} bytes")
     writer = _Writer(frame, offset, is_flexible=schema.__flexible__)
     try:
-        writer.write_message(schema)
+        if len(frame) > REWRITTEN_MAX_BYTES:
+            writer.write_head(schema)
+        else:
+            writer.write_message(schema)
     except (struct.error, IndexError):
         raise MalformedFrame("the body is cut off") from None
     return bytes(writer.body)
@@ -75,6 +78,12 @@ class _Writer:
         if self._is_flexible:
             self._offset = skip_tagged_fields(self._frame, self._offset)
             self.body.append(0)
+
+    def write_head(self, schema: type[Any]) -> None:
+        """Write the fields of a request before its first list, and what follows as it is."""
+        for _, kafka_type in takewhile(lambda field: field[0] is None, _fields_of(schema)):  # type: ignore[arg-type]
+            self._write_value(kafka_type)
+        self.body += self._frame[self._offset :]
 
     def _write_list(self, items: Any, kafka_type: str) -> None:  # noqa: ANN401  # the type of its items
         length = self._read_length(_INT32)

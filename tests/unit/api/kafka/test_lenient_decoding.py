@@ -82,11 +82,19 @@ def test_time_is_at_most_the_longest(sent_ms: int, kept_ms: int) -> None:
     assert message.retention_time == timedelta(milliseconds=kept_ms)
 
 
-def test_large_request_is_not_written_again() -> None:
-    body = struct.pack(">h", 1) + b"\xff" + struct.pack(">i", 1) + struct.pack(">h", 1) + b"m"
-    assert decode(ApiKey.HEARTBEAT, 0, body + bytes(REWRITTEN_MAX_BYTES - len(body)), 0, MAX_ITEMS).member_id == "m"
-    with pytest.raises(MalformedFrame, match="over 65536 bytes"):
-        decode(ApiKey.HEARTBEAT, 0, body + bytes(REWRITTEN_MAX_BYTES), 0, MAX_ITEMS)
+def test_of_a_large_request_only_what_precedes_its_lists_is_written_again() -> None:
+    def commit(metadata: bytes) -> bytes:
+        partition = struct.pack(">iqh", 0, 7, len(metadata)) + metadata
+        head = b"\x00\x01\xff" + struct.pack(">ihq", 1, 0, 2**63 - 1)
+        topics = struct.pack(">ihsi", 1, 1, b"t", 3_000) + partition * 3_000
+        return head + topics
+
+    body = commit(b"x" * 20)
+    assert len(body) > REWRITTEN_MAX_BYTES
+    message = decode(ApiKey.OFFSET_COMMIT, 4, body, 0, 5_000)
+    assert (message.group_id, message.retention_time) == ("\ufffd", timedelta(milliseconds=LONGEST_MS))
+    with pytest.raises(MalformedFrame):
+        decode(ApiKey.OFFSET_COMMIT, 4, commit(b"\xff" * 20), 0, 5_000)
 
 
 @pytest.mark.parametrize("body", [b"\x02", b"\x02g\x00\x00", b"\x02g\x00\x00\x00\x01\x02m\x00\x01\x63\x09abc"])
