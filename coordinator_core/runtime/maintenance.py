@@ -23,6 +23,7 @@ import structlog
 from coordinator_core.protocol.decision import Decision
 from coordinator_core.protocol.errors import CoordinatorError
 from coordinator_core.protocol.group import Group
+from coordinator_core.protocol.offsets import KEPT_ALREADY_GONE
 from coordinator_core.protocol.requests import (
     ExpireOffsets,
     ExpiryCandidate,
@@ -173,7 +174,7 @@ class Maintenance:
         async with shard.locked(first.group_id) as submit:
             token = self._new_token()
             request = await self._threads.read(partial(_request, self._store, token, rows))
-            await submit(token, request, partial(_outcomes, first.run_id))
+            await submit(token, request, partial(_outcomes, rows))
             if isinstance(request, ExpireOffsets):
                 await self._retire(first.group_id, submit)
 
@@ -201,15 +202,18 @@ def _request(store: RuntimeStore, token: Token, rows: list[CandidateRow]) -> Req
     return request(token, candidates, stored, first.change_id)
 
 
-def _outcomes(run_id: str, before: Group, decision: Decision, _: Now) -> ExtraRows:
-    return ExtraRows(outcomes=tuple(_each_outcome(run_id, before.group_id, decision)))
+def _outcomes(rows: list[CandidateRow], _before: Group, decision: Decision, _: Now) -> ExtraRows:
+    return ExtraRows(outcomes=tuple(_each_outcome(rows, decision)))
 
 
-def _each_outcome(run_id: str, group_id: str, decision: Decision) -> Iterable[OutcomeRow]:
+def _each_outcome(rows: list[CandidateRow], decision: Decision) -> Iterable[OutcomeRow]:
+    run_id, group_id = rows[0].run_id, rows[0].group_id
     for answer in [reply.answer for reply in decision.replies]:
         if isinstance(answer, ExpireOffsetsResponse):
             for topic, partition, outcome in answer.outcomes:
                 yield OutcomeRow(run_id, group_id, topic, partition, outcome)
         elif isinstance(answer, RestoreOffsetsResponse):
-            for topic, partition, outcome, _ in answer.offsets:
-                yield OutcomeRow(run_id, group_id, topic, partition, outcome)
+            found = {(topic, partition): outcome for topic, partition, outcome, _ in answer.offsets}
+            for row in rows:  # Its archived offset may have been deleted by hand.
+                outcome = found.get((row.topic, row.partition), KEPT_ALREADY_GONE)
+                yield OutcomeRow(run_id, group_id, row.topic, row.partition, outcome)

@@ -6,12 +6,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from coordinator_core.admin.maintenance import apply_run
+from coordinator_core.admin.undo import undo_change
 from coordinator_core.protocol.errors import CoordinatorNotAvailable
 from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.protocol.requests import StoredOffset
 from coordinator_core.runtime.maintenance import EXPIRY_CHECK_MS, RETRY_AFTER_MS
 from coordinator_core.state_store.interface import StoreUnavailable
 from coordinator_core.state_store.partition_drop import DroppedDay, HasCopy
+from coordinator_core.state_store.rows import ArchivedOffset
 from coordinator_core.state_store.runs import CandidateRow
 from tests.support.memory_store import MemoryStore
 from tests.unit.coordinator_core.runtime.nodes import (
@@ -22,7 +24,7 @@ from tests.unit.coordinator_core.runtime.nodes import (
     running,
     until,
 )
-from tests.unit.coordinator_core.runtime.proposals import DUE, outcome_counts, propose
+from tests.unit.coordinator_core.runtime.proposals import DUE, decided, outcome_counts, propose
 
 pytestmark = pytest.mark.anyio
 
@@ -47,6 +49,15 @@ class FailingArchiveStore(MemoryStore):
 
     def drop_archived(self, has_copy: HasCopy) -> DroppedDay | None:
         raise ValueError("year 20000 is out of range")
+
+
+class EmptiedArchiveStore(MemoryStore):
+    """A store whose archive has lost the offsets of partition 0."""
+
+    def archived_offsets(
+        self, change_id: str, group_id: str, partitions: Sequence[tuple[str, int]] | None = None
+    ) -> list[ArchivedOffset]:
+        return [row for row in super().archived_offsets(change_id, group_id, partitions) if row.partition]
 
 
 class UnreadableStore(MemoryStore):
@@ -104,6 +115,18 @@ async def test_candidate_under_the_shard_of_other_groups_is_not_decided() -> Non
     assert len(store.stored_offsets("g")) == 2
     assert store.run(run_id).status == "applying"
     assert ("maintenance_run_failed", "g") in {(each["event"], each.get("group")) for each in events}
+
+
+async def test_undo_of_an_offset_that_is_no_longer_in_the_archive_has_an_outcome() -> None:
+    store = EmptiedArchiveStore()
+    async with running(store, config(settings=DUE, lease_ttl_ms=LEASE_TTL_MS)) as node:
+        await commit_simple(node, "g", 2)
+        applied = a_change()
+        await apply_run(node, run_id := propose(store, "g"), applied)
+        assert await decided(node, run_id) == {"expired": 2}
+        undo = a_change()
+        await undo_change(node, applied.change_id, undo)
+        assert await decided(node, undo.change_id) == {"candidates": 2, "restored": 1, "already_gone": 1}
 
 
 async def test_proposal_without_a_decision_expires() -> None:
