@@ -82,7 +82,7 @@ async def list_offsets(request: KafkaRequest) -> bytes:
     least = committed if request.identity is None else {}
     ends = {**committed, **{key: max(end.offset, least.get(key, 0)) for key, end in reported.items()}}
 
-    denied = request.denied_topics(names, Operation.READ)
+    denied = request.denied_topics({each.name for each in request.message.topics}, Operation.READ)
     times = Counter((each.name, one.partition_index) for each in request.message.topics for one in each.partitions)
 
     def refusal(topic: str, partition: int) -> int:
@@ -141,8 +141,8 @@ async def fetch(request: KafkaRequest) -> bytes:
     denied = request.denied_topics({name for name, _ in wanted if name is not None}, Operation.READ)
 
     def error_code(topic: str | None, asked: Any) -> int:  # noqa: ANN401  # a partition of kio's
-        if topic in denied:
-            return TOPIC_AUTHORIZATION_FAILED
+        if topic in denied:  # The id, which the name gives, says no more than that of a topic that there is not.
+            return TOPIC_AUTHORIZATION_FAILED if request.version < TOPIC_IDS_FROM else unknown
         known = None if topic is None else counts.get(topic)
         if known is None:
             return unknown

@@ -320,7 +320,7 @@ def test_only_topics_that_the_token_may_read_are_shown(guarded: Node) -> None:
             return [(each.name, each.error_code) for each in answer.topics]
 
         partitions = [{"partition_index": 0, "timestamp": -1}]
-        ends = [{"name": topic, "partitions": partitions} for topic in ("bills", "secrets")]
+        ends = [{"name": topic, "partitions": partitions} for topic in TOPICS_OF_CARL]
         offsets = wire.call(ApiKey.LIST_OFFSETS, 9, replica_id=-1, isolation_level=0, topics=ends)
         assert listed() == [("bills", 0)]
         assert listed(*({"name": topic, "topic_id": None} for topic in TOPICS_OF_CARL)) == list(TOPICS_OF_CARL.items())
@@ -328,7 +328,13 @@ def test_only_topics_that_the_token_may_read_are_shown(guarded: Node) -> None:
         resources = [{"resource_type": 2, "resource_name": each, "configuration_keys": None} for each in TOPICS_OF_CARL]
         configs = wire.call(ApiKey.DESCRIBE_CONFIGS, 4, resources=resources).results
         assert {each.resource_name: each.error_code for each in configs} == TOPICS_OF_CARL
-    assert [each.partitions[0].error_code for each in offsets.topics] == [0, TOPIC_AUTHORIZATION_FAILED]
+        asked = {"max_wait": timedelta(0), "min_bytes": 0, "max_bytes": 1, "isolation_level": 0}
+        records = [{"partition": 0, "fetch_offset": 0, "log_start_offset": 0, "partition_max_bytes": 1}]
+        by_id = [{"topic_id": topic_id_of(topic), "partitions": records} for topic in TOPICS_OF_CARL]
+        fetched = wire.call(ApiKey.FETCH, 13, **asked, topics=by_id, session_id=0, session_epoch=0)
+    assert {each.name: each.partitions[0].error_code for each in offsets.topics} == TOPICS_OF_CARL
+    found = [each.partitions[0].error_code for each in fetched.responses]
+    assert found == [0, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_ID]
 
 
 def test_all_offsets_of_a_very_large_group_are_not_read(databases: Databases) -> None:
