@@ -51,8 +51,12 @@ const LARGE = /\d{16}/;
 
 /** Return the JSON of a response; offsets that a number of JavaScript cannot hold are texts of their digits. */
 async function parsed(response) {
-  const text = await response.text();
-  return JSON.parse(text, LARGE.test(text) ? withDigits : undefined);
+  const text = await response.text().catch((error) => { throw unanswered(error); });
+  try {
+    return JSON.parse(text, LARGE.test(text) ? withDigits : undefined);
+  } catch {
+    throw new ApiError(0, "What answers is no node, or its answer was cut off.");
+  }
 }
 
 /** Keep the digits of an offset; a browser without the third argument rounds it. */
@@ -77,10 +81,11 @@ async function send(method, path, body, key) {
     setClock(response.headers.get("date"));
     return response;
   } catch (error) {
-    const message = error.name === "TimeoutError" ? "The node did not answer in time." : "The node cannot be reached.";
-    throw new ApiError(0, message);
+    throw unanswered(error);
   }
 }
+
+const unanswered = (error) => new ApiError(0, error.name === "TimeoutError" ? "The node did not answer in time." : "The node cannot be reached.");
 
 function headersOf(method, body, key) {
   const headers = {};

@@ -236,6 +236,14 @@ def test_unreachable_node_is_reported_and_retried(context: BrowserContext, node:
     expect(page.locator("#poll-status")).to_have_attribute("data-state", "live")
 
 
+@pytest.mark.parametrize("body", ['{"groups": [', "<html>Welcome</html>"], ids=["cut off", "of a proxy"])
+def test_answer_that_is_not_a_whole_one_of_a_node_is_reported(context: BrowserContext, node: Node, body: str) -> None:
+    page = context.new_page()
+    page.route("**/v1/**", lambda route: route.fulfill(status=200, body=body))
+    page.goto(f"{node.url}/")
+    expect(page.locator("#poll-status")).to_have_text("What answers is no node, or its answer was cut off.")
+
+
 def test_hidden_page_sends_no_requests(page: Page, node: Node) -> None:
     page.goto(f"{node.url}/")
     expect(page.locator("#poll-status")).to_have_attribute("data-state", "live")
