@@ -210,7 +210,7 @@ def test_assignments_of_a_consumer_group_are_decoded() -> None:
 def test_member_states_are_numbered_from_0_and_those_of_streams_groups_from_1(
     key: int, group_type: GroupType, stable: int
 ) -> None:
-    def reached(state: int) -> Decoded:
+    def reached(state: int) -> Decoded | None:
         return decode(group_key(key, "g", "m"), flexible_value(struct.pack(">iib", 7, 6, state)))
 
     for state in (stable, stable + 1):
