@@ -42,20 +42,6 @@ PASSWORD: Final = re.compile(r"//.*@", re.DOTALL)
 """The credentials in a URL."""
 
 
-class JsonObject(dict[str, Any]):
-    """An object of a node's response; nodes of an older release may lack fields of it."""
-
-    def __init__(self, url: str, fields: dict[str, Any]) -> None:
-        super().__init__(fields)
-        self._url = url
-
-    def __missing__(self, field: str) -> Any:  # noqa: ANN401  # never returns
-        raise UserError(
-            f"The response of {self._url} has no {field}: the node is of another release. "
-            "Use the command line of that one."
-        )
-
-
 class ApiError(UserError):
     """An error response of a node; its sentence is the response's `detail`, and `code` is Kafka's name."""
 
@@ -261,7 +247,7 @@ def _json(reply: urllib3.BaseHTTPResponse, url: str) -> Json:
     if reply.status == NO_CONTENT:
         return {}
     try:
-        answer = json.loads(reply.data, object_hook=lambda fields: JsonObject(url, fields))
+        answer = json.loads(reply.data)
     except ValueError:
         answer = None
     if not isinstance(answer, dict):

@@ -37,16 +37,6 @@ def test_foreign_server_is_reported(bare_muster: Muster, fake: FakeNode, body: b
     assert said == f"What answers at {fake.url} (status 200) is not a Muster node."
 
 
-def test_node_of_an_older_release_is_reported(bare_muster: Muster, fake: FakeNode) -> None:
-    fake.says(200, {"groups": [{"group_id": "g"}], "next_cursor": None})
-
-    said = bare_muster.refused(1, "groups", "list", "--url", fake.url)
-
-    assert said == (
-        f"The response of {fake.url} has no state: the node is of another release. Use the command line of that one."
-    )
-
-
 @pytest.mark.parametrize("status", [200, 308, 502])
 @pytest.mark.parametrize("command", ["groups list", "groups delete g --execute", "topics set orders --partitions 3"])
 def test_proxy_that_answers_without_a_body_is_reported(

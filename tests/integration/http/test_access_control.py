@@ -157,7 +157,8 @@ def test_cursors_name_no_topic_that_is_not_allowed(node: Client, limit: int) -> 
         if cursor is None:
             break
         assert len(page["offsets"]) == limit
-        assert base64url.decode(cursor).startswith(b'["orders'), "the place of an offset that was shown"
+        place = base64url.decode(cursor).partition(b" ")[2]
+        assert place.startswith(b'["orders'), "that of an offset that was shown"
 
     assert [each for each in topics if each != "orders-secret"] == ["orders", "orders-2"]
 
