@@ -227,13 +227,14 @@ class HttpConnection(HttpToolsProtocol):
                 self.flow.pause_reading()
                 turn.add_done_callback(self._parse_held)
                 return
-        self._read(data)
+        self._read(data, end)
 
-    def _read(self, data: bytes) -> None:
+    def _read(self, data: bytes, end: int) -> None:
+        """Parse the data, or answer the request that it is; its method and target would end at `end`."""
         if self._expected_phase is not None and self._is_begun:
             self._parse(data)
         else:
-            self._read_request(data[: data.find(b" ", _PATH_PLACE)], data)
+            self._read_request(data[:end], data)
 
     def _read_request(self, start: bytes, data: bytes) -> None:
         """Answer a request that is known again, or parse what may be the beginning of one, and keep its head."""
@@ -285,7 +286,7 @@ class HttpConnection(HttpToolsProtocol):
             if self._held or self.pipeline:
                 self._held.append(data)
             elif not self.transport.is_closing():
-                self._read(data)
+                self._read(data, data.find(b" ", _PATH_PLACE))
 
     def _parse(self, data: bytes) -> None:
         """Parse the data up to a request that waits for an earlier one, and start the deadline of the missing part."""
