@@ -7,6 +7,7 @@ UNKNOWN_SERVER_ERROR without details.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from types import CoroutineType
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -15,11 +16,11 @@ from litestar.types import HTTPScope, Receive, Send
 
 from api.http import LISTENER
 from api.http.authorization import AUTHORIZATION, authenticate, authorize_answer
-from api.http.fast_path import FastPathEndpoint
+from api.http.fast_path import FastPathEndpoint, Submitted
 from api.http.forward_signature import CLIENT_HEADER
 from api.http.forwarding import STOPPING, Forwarder
 from api.http.idempotency_cache import IdempotencyCache
-from api.http.kept_heads import RepeatableRequest
+from api.http.kept_heads import Finish, RepeatableRequest
 from api.http.limits import RETRY_AFTER_S
 from api.http.litestar_adapter import answer_with_litestar
 from api.http.paths import GroupPath, read_group_path
@@ -27,7 +28,7 @@ from api.http.problems import InvalidForwardSignature, problem_response
 from api.http.request_body import ClientDisconnected, check_text, read_body
 from api.http.request_context import RequestContext, ServerContext, read_head
 from api.http.request_log import log_request
-from api.http.response import JSON, HttpResponse
+from api.http.response import JSON, HttpResponse, json_response
 from api.shared.client_request import KnownClient
 from api.shared.connection_gate import ConnectionCounts
 from api.shared.errors import NO_ERROR, ThrottlingQuotaExceeded, UnknownServerError
@@ -35,7 +36,6 @@ from api.shared.identity import ANONYMOUS_IDENTITY
 from api.shared.turns import SMALL_REQUEST_MAX_BYTES
 from api.shared.write_batch import LARGE_WRITE_BYTES
 from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable, NotCoordinator
-from coordinator_core.protocol.responses import Answer
 from coordinator_core.runtime.memory import NO_MEMORY, is_out_of_memory
 
 log = structlog.get_logger("muster.http")
@@ -178,36 +178,60 @@ class AsgiApp:
             return None
         return RepeatableRequest(scope, head, path.group_id, endpoint, content_length)
 
-    def answer_repeated(self, request: RepeatableRequest, body: bytes, send: Send) -> Coroutine[Any, Any, None] | None:
-        """Answer a request at once, or return what is left to do: wait for its response, forward or refuse it."""
+    def answer_repeated(self, request: RepeatableRequest, body: bytes, send: Send, finish: Finish) -> None:
+        """Answer a request now, or when the coordinator has its response; then call `finish`."""
         context = RequestContext(self._server, request.scope, request.head)
         try:
-            pending = self._submit(context, request, body)
-            response = None
-            if pending is not None and pending.done():  # nearly every heartbeat
-                response = request.endpoint.respond(pending.result())
+            submitted = self._submit(context, request, body)
         except Exception as failure:  # noqa: BLE001 - answered as that of any request
-            responding = _failing(failure)
-        else:
-            if response is not None:
-                return self._send(context, response, send)
-            responding = self._wait(context, request, pending)
+            finish(self._answer_later(context, _failing(failure), send))
+            return
+        if submitted is None:
+            finish(self._answer_later(context, request.endpoint.answer(context, request.group_id), send))
+            return
+        pending, deadlines = submitted.pending, self._node.deadlines
+        if pending.done():  # nearly every heartbeat
+            finish(self._answer_submitted(context, submitted, send))
+            return
+        pending.add_done_callback(lambda _: finish(self._answer_submitted(context, submitted, send)))
+        if not context.is_long_poll:
+            deadlines.begin(pending)
+            pending.add_done_callback(deadlines.end)
+
+    def _answer_submitted(
+        self, context: RequestContext, submitted: Submitted[Any], send: Send
+    ) -> Coroutine[Any, Any, None] | None:
+        """Answer a request with the coordinator's response, or return what is left to do."""
+        pending, tokens = submitted.pending, self._node.tokens
+        try:
+            if pending.cancelled():
+                raise self._node.deadlines.error()
+            body = submitted.respond(pending.result())
+            if isinstance(body, CoroutineType):
+                return self._answer_later(context, _responding(body), send)
+            if context.is_long_poll and tokens is not None:
+                authorize_answer(context, tokens)
+            return self._send(context, json_response(body), send)
+        except Exception as failure:  # noqa: BLE001 - answered as that of any request
+            return self._answer_later(context, _failing(failure), send)
+
+    def _answer_later(
+        self, context: RequestContext, responding: Awaitable[HttpResponse], send: Send
+    ) -> Coroutine[Any, Any, None]:
         return self._answer(context, self._or_forward(context, responding, send), send)
 
-    def _submit(
-        self, context: RequestContext, request: RepeatableRequest, body: bytes
-    ) -> asyncio.Future[Answer] | None:
+    def _submit(self, context: RequestContext, request: RepeatableRequest, body: bytes) -> Submitted[Any] | None:
         """Check what may have changed since the head was parsed, and submit the request."""
         if self._is_closing:
             raise CoordinatorNotAvailable(STOPPING)
         context.group_id, context.body = request.group_id, body
         endpoint, client = request.endpoint, request.client
+        context.request, context.is_long_poll = endpoint.request, endpoint.is_long_poll
         is_heartbeat = endpoint.request == HEARTBEAT_REQUEST
         tokens = self._node.tokens
         if client is not None and (tokens is None or tokens.is_current(client.tokens_version)):
             context.take_client(client)
             self._node.quotas.take(client.quota, 1, len(body), is_heartbeat=is_heartbeat)
-            context.request = endpoint.request
         else:
             request.client = None
             if tokens is not None:
@@ -225,16 +249,6 @@ class AsgiApp:
         tokens = self._node.tokens
         version = 0 if tokens is None else tokens.version_of(context.headers.get(AUTHORIZATION, b""))
         return None if version is None else KnownClient(version, context.identity, context.token_id, context.quota)
-
-    async def _wait(
-        self,
-        context: RequestContext,
-        request: RepeatableRequest,
-        pending: asyncio.Future[Answer] | None,
-    ) -> HttpResponse:
-        if pending is None:
-            return await request.endpoint.answer(context, request.group_id)
-        return request.endpoint.respond(await context.with_deadline(pending))
 
     # -- all others --------------------------------------------------------------------------------------
 
@@ -340,6 +354,10 @@ def _with_body_headers(response: HttpResponse, headers: Headers) -> Headers:
 
 async def _failing(failure: Exception) -> HttpResponse:
     raise failure
+
+
+async def _responding(body: Coroutine[Any, Any, Any]) -> HttpResponse:
+    return json_response(await body)
 
 
 async def _send_parts(response: HttpResponse, headers: Headers, send: Send) -> None:

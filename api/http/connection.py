@@ -25,7 +25,7 @@ A request that arrives in one piece arms no timer.
 
 import asyncio
 import sys
-from collections.abc import Sized
+from collections.abc import Coroutine, Sized
 from contextvars import copy_context
 from functools import partial
 from typing import Any, Final, Literal, cast
@@ -266,13 +266,15 @@ class HttpConnection(HttpToolsProtocol):
         self._repeated.add(partial(copy_context().run, self._answer_repeated, kept, data, cycle))
 
     def _answer_repeated(self, kept: KeptHead, data: bytes, cycle: RequestResponseCycle) -> None:
-        """Answer a request with a kept head, by a task if that takes longer; any bug closes the connection."""
+        """Answer a request with a kept head; any bug closes the connection."""
         try:
-            rest = self._kept_heads.answer(kept, data, cast("Send", cycle.send))
+            self._kept_heads.answer(kept, data, cast("Send", cycle.send), partial(self._end_repeated, cycle))
         except Exception as failure:
             log.error("repeated_request_failed", exc_info=failure)
             self.transport.abort()
-            return
+
+    def _end_repeated(self, cycle: RequestResponseCycle, rest: Coroutine[Any, Any, None] | None) -> None:
+        """End a request that was answered, or let a task do the rest."""
         if rest is None:
             cycle.on_response = _do_nothing  # as uvicorn's task: else only the garbage collector frees both
         else:

@@ -5,9 +5,9 @@ function directly: Litestar's dispatch costs more than the rest of a heartbeat (
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, get_type_hints
+from typing import Any, Final, Generic, NamedTuple, TypeVar, get_type_hints
 
 from litestar.handlers import HTTPRouteHandler
 
@@ -20,21 +20,36 @@ from api.shared.authorization import AccessRule
 from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.protocol.responses import Answer
 
+Body = TypeVar("Body")
+
 REQUEST: Final = "request"
 """The key in a handler's `opt` of the name of the request."""
 LONG_POLL: Final = "long_poll"
 """The key in a handler's `opt` that marks a long poll."""
 SUBMITTED: Final = "submitted"
-"""The key in a handler's `opt` of a `SubmittedRequest`."""
+"""The key in a handler's `opt` of what submits the request (`Submit`)."""
 
 
-class SubmittedRequest(NamedTuple):
-    """How a request is answered that waits for the coordinator alone, so that nearly no heartbeat needs a task."""
+class Submitted(NamedTuple, Generic[Body]):
+    """A request that waits for the coordinator alone, and so is answered by a callback instead of a task."""
 
-    submit: Callable[[RequestContext, str, Any], asyncio.Future[Answer] | None]
-    """Submits a request; None: the endpoint has to answer it. Raises CoordinatorError if it is refused."""
-    respond: Callable[[Any], Any]
-    """Returns the body of the response from the coordinator's."""
+    pending: asyncio.Future[Answer]
+    respond: Callable[[Any], Body | Coroutine[Any, Any, Body]]
+    """Returns the body of the response from the coordinator's, or a coroutine that makes it in lots."""
+
+    async def body(self, context: RequestContext) -> Body:
+        """Wait for the coordinator, and return the body of the response.
+
+        Raises:
+            CoordinatorError: the request is refused, or its deadline passed; a long poll has none.
+        """
+        is_ready = context.is_long_poll or self.pending.done()
+        body = self.respond(await (self.pending if is_ready else context.with_deadline(self.pending)))
+        return await body if isinstance(body, Coroutine) else body
+
+
+Submit = Callable[[RequestContext, str, Any], Submitted[Any] | None]
+"""Submits a request; None: the endpoint has to answer it. Raises CoordinatorError if it is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +61,18 @@ class FastPathEndpoint:
     function: Callable[[RequestContext, str, Any], Awaitable[Any]]
     is_long_poll: bool
     access_rule: AccessRule
-    submitted: SubmittedRequest | None
+    submit_body: Submit | None
     """None: the request may wait for more than the coordinator."""
 
-    def submit(self, context: RequestContext, group_id: str) -> asyncio.Future[Answer] | None:
+    def submit(self, context: RequestContext, group_id: str) -> Submitted[Any] | None:
         """Decode the body and submit the request; None: `answer` has to answer it.
 
         Raises:
             CoordinatorError: the request is refused.
         """
-        if self.submitted is None:
+        if self.submit_body is None:
             return None
-        return self.submitted.submit(context, group_id, read_json(context.body, self.body_kind))
-
-    def respond(self, answer: Answer) -> HttpResponse:
-        """Return the response to a request that was submitted."""
-        assert self.submitted is not None, "it was submitted"
-        return json_response(self.submitted.respond(answer))
+        return self.submit_body(context, group_id, read_json(context.body, self.body_kind))
 
     async def answer(self, context: RequestContext, group_id: str) -> HttpResponse:
         """Decode the body, call the endpoint and return its response."""
@@ -101,5 +111,5 @@ def _fast_path(handler: HTTPRouteHandler) -> FastPathEndpoint:
         function=handler.fn,
         is_long_poll=bool(handler.opt.get(LONG_POLL)),
         access_rule=access_rule_of(handler.opt[REQUEST], "POST", path),
-        submitted=handler.opt.get(SUBMITTED),
+        submit_body=handler.opt.get(SUBMITTED),
     )

@@ -41,6 +41,10 @@ class RepeatableRequest:
     """The client, if the newest request was allowed."""
 
 
+Finish = Callable[[Coroutine[Any, Any, None] | None], None]
+"""Ends a request; a coroutine is what is left to do for its response, by a task."""
+
+
 class RepeatedRequests(Protocol):
     """The part of the application that answers requests with kept heads."""
 
@@ -48,8 +52,8 @@ class RepeatedRequests(Protocol):
         """Return what the head of a request says if the next one with the same head may be answered by it."""
         ...
 
-    def answer_repeated(self, request: RepeatableRequest, body: bytes, send: Send) -> Coroutine[Any, Any, None] | None:
-        """Answer a request, or return what is left to do for that."""
+    def answer_repeated(self, request: RepeatableRequest, body: bytes, send: Send, finish: Finish) -> None:
+        """Answer a request now or later; then call `finish`."""
         ...
 
 
@@ -127,7 +131,7 @@ class KeptHeads:
             del self._heads[next(iter(self._heads))]
         self._heads[start] = KeptHead(data[:size], size + request.content_length, request)
 
-    def answer(self, kept: KeptHead, data: bytes, send: Send) -> Coroutine[Any, Any, None] | None:
-        """Answer a request that `find` has found, or return what is left to do for that."""
+    def answer(self, kept: KeptHead, data: bytes, send: Send, finish: Finish) -> None:
+        """Answer a request that `find` has found, now or later; then call `finish`."""
         assert self._app is not None, "there is no kept head without it"
-        return self._app.answer_repeated(kept.request, data[len(kept.head) :], send)
+        self._app.answer_repeated(kept.request, data[len(kept.head) :], send, finish)

@@ -4,10 +4,9 @@ import asyncio
 import re
 import secrets
 import time
-from collections.abc import Awaitable
 from dataclasses import dataclass
 from itertools import count
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID, uuid4
 
 from litestar.di import NamedDependency
@@ -27,9 +26,8 @@ from api.shared.node_context import NodeContext
 from api.shared.trusted_proxies import TrustedProxies
 from coordinator_core.admin.changes import Change
 from coordinator_core.protocol.errors import InvalidRequest
+from coordinator_core.protocol.responses import Answer
 from coordinator_core.queries.metrics_snapshot import MetricsSnapshot
-
-T = TypeVar("T")
 
 _request_numbers = count()
 
@@ -166,16 +164,14 @@ CurrentRequest: TypeAlias = NamedDependency[RequestContext]
 """The type of an endpoint's parameter `context`."""
 
 
-async def wait_at_most(answer: Awaitable[T], max_wait_ms: int | None, member_id: str) -> T:
-    """Wait for a parked response for at most `max_wait_ms`, if that is given; the request stays parked after that.
+def limit_wait(pending: asyncio.Future[Answer], max_wait_ms: int | None, member_id: str) -> None:
+    """Fail a long poll after `max_wait_ms`, if that is given; the member stays parked, and retries with `member_id`."""
+    if max_wait_ms is None or pending.done():
+        return
 
-    Raises:
-        LongPollTimedOut: the time is over; the client retries, with `member_id`.
-    """
-    if max_wait_ms is None:
-        return await answer
-    try:
-        async with asyncio.timeout(max_wait_ms / 1000):
-            return await answer
-    except TimeoutError:
-        raise LongPollTimedOut(member_id) from None
+    def fail() -> None:
+        if not pending.done():
+            pending.set_exception(LongPollTimedOut(member_id))
+
+    timer = asyncio.get_running_loop().call_later(max_wait_ms / 1000, fail)
+    pending.add_done_callback(lambda _: timer.cancel())

@@ -222,28 +222,29 @@ class ClientRequest:
         A long poll waits without a limit, any other request until its deadline.
         """
         if self.is_long_poll:
-            return await self._coordinate_long_poll(group_id, request, kind)
-        return await self.answer(self.node.coordinator.submit(group_id, request), kind)
-
-    async def answer(self, pending: asyncio.Future[Answer], kind: type[T]) -> T:
-        """Return the response to a request that was submitted, which is of type `kind`."""
-        if pending.done():  # nearly every heartbeat: a deadline would double its cost
-            answer: Answer = pending.result()
+            answer = await self.submit_long_poll(group_id, request)
         else:
-            answer = await self.with_deadline(pending)
+            answer = await self.with_deadline(self.node.coordinator.submit(group_id, request))
         assert isinstance(answer, kind)
         return answer
 
-    async def _coordinate_long_poll(self, group_id: str, request: MemberRequest, kind: type[T]) -> T:
-        self.node.quotas.begin_waiting(self.client)
+    def submit_long_poll(self, group_id: str, request: MemberRequest) -> asyncio.Future[Answer]:
+        """Submit a join or a sync, which counts as waiting until it is answered or its future is cancelled.
+
+        Raises:
+            ThrottlingQuotaExceeded: too many of the client's wait.
+            CoordinatorError: the request is refused.
+        """
+        quotas, client = self.node.quotas, self.client
+        quotas.begin_waiting(client)
         try:
             pending = self.node.coordinator.submit(group_id, request)
-            self.end_turn()
-            answer = await pending
-        finally:
-            self.node.quotas.end_waiting(self.client)
-        assert isinstance(answer, kind)
-        return answer
+        except BaseException:
+            quotas.end_waiting(client)
+            raise
+        pending.add_done_callback(lambda _: quotas.end_waiting(client))
+        self.end_turn()
+        return pending
 
     def with_deadline(self, answer: Awaitable[T]) -> Awaitable[T]:
         """Wait for a response until the deadline of the request.

@@ -3,8 +3,9 @@
 Source: http-api.md "Member lifecycle".
 """
 
-import asyncio
-from typing import Annotated, Final
+from collections.abc import Coroutine
+from functools import partial
+from typing import Annotated, Any, Final
 
 from litestar import post
 from litestar.params import JSONBody
@@ -18,7 +19,7 @@ from api.http.consumer_json import (
     subscription_bytes,
     subscription_json,
 )
-from api.http.fast_path import LONG_POLL, REQUEST, SUBMITTED, SubmittedRequest
+from api.http.fast_path import LONG_POLL, REQUEST, SUBMITTED, Submitted
 from api.http.fields import (
     ClientId,
     Generation,
@@ -31,7 +32,7 @@ from api.http.fields import (
     SessionTimeoutMs,
     WaitMs,
 )
-from api.http.request_context import CurrentRequest, RequestContext, wait_at_most
+from api.http.request_context import CurrentRequest, RequestContext, limit_wait
 from api.shared.errors import NO_ERROR
 from api.shared.limits import LEAVING_MEMBERS_MAX, PROTOCOLS_MAX
 from api.shared.member_ids import new_member_id
@@ -47,7 +48,6 @@ from coordinator_core.protocol.requests import (
     SyncGroup,
 )
 from coordinator_core.protocol.responses import (
-    Answer,
     HeartbeatResponse,
     JoinGroupResponse,
     JoinGroupResponseMember,
@@ -105,16 +105,24 @@ class JoinResponseBody(Struct):
     rebalance_timeout_ms: int
 
 
-@post("/v1/groups/{group_id:str}/join", status_code=200, tags=TAGS, opt={REQUEST: "JoinGroup", LONG_POLL: True})
-async def join(context: CurrentRequest, group_id: GroupId, data: JSONBody[JoinRequestBody]) -> JoinResponseBody:
-    """Join the next generation of the group; the response may wait until all members have joined."""
+def submit_join(context: RequestContext, group_id: str, data: JoinRequestBody) -> Submitted[JoinResponseBody]:
+    """Submit a join to the coordinator."""
     request = _join_request(context, data)
     waiting_as = data.member_id or request.new_member_id
-    answer = await wait_at_most(context.coordinate(group_id, request, JoinGroupResponse), data.max_wait_ms, waiting_as)
-    as_json = _uses_json(data, answer.protocol_name)
-    uses_base64 = answer.protocol_type == CONSUMER and not as_json
-    context.server.base64_members.record(group_id, answer.member_id, uses_base64=uses_base64)
-    return await _join_response(answer, as_json=as_json)
+    pending = context.submit_long_poll(group_id, request)
+    limit_wait(pending, data.max_wait_ms, waiting_as)
+    return Submitted(pending, partial(_respond_to_join, context, group_id, data))
+
+
+@post(
+    "/v1/groups/{group_id:str}/join",
+    status_code=200,
+    tags=TAGS,
+    opt={REQUEST: "JoinGroup", LONG_POLL: True, SUBMITTED: submit_join},
+)
+async def join(context: CurrentRequest, group_id: GroupId, data: JSONBody[JoinRequestBody]) -> JoinResponseBody:
+    """Join the next generation of the group; the response may wait until all members have joined."""
+    return await submit_join(context, group_id, data).body(context)
 
 
 def _join_request(context: RequestContext, data: JoinRequestBody) -> JoinGroup:
@@ -150,11 +158,24 @@ def _uses_json(data: JoinRequestBody, protocol_name: str) -> bool:
     return chosen is not None and isinstance(chosen.metadata, SubscriptionJson)
 
 
-async def _join_response(answer: JoinGroupResponse, *, as_json: bool) -> JoinResponseBody:
+def _respond_to_join(
+    context: RequestContext, group_id: str, data: JoinRequestBody, answer: JoinGroupResponse
+) -> JoinResponseBody | Coroutine[Any, Any, JoinResponseBody]:
+    as_json = _uses_json(data, answer.protocol_name)
+    uses_base64 = answer.protocol_type == CONSUMER and not as_json
+    context.server.base64_members.record(group_id, answer.member_id, uses_base64=uses_base64)
+    return _leader_response(answer, as_json=as_json) if answer.members else _join_response(answer, [])
+
+
+async def _leader_response(answer: JoinGroupResponse, *, as_json: bool) -> JoinResponseBody:
     def of_member(member: JoinGroupResponseMember) -> MemberResponse:
         metadata = subscription_json(member.metadata, as_json=as_json)
         return MemberResponse(member.member_id, member.group_instance_id, metadata)
 
+    return _join_response(answer, await convert_all(answer.members, of_member))
+
+
+def _join_response(answer: JoinGroupResponse, members: list[MemberResponse]) -> JoinResponseBody:
     return JoinResponseBody(
         generation=answer.generation,
         protocol_type=answer.protocol_type,
@@ -162,7 +183,7 @@ async def _join_response(answer: JoinGroupResponse, *, as_json: bool) -> JoinRes
         leader=answer.leader_id,
         member_id=answer.member_id,
         skip_assignment=answer.skip_assignment,
-        members=await convert_all(answer.members, of_member),
+        members=members,
         session_timeout_ms=answer.session_timeout_ms,
         heartbeat_interval_ms=answer.heartbeat_interval_ms,
         rebalance_timeout_ms=answer.rebalance_timeout_ms,
@@ -199,9 +220,15 @@ class SyncResponseBody(Struct):
     assignment: AssignmentJson | str
 
 
-@post("/v1/groups/{group_id:str}/sync", status_code=200, tags=TAGS, opt={REQUEST: "SyncGroup", LONG_POLL: True})
-async def sync(context: CurrentRequest, group_id: GroupId, data: JSONBody[SyncRequestBody]) -> SyncResponseBody:
-    """Get the member's own assignment; the response may wait for the leader's assignments."""
+def submit_sync(context: RequestContext, group_id: str, data: SyncRequestBody) -> Submitted[SyncResponseBody]:
+    """Submit a sync with few assignments to the coordinator."""
+    assignments = [_assignment(data, each) for each in enumerate(data.assignments)]
+    return _submit_sync(context, group_id, data, assignments)
+
+
+def _submit_sync(
+    context: RequestContext, group_id: str, data: SyncRequestBody, assignments: list[tuple[str, bytes]]
+) -> Submitted[SyncResponseBody]:
     request = SyncGroup(
         token=context.coordinator.new_token(),
         generation=data.generation,
@@ -209,11 +236,28 @@ async def sync(context: CurrentRequest, group_id: GroupId, data: JSONBody[SyncRe
         group_instance_id=data.group_instance_id,
         protocol_type=data.protocol_type,
         protocol_name=data.protocol_name,
-        assignments=await _assignments(data),
+        assignments=tuple(assignments),
     )
-    answer = await wait_at_most(
-        context.coordinate(group_id, request, SyncGroupResponse), data.max_wait_ms, data.member_id
-    )
+    pending = context.submit_long_poll(group_id, request)
+    limit_wait(pending, data.max_wait_ms, data.member_id)
+    return Submitted(pending, partial(_respond_to_sync, context, group_id, data))
+
+
+@post(
+    "/v1/groups/{group_id:str}/sync",
+    status_code=200,
+    tags=TAGS,
+    opt={REQUEST: "SyncGroup", LONG_POLL: True, SUBMITTED: submit_sync},
+)
+async def sync(context: CurrentRequest, group_id: GroupId, data: JSONBody[SyncRequestBody]) -> SyncResponseBody:
+    """Get the member's own assignment; the response may wait for the leader's assignments."""
+    assignments = await convert_all(list(enumerate(data.assignments)), partial(_assignment, data))
+    return await _submit_sync(context, group_id, data, assignments).body(context)
+
+
+def _respond_to_sync(
+    context: RequestContext, group_id: str, data: SyncRequestBody, answer: SyncGroupResponse
+) -> SyncResponseBody:
     if data.assignments:
         as_json = isinstance(data.assignments[0].assignment, AssignmentJson)
     else:
@@ -223,13 +267,10 @@ async def sync(context: CurrentRequest, group_id: GroupId, data: JSONBody[SyncRe
     )
 
 
-async def _assignments(data: SyncRequestBody) -> tuple[tuple[str, bytes], ...]:
-    def of_member(indexed: tuple[int, MemberAssignment]) -> tuple[str, bytes]:
-        index, given = indexed
-        place = f"assignments[{index}].assignment"
-        return given.member_id, assignment_bytes(place, given.assignment, data.protocol_type)
-
-    return tuple(await convert_all(list(enumerate(data.assignments)), of_member))
+def _assignment(data: SyncRequestBody, indexed: tuple[int, MemberAssignment]) -> tuple[str, bytes]:
+    index, given = indexed
+    place = f"assignments[{index}].assignment"
+    return given.member_id, assignment_bytes(place, given.assignment, data.protocol_type)
 
 
 # -- heartbeat --------------------------------------------------------------------------------------
@@ -250,16 +291,16 @@ class HeartbeatResponseBody(Struct):
     heartbeat_interval_ms: int
 
 
-def submit_heartbeat(context: RequestContext, group_id: str, data: HeartbeatRequestBody) -> asyncio.Future[Answer]:
+def submit_heartbeat(
+    context: RequestContext, group_id: str, data: HeartbeatRequestBody
+) -> Submitted[HeartbeatResponseBody]:
     """Submit a heartbeat to the coordinator."""
     token = context.coordinator.new_token()
-    return context.coordinator.submit(
-        group_id, Heartbeat(token, data.generation, data.member_id, data.group_instance_id)
-    )
+    request = Heartbeat(token, data.generation, data.member_id, data.group_instance_id)
+    return Submitted(context.coordinator.submit(group_id, request), _respond_to_heartbeat)
 
 
-def respond_to_heartbeat(answer: HeartbeatResponse) -> HeartbeatResponseBody:
-    """Return the body of the response to a heartbeat."""
+def _respond_to_heartbeat(answer: HeartbeatResponse) -> HeartbeatResponseBody:
     return HeartbeatResponseBody(answer.session_timeout_ms, answer.heartbeat_interval_ms)
 
 
@@ -267,13 +308,13 @@ def respond_to_heartbeat(answer: HeartbeatResponse) -> HeartbeatResponseBody:
     "/v1/groups/{group_id:str}/heartbeat",
     status_code=200,
     tags=TAGS,
-    opt={REQUEST: "Heartbeat", SUBMITTED: SubmittedRequest(submit_heartbeat, respond_to_heartbeat)},
+    opt={REQUEST: "Heartbeat", SUBMITTED: submit_heartbeat},
 )
 async def heartbeat(
     context: CurrentRequest, group_id: GroupId, data: JSONBody[HeartbeatRequestBody]
 ) -> HeartbeatResponseBody:
     """Keep the member's session alive; an error with action rejoin means that it must join again."""
-    return respond_to_heartbeat(await context.answer(submit_heartbeat(context, group_id, data), HeartbeatResponse))
+    return await submit_heartbeat(context, group_id, data).body(context)
 
 
 # -- leave ------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 Source: http-api.md "Member lifecycle".
 """
 
-import asyncio
 from datetime import datetime
 from itertools import starmap
 from typing import Final
@@ -15,7 +14,7 @@ from msgspec.structs import astuple, replace
 
 from api.http.consumer_json import PartitionsOfTopic
 from api.http.cursors import Int32, Name, page_of, read_cursor
-from api.http.fast_path import REQUEST, SUBMITTED, SubmittedRequest
+from api.http.fast_path import REQUEST, SUBMITTED, Submitted
 from api.http.fields import (
     Generation,
     GroupId,
@@ -40,7 +39,7 @@ from api.shared.errors import NO_ERROR, TopicAuthorizationFailed
 from coordinator_core.admin import offsets as admin_offsets
 from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.protocol.requests import CommitOffsets, OffsetToCommit, StoredOffset
-from coordinator_core.protocol.responses import Answer, CommitOffsetsResponse, PartitionResult
+from coordinator_core.protocol.responses import CommitOffsetsResponse, PartitionResult
 from coordinator_core.protocol.setting_rules import INT32_MAX
 from coordinator_core.state_store.rows import FetchedOffset
 
@@ -87,14 +86,16 @@ class CommitBody(Struct, forbid_unknown_fields=True):
     retention_time_ms: RetentionMs = -1
 
 
-def submit_commit(context: RequestContext, group_id: str, data: CommitBody) -> asyncio.Future[Answer] | None:
+def submit_commit(
+    context: RequestContext, group_id: str, data: CommitBody
+) -> Submitted[PartitionResultsResponse] | None:
     """Submit a commit to the coordinator; None: the token does not allow all of its topics."""
     _check_count(context, len(data.offsets), "offsets")
     denied = context.denied_topics((each.topic for each in data.offsets), Operation.COMMIT)
     return None if denied else _submit(context, group_id, data)
 
 
-def _submit(context: RequestContext, group_id: str, data: CommitBody) -> asyncio.Future[Answer]:
+def _submit(context: RequestContext, group_id: str, data: CommitBody) -> Submitted[PartitionResultsResponse]:
     request = CommitOffsets(
         token=context.coordinator.new_token(),
         generation=data.generation,
@@ -104,11 +105,10 @@ def _submit(context: RequestContext, group_id: str, data: CommitBody) -> asyncio
         retention_time_ms=data.retention_time_ms,
         trusted_topic_prefixes=context.trusted_topic_prefixes,
     )
-    return context.submit_commit(group_id, request)
+    return Submitted(context.submit_commit(group_id, request), _respond_to_commit)
 
 
-def respond_to_commit(answer: CommitOffsetsResponse) -> PartitionResultsResponse:
-    """Return the body of the response to a commit."""
+def _respond_to_commit(answer: CommitOffsetsResponse) -> PartitionResultsResponse:
     if answer.errors:
         return _results(answer.offsets)
     return PartitionResultsResponse(
@@ -120,14 +120,12 @@ def respond_to_commit(answer: CommitOffsetsResponse) -> PartitionResultsResponse
     "/v1/groups/{group_id:str}/offsets",
     status_code=200,
     tags=TAGS,
-    opt={REQUEST: "OffsetCommit", SUBMITTED: SubmittedRequest(submit_commit, respond_to_commit)},
+    opt={REQUEST: "OffsetCommit", SUBMITTED: submit_commit},
 )
 async def commit(context: CurrentRequest, group_id: GroupId, data: JSONBody[CommitBody]) -> PartitionResultsResponse:
     """Commit offsets. Every partition with code NONE is stored in Postgres before the response is sent."""
-    pending = submit_commit(context, group_id, data)
-    if pending is None:
-        return await _commit_allowed(context, group_id, data)
-    return respond_to_commit(await context.answer(pending, CommitOffsetsResponse))
+    submitted = submit_commit(context, group_id, data)
+    return await (_commit_allowed(context, group_id, data) if submitted is None else submitted.body(context))
 
 
 async def _commit_allowed(context: RequestContext, group_id: str, data: CommitBody) -> PartitionResultsResponse:
@@ -136,8 +134,7 @@ async def _commit_allowed(context: RequestContext, group_id: str, data: CommitBo
     allowed = [each for each in data.offsets if each.topic not in denied]
     results: list[PartitionResultResponse] = []
     if allowed:
-        pending = _submit(context, group_id, replace(data, offsets=allowed))
-        results = respond_to_commit(await context.answer(pending, CommitOffsetsResponse)).offsets
+        results = (await _submit(context, group_id, replace(data, offsets=allowed)).body(context)).offsets
     committed = iter(results)
     refused = TopicAuthorizationFailed.code
     return PartitionResultsResponse(

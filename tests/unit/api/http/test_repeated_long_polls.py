@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from api.http.limits import HttpLimits
+from api.shared.quotas import QuotaLimits
+from coordinator_core.runtime.quarantine import QuarantinedGroup
 from tests.support.tokens_file import ADA, TokensFile
 from tests.support.waiting import turns
 from tests.unit.api.http.wire import Node, Wire, body_of, heartbeat, join, post, serving, status, sync
@@ -61,6 +64,37 @@ async def test_a_request_behind_a_join_that_waits_is_answered_after_it(node: Nod
     assert b'"leader"' in await wire.response()
     assert b"ILLEGAL_GENERATION" in await wire.response()
     assert wire.repeated.answered == 1, "the heartbeat was parsed"
+
+
+async def test_a_join_waits_as_long_as_it_asks_for(node: Node) -> None:
+    member, wire = await node.member(), node.connect()
+    await rejoin(wire, member)
+    other = Member(node.coordinator, member.group_id)
+    joining = asyncio.ensure_future(other.join())
+    await turns()
+    await rejoin(wire, member)
+    await joining
+    wire.repeated.answered = 0
+    timed_out = await wire.ask(join(member, max_wait_ms=10))
+    assert b"REBALANCE_IN_PROGRESS" in timed_out
+    assert json.loads(body_of(timed_out))["member_id"] == member.member_id
+    wire.connection.data_received(join(member, max_wait_ms=60_000))
+    await turns()
+    await other.join()
+    assert status(await wire.response()) == 200
+    assert wire.repeated.answered == 2
+
+
+async def test_a_join_that_is_answered_counts_as_waiting_no_longer() -> None:
+    limits = HttpLimits(quotas=QuotaLimits(max_waiting_requests_per_client=1))
+    async with serving(limits=limits) as node:
+        member, wire = await node.member(), node.connect()
+        for _ in range(3):
+            await rejoin(wire, member)
+        node.coordinator.quarantine.add(QuarantinedGroup("unreadable", 0, "its rows cannot be read", 0))
+        unreadable = Member(node.coordinator, "unreadable")
+        assert status(await wire.ask(join(unreadable))) == 503
+        await rejoin(wire, member)
 
 
 async def test_a_token_that_is_revoked_while_a_join_waits_is_refused(tmp_path: Path) -> None:

@@ -507,6 +507,19 @@ async def test_a_quota_counts_repeated_requests() -> None:
         assert wire.repeated.answered == answered
 
 
+async def test_a_commit_that_is_not_stored_in_time_is_refused() -> None:
+    async with serving(limits=HttpLimits(request_timeout_ms=100)) as node:
+        member, wire = await node.member(), node.connect()
+        assert status(await wire.ask(commit(member, 10))) == 200
+        node.store.go.clear()
+        try:
+            assert b"no answer within 100 ms" in await wire.ask(commit(member, 11))
+        finally:
+            node.store.go.set()
+        assert status(await wire.ask(commit(member, 12))) == 200
+        assert wire.repeated.answered == 2
+
+
 async def test_a_removed_member_is_refused(node: Node) -> None:
     member, wire = await node.member(), node.connect()
     for _ in range(2):

@@ -3,9 +3,9 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Final
 
 import uvicorn
 from litestar.types import Send
@@ -14,7 +14,7 @@ from uvicorn.server import ServerState
 from api.http.app import make_app
 from api.http.asgi import AsgiApp
 from api.http.connection import HttpConnection
-from api.http.kept_heads import RepeatableRequest, RepeatedBatch
+from api.http.kept_heads import Finish, RepeatableRequest, RepeatedBatch
 from api.http.limits import HttpLimits
 from api.shared.connection_gate import ConnectionCounts, ConnectionGate
 from api.shared.node_context import NodeContext
@@ -70,11 +70,11 @@ class CountingApp:
         self.failure: Exception | None = None
         """Raised instead of answering."""
 
-    def answer_repeated(self, request: RepeatableRequest, body: bytes, send: Send) -> Coroutine[Any, Any, None] | None:
+    def answer_repeated(self, request: RepeatableRequest, body: bytes, send: Send, finish: Finish) -> None:
         if self.failure is not None:
             raise self.failure
         self.answered += 1
-        return self._answer(request, body, send)
+        self._answer(request, body, send, finish)
 
 
 class Wire:
@@ -127,7 +127,8 @@ class Wire:
     def is_idle(self) -> bool:
         """Return whether all that has arrived is answered, or the connection is closed."""
         connection = self.connection
-        is_answered = connection.cycle.response_complete and not connection.pipeline and not connection._held
+        has_answered = not connection.has_request or connection.cycle.response_complete
+        is_answered = has_answered and not connection.pipeline and not connection._held
         return self.transport.is_closed or is_answered
 
     def take(self) -> bytes:
@@ -194,7 +195,7 @@ def heartbeat(member: Member, *headers: str, **more: str) -> bytes:
     return post(heartbeat_path(member), body, *headers, **more)
 
 
-def join(member: Member, *headers: str) -> bytes:
+def join(member: Member, *headers: str, max_wait_ms: int | None = None) -> bytes:
     """Return a request to join in one step; all of one group and with the same headers have one length."""
     body = {
         "member_id": member.member_id,
@@ -204,6 +205,7 @@ def join(member: Member, *headers: str) -> bytes:
         "protocol_type": "consumer",
         "protocols": [{"name": "range", "metadata": {"topics": list(member.topics)}}],
         "require_known_member_id": False,
+        "max_wait_ms": max_wait_ms,
     }
     return post(f"/v1/groups/{member.group_id}/join", json.dumps(body).encode().ljust(400), *headers)
 
