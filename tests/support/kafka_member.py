@@ -151,7 +151,11 @@ class KafkaPythonMember:
                 return
 
     def poll(self) -> None:
-        self._consumer.poll(timeout_ms=int(POLL_S * 1000))
+        try:
+            self._consumer.poll(timeout_ms=int(POLL_S * 1000))
+        except self.error as failure:  # Version 3.0 asks a node that has just stopped for its coordinator.
+            if not failure.retriable:
+                raise
         if self.is_assigned:
             self.is_assigned = False
             # Version 2.0.2 has no public name for the generation.

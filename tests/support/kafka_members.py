@@ -210,8 +210,11 @@ class KafkaMember:
 
     def _send(self, command: str) -> None:
         assert self._process.stdin is not None, "its input is a pipe"
-        self._process.stdin.write(f"{command}\n")
-        self._process.stdin.flush()
+        try:
+            self._process.stdin.write(f"{command}\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise AssertionError(f"it has ended: {self.errors()[-2000:]}") from None
 
 
 class KafkaMembers:

@@ -49,6 +49,9 @@ export function ago(moment) {
   return ms < SECOND ? "now" : `${span(Math.floor(ms / SECOND) * SECOND)} ago`;
 }
 
+/** Return the milliseconds since a moment of the past; 0 if the node's clock, which is estimated, is not there yet. */
+export const elapsed = (moment) => Math.max(now() - new Date(moment), 0);
+
 /** Return the milliseconds until a moment; negative after it. */
 export const left = (moment) => new Date(moment) - now();
 

@@ -5,7 +5,7 @@ import { groupPath, read, readPages } from "./api.js";
 import { changesTable } from "./changes_list.js";
 import { h, redrawOnChange, replaceContent, withKey } from "./dom.js";
 import { findings } from "./findings.js";
-import { ago, clock, count, lag as records, left, NONE, plural, span, timeLag } from "./format.js";
+import { ago, clock, count, elapsed, lag as records, left, NONE, plural, span, timeLag } from "./format.js";
 import { deleteGroup, forceRebalance, removeMember } from "./group_actions.js";
 import { ownershipMap } from "./ownership_section.js";
 import { pageKeys } from "./keys.js";
@@ -93,7 +93,7 @@ export function groupPage(main, [groupId]) {
     const requested = Math.max(...group.members.map((each) => each.rebalance_timeout_ms));
     const advice = await read(groupPath(groupId, "tuning")).then((found) => found.advice.rebalance_timeout_ms, () => null);
     const isShorter = advice?.verdict === "change" && advice.value < (advice.present ?? requested);
-    const waited = span(now() - Date.parse(group.state_since));
+    const waited = span(elapsed(group.state_since));
     return changeSetting(groupId, "rebalance_timeout_ms", again, { reason: "the group is stuck in a rebalance",
       note: group.state in SHORTENED ? `The members have waited for ${waited}; with a value below that, ${SHORTENED[group.state]}.` : "",
       ...(isShorter && { suggested: advice.value, source: adviceSource(advice) }) });

@@ -1,7 +1,7 @@
 // Members as a table with a filter and sortable columns; by default awaited members come first, then all by their names.
 
 import { h, redrawOnChange, replaceContent } from "./dom.js";
-import { compact, count, NONE, plural, span, totalLag } from "./format.js";
+import { compact, count, elapsed, NONE, plural, span, totalLag } from "./format.js";
 import { removeMember } from "./group_actions.js";
 import { member } from "./labels.js";
 import { now } from "./now.js";
@@ -82,7 +82,7 @@ function factsOf(group, each, partitions) {
     each,
     session: group.config.session_timeout_ms ?? each.session_timeout_ms,
     rebalance: group.config.rebalance_timeout_ms ?? each.rebalance_timeout_ms,
-    heartbeatAge: each.last_heartbeat_at && Math.max(now() - Date.parse(each.last_heartbeat_at), 0),
+    heartbeatAge: each.last_heartbeat_at && elapsed(each.last_heartbeat_at),
     partitions: each.owned_partitions?.reduce((sum, owned) => sum + owned.partitions.length, 0) ?? null,
     behind: lags.length ? lags.reduce((sum, records) => sum + records, 0) : null,
     uncommitted: uncommitted(group, partitions ?? []),

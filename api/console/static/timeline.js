@@ -61,6 +61,7 @@ function fitting(transitions) {
 
 const start = (rebalance) => Date.parse(rebalance.started_at);
 const end = (rebalance) => (rebalance.completed_at ? Date.parse(rebalance.completed_at) : now());
+const took = (rebalance, from = 0) => Math.max(end(rebalance) - Math.max(start(rebalance), from), 0);
 
 /** Return the states within a time range, oldest first: {state, from, to}; before the oldest loaded transition the state is unknown. */
 function spansOf(transitions, { from, to }, isCut) {
@@ -81,7 +82,7 @@ function summary(rebalances, { from, to }, isCut) {
   if (!rebalances.length) return `No rebalance in the last ${span(to - from)}.`;
   const [trigger, many] = lanesOf(rebalances)[0];
   const known = isCut ? Math.max(from, Math.min(...rebalances.map(start))) : from;
-  const rebalancing = rebalances.reduce((sum, each) => sum + end(each) - Math.max(start(each), known), 0);
+  const rebalancing = rebalances.reduce((sum, each) => sum + took(each, known), 0);
   const share = (100 * rebalancing) / (to - known);
   return [isCut && "Latest ", h("strong", {}, plural(rebalances.length, "rebalance")), ` in the last ${span(to - known)}. `,
     `Time spent rebalancing: ${span(rebalancing)} (${share < 1 ? "under 1" : Math.round(share)} %). Most frequent trigger: `,
@@ -127,7 +128,7 @@ function lane(trigger, rebalances, x, y, width) {
     ...rebalances.map((each) => {
       const from = x(Date.parse(each.started_at));
       return svg("rect", { x: from, y: y + 4, width: Math.max(x(end(each)) - from, 3), height: LANE_PX - 8, class: `mark ${each.outcome ?? "under-way"}` },
-        svg("title", {}, `${clock(each.started_at)}: ${shortTrigger(trigger)}, ${each.outcome ?? "in progress"}, ${span(end(each) - Date.parse(each.started_at))}`));
+        svg("title", {}, `${clock(each.started_at)}: ${shortTrigger(trigger)}, ${each.outcome ?? "in progress"}, ${span(took(each))}`));
     }),
   ];
 }

@@ -58,6 +58,13 @@ class ClusterNode:
         """Start its process."""
         self._child = Child(self._spec)
 
+    def start_again(self) -> None:
+        """Start its process unless it runs; resume it if it is stopped by a signal."""
+        if self._child is None:
+            self.start()
+        else:
+            self.signal(signal.SIGCONT)
+
     def wait_until_ready(self) -> None:
         """Return when it serves."""
         poll_until(self.is_ready)
@@ -108,6 +115,13 @@ class Cluster:
     def bootstrap(self) -> str:
         """Return the addresses of all nodes."""
         return ",".join(self.nodes)
+
+    def restore(self) -> None:
+        """Start the nodes that are stopped, which a test that fails may leave."""
+        for node in self.nodes.values():
+            node.start_again()
+        for node in self.nodes.values():
+            node.wait_until_ready()
 
     def owner(self, group_id: str, *, but: ClusterNode | None = None) -> ClusterNode:
         """Return the owner of a group as soon as another node than `but` names one that is not `but`."""

@@ -26,7 +26,7 @@ PATIENT_MS: Final = 45_000
 
 
 @pytest.fixture(scope="module")
-def cluster(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def nodes(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     url = databases.create()
     with running_cluster(tmp_path_factory.mktemp("nodes"), url) as cluster:
         client = Client(next(iter(cluster.nodes.values())).url)
@@ -34,6 +34,12 @@ def cluster(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> I
         client.close()
         yield cluster
     databases.drop(url)
+
+
+@pytest.fixture
+def cluster(nodes: Cluster) -> Cluster:
+    nodes.restore()
+    return nodes
 
 
 class Workload:
