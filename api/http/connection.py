@@ -17,8 +17,8 @@ uvicorn limits only how long a connection may be idle between two requests. This
   behind them;
 * behind a request that waits for an earlier one of its connection, no more than a part of a read is parsed, and nothing
   is read: uvicorn reads on with each response, and would keep thousands of requests in memory for each that it answers;
-* a member's request that arrives in one piece, with the same head as an earlier one, is not parsed again; a heartbeat
-  or a commit needs no task unless it waits (decision 110).
+* a member's request that arrives in one piece, with the same head as an earlier one, is not parsed again, and is
+  answered by a callback when the coordinator has its response (decision 110).
 
 A request that arrives in one piece arms no timer.
 """
