@@ -292,7 +292,7 @@ class KafkaConnection(asyncio.Protocol):
         if kept is not None and kept.request.identity is self._identity and kept.has_header(frame):
             kept.request.begin_again()
             if not kept.has_body(frame):
-                kept.take(self._decode(kept.request.header, frame), frame)
+                kept.take(frame, self._limits.max_items)
             self._begin(kept.request, len(frame))
             return
         header = read_header(frame)
@@ -309,7 +309,7 @@ class KafkaConnection(asyncio.Protocol):
             raise MalformedFrame(
                 f"{api.name} without a token; the node wants one by SASL ({', '.join(sasl.MECHANISMS)})"
             )
-        message = self._decode(header, frame)
+        message = decode(header.api_key, header.version, frame, header.size, self._limits.max_items)
         if header.api_key in _SASL:
             self._authenticate(header, message)
             self._count_authentication(api.name)
@@ -322,9 +322,6 @@ class KafkaConnection(asyncio.Protocol):
         if is_small and header.api_key in SUBMITTED:
             self._kept[frame[: CORRELATION_ID.start]] = KeptRequest(frame, request)
         self._begin(request, len(frame))
-
-    def _decode(self, header: RequestHeader, frame: bytes) -> Any:  # noqa: ANN401  # a class for each version
-        return decode(header.api_key, header.version, frame, header.size, self._limits.max_items)
 
     def _begin(self, request: KafkaRequest, size: int) -> None:
         """Answer a request: at once, when the coordinator has answered, or if it waits for more, by a task."""

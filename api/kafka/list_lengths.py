@@ -67,7 +67,7 @@ class _Plan(NamedTuple):
     is_flexible: bool
 
 
-def check_lists(schema: type[Any], frame: bytes, offset: int, max_items: int) -> None:
+def check_lists(schema: type[Any], frame: bytes, offset: int, max_items: int) -> int:
     """Check the lists of a request, before it is decoded.
 
     Args:
@@ -76,16 +76,23 @@ def check_lists(schema: type[Any], frame: bytes, offset: int, max_items: int) ->
         offset: where its body begins.
         max_items: how many items all lists may have together.
 
+    Returns:
+        Where the length of the last list ends: a request of the same size with the same bytes up to there has the same
+        lists, and need not be checked.
+
     Raises:
         MalformedFrame: they have more, or more than the rest of the frame can have; a list is null that may not be,
             which kio decodes nevertheless; or the body ends before the length of a list.
     """
     plan = _plan(schema)  # type: ignore[arg-type]  # a class is hashable
-    if plan is not None:
-        try:
-            _Walk(frame, max_items, is_flexible=plan.is_flexible).walk(plan.steps, offset, is_last=True)
-        except (struct.error, IndexError):
-            raise MalformedFrame("the body is cut off") from None
+    if plan is None:
+        return offset
+    walk = _Walk(frame, max_items, is_flexible=plan.is_flexible)
+    try:
+        after = walk.walk(plan.steps, offset, is_last=True)
+    except (struct.error, IndexError):
+        raise MalformedFrame("the body is cut off") from None
+    return walk.end if after is None else after
 
 
 def read_varint(frame: bytes, offset: int) -> tuple[int, int]:
@@ -117,12 +124,14 @@ def skip_tagged_fields(frame: bytes, offset: int) -> int:
 class _Walk:
     """A walk through the fields of one request."""
 
-    __slots__ = ("_frame", "_is_flexible", "_left", "_max_items")
+    __slots__ = ("_frame", "_is_flexible", "_left", "_max_items", "end")
 
     def __init__(self, frame: bytes, max_items: int, *, is_flexible: bool) -> None:
         self._frame = frame
         self._max_items = self._left = max_items
         self._is_flexible = is_flexible
+        self.end = 0
+        """Where the walk has ended."""
 
     def walk(self, steps: Sequence[_Step], offset: int, *, is_last: bool) -> int | None:
         """Walk fields, and return the offset after them; None: the walk has ended, since no list follows."""
@@ -153,6 +162,7 @@ class _Walk:
                 raise MalformedFrame(f"the lists have more than {self._max_items} items")
             ends = is_last and not is_before_list
             if ends and not item_has_lists:
+                self.end = offset
                 return None
             for place in range(length):
                 after = self.walk(item, offset, is_last=ends and place == length - 1)

@@ -74,8 +74,22 @@ def decode(api_key: int, version: int, frame: bytes, offset: int, max_items: int
     Raises:
         MalformedFrame: it is no request of this API and version, or its lists have more than `max_items` items.
     """
+    lists_of(api_key, version, frame, offset, max_items)
+    return decode_checked(api_key, version, frame, offset)
+
+
+def lists_of(api_key: int, version: int, frame: bytes, offset: int, max_items: int) -> bytes:
+    """Return the bytes of a body that decide how long its lists are, and check them; raises as `decode`."""
+    return frame[offset : check_lists(_reader(api_key, version)[0], frame, offset, max_items)]
+
+
+def decode_checked(api_key: int, version: int, frame: bytes, offset: int) -> Any:  # noqa: ANN401  # as above
+    """Decode the body of a request whose lists were checked.
+
+    Raises:
+        MalformedFrame: it is no request of this API and version.
+    """
     schema, read = _reader(api_key, version)
-    check_lists(schema, frame, offset, max_items)
     try:
         message, _ = read(frame, offset)
     except Exception:  # noqa: BLE001  # kio's errors have no common class

@@ -9,7 +9,7 @@ import structlog
 
 from api.kafka.apis import APIS, ApiKey
 from api.kafka.errors import error_code
-from api.kafka.messages import CORRELATION_ID, Fields, RequestHeader, encode
+from api.kafka.messages import CORRELATION_ID, Fields, RequestHeader, decode_checked, encode, lists_of
 from api.shared.authorization import REQUEST_RULES, authorize
 from api.shared.client_request import ClientRequest
 from api.shared.errors import NO_ERROR, ThrottlingQuotaExceeded
@@ -159,12 +159,14 @@ class KafkaRequest(ClientRequest):
 class KeptRequest:
     """A request that a connection keeps to know the next one again, which nearly always differs in its body alone."""
 
-    __slots__ = ("_body", "_header", "request")
+    __slots__ = ("_body", "_header", "_lists", "request")
 
     def __init__(self, frame: bytes, request: KafkaRequest) -> None:
         self.request = request
         self._header = frame[CORRELATION_ID.stop : request.header.size]
         self._body = frame[request.header.size :]
+        self._lists: bytes | None = None
+        """The beginning of the body, as far as it decides how long its lists are; None: not known yet."""
 
     def has_header(self, frame: bytes) -> bool:
         """Return whether a frame of the same API and version has the same header, but for its correlation id."""
@@ -174,10 +176,18 @@ class KeptRequest:
         """Return whether a frame with the same header has the same body too, and need not be decoded."""
         return frame[self.request.header.size :] == self._body
 
-    def take(self, message: Any, frame: bytes) -> None:  # noqa: ANN401  # a class for each version
-        """Take the body of the next request."""
-        self._body = frame[self.request.header.size :]
-        self.request.take(message)
+    def take(self, frame: bytes, max_items: int) -> None:
+        """Decode and take the body of the next request; its lists are nearly always those of this one.
+
+        Raises:
+            MalformedFrame: as `decode`.
+        """
+        key, version, _, _, offset = self.request.header
+        body = frame[offset:]
+        if self._lists is None or len(body) != len(self._body) or not body.startswith(self._lists):
+            self._lists = lists_of(key, version, frame, offset, max_items)
+        self._body = body
+        self.request.take(decode_checked(key, version, frame, offset))
 
 
 def check_text(name: str, text: str | None, max_chars: int) -> None:

@@ -60,3 +60,12 @@ def test_items_of_all_lists_count_together() -> None:
     check_lists(schema, body, 0, max_items=6)
     with pytest.raises(MalformedFrame, match="more than 5 items"):
         check_lists(schema, body, 0, max_items=5)
+
+
+def test_bytes_behind_the_length_of_the_last_list_do_not_count() -> None:
+    for key, version, _, body in damaged_frames.requests():
+        schema = load_request_schema(key, version)
+        end = check_lists(schema, body, 0, MAX_ITEMS)
+        for place in range(end, len(body)):
+            for byte in (b"\0", b"\x7f", b"\xff"):
+                assert check_lists(schema, body[:place] + byte + body[place + 1 :], 0, MAX_ITEMS) == end

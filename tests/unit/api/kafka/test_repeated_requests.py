@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from api.kafka.apis import ApiKey
+from api.kafka.list_lengths import TOO_LONG
 from api.kafka.messages import load_all
 from api.kafka.request import KEPT_FRAME_MAX_BYTES
 from api.shared.identity import Role
@@ -16,6 +18,7 @@ from api.shared.node_context import NodeContext
 from api.shared.quotas import QuotaLimits, Quotas
 from api.shared.tokens import Tokens, known_token, token_entry
 from coordinator_core.runtime.coordinator import Coordinator
+from tests.support.kafka_wire import frame
 from tests.support.memory_store import MemoryStore
 from tests.support.no_queries import NO_QUERIES
 from tests.support.tokens_file import ADA, TokensFile
@@ -59,6 +62,24 @@ def context_with_quotas(node: Coordinator, limits: QuotaLimits, tokens: Tokens |
 
 def codes(answer: Any) -> list[tuple[int, int]]:  # noqa: ANN401  # a class for each version
     return [(int(one.partition_index), int(one.error_code)) for one in answer.topics[0].partitions]
+
+
+async def test_other_lists_than_those_of_the_last_commit_are_checked(node: Coordinator) -> None:
+    member = Member(node, "g")
+    await member.settle()
+    wire = Wire(NodeContext(node, NO_QUERIES, ListenerLimits()))
+    try:
+        for offset in range(1, 4):
+            answer = await wire.call(ApiKey.OFFSET_COMMIT, VERSION, commit(member, {0: offset}))
+            assert codes(answer) == [(0, 0)]
+        request = frame(ApiKey.OFFSET_COMMIT, VERSION, "wire", **commit(member, {0: 4}))
+        one_topic = b"\0\0\0\1\0\1t"
+        assert request.count(one_topic) == 1
+        with capture_logs() as logs:
+            wire.send_bytes(request.replace(one_topic, b"\0\1\0\0\0\1t"))
+        assert [each["reason"] for each in logs] == [TOO_LONG]
+    finally:
+        wire.close()
 
 
 async def test_commits_of_one_connection_are_each_what_was_sent(node: Coordinator) -> None:
