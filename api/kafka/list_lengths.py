@@ -1,7 +1,8 @@
 """The lengths of the lists of a request, which are checked before it is decoded (DECISIONS.md, 95).
 
 kio's decoder reserves memory for as many items as a list announces, and ends the process if there is not so much: a
-frame of 24 bytes may announce 2^32 of them. Each item has at least a byte of the frame.
+frame of 24 bytes may announce 2^32 of them. Each item has at least a byte of the frame. A tagged field counts as an
+item: a frame of 8 MiB could have four million, which would take the event loop seconds.
 
 A request is walked no further than to the length of its last list, so a commit of very many partitions costs the same
 as that of one.
@@ -17,6 +18,8 @@ from typing import Any, Final, NamedTuple
 
 VARINT_MAX_BYTES: Final = 5
 """The longest number of 32 bits, seven of them in a byte."""
+TAGGED_FIELDS_MAX: Final = 1_000
+"""How many tagged fields there may be at one place of a request; Kafka's requests have one or two."""
 TOO_LONG: Final = "a length is greater than the rest of the request"
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
@@ -114,7 +117,9 @@ def read_varint(frame: bytes, offset: int) -> tuple[int, int]:
 def skip_tagged_fields(frame: bytes, offset: int) -> int:
     """Return the offset after the tagged fields at an offset; raises as `read_varint`."""
     count, offset = read_varint(frame, offset)
-    for _ in range(_checked(count, frame, offset)):
+    if count > TAGGED_FIELDS_MAX:
+        raise MalformedFrame(f"more than {TAGGED_FIELDS_MAX} tagged fields")
+    for _ in range(count):
         _, offset = read_varint(frame, offset)
         size, offset = read_varint(frame, offset)
         offset += _checked(size, frame, offset)
@@ -141,7 +146,11 @@ class _Walk:
                 offset += size
                 continue
             if kind is _Kind.TAGGED:
-                offset = offset + 1 if frame[offset] == 0 else skip_tagged_fields(frame, offset)
+                if frame[offset]:
+                    self._count(read_varint(frame, offset)[0])
+                    offset = skip_tagged_fields(frame, offset)
+                else:
+                    offset += 1
                 continue
             if is_flexible:
                 length, offset = (frame[offset], offset + 1) if frame[offset] < 0x80 else read_varint(frame, offset)
@@ -157,9 +166,7 @@ class _Walk:
                 continue
             if length < 0 and not is_nullable:
                 raise MalformedFrame("a list is null that may not be")
-            self._left -= max(length, 0)
-            if self._left < 0:
-                raise MalformedFrame(f"the lists have more than {self._max_items} items")
+            self._count(length)
             ends = is_last and not is_before_list
             if ends and not item_has_lists:
                 self.end = offset
@@ -170,6 +177,12 @@ class _Walk:
                     return None
                 offset = after
         return offset
+
+    def _count(self, items: int) -> None:
+        """Count items of a list, which may be null (-1), or tagged fields."""
+        self._left -= max(items, 0)
+        if self._left < 0:
+            raise MalformedFrame(f"the lists have more than {self._max_items} items")
 
 
 def _checked(length: int, frame: bytes, offset: int) -> int:
