@@ -63,12 +63,16 @@ class Assignment:
 def read_subscription(data: bytes) -> Subscription:
     """Read a subscription of any version; fields of newer versions are ignored.
 
+    Some clients, such as sarama-cluster, send version 1 without owned partitions.
+
     Raises:
         Unreadable: the bytes are not a valid subscription.
     """
     reader = _Reader(data)
     version, topics, user_data = _read_first_fields(reader)
-    owned = _read_partitions(reader) if version >= _OWNED_SINCE else ()
+    if version < _OWNED_SINCE or reader.is_at_end:
+        return Subscription(topics, user_data=user_data)
+    owned = _read_partitions(reader)
     generation = reader.int32() if version >= _GENERATION_SINCE else -1
     rack = reader.nullable_string() if version >= _RACK_SINCE else None
     return Subscription(topics, owned, user_data, generation, rack)
@@ -113,7 +117,7 @@ def write_assignment(assignment: Assignment) -> bytes:
 def topics_of(metadata: bytes) -> frozenset[str] | None:
     """Return the topics of a subscription, or None if they cannot be read.
 
-    Only the fields of version 0 are read, whatever the version: some clients send version 1 without owned partitions.
+    Only the fields of version 0 are read, whatever the version.
 
     Source: Kafka's ``ClassicGroup.computeSubscribedTopics``.
     """
@@ -153,6 +157,10 @@ class _Reader:
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._at = 0
+
+    @property
+    def is_at_end(self) -> bool:
+        return self._at == len(self._data)
 
     def _take(self, length: int) -> bytes:
         end = self._at + length
