@@ -25,9 +25,10 @@ class Claim:
 
 
 def owned_claim(member: Member) -> Claim:
-    """Return a cooperative member's claim: its owned partitions, with the generation in its user data."""
-    data = member.user_data or b""
-    generation = struct.unpack(">i", data)[0] if len(data) == struct.calcsize(">i") else NO_GENERATION
+    """Return a cooperative member's claim: its owned partitions, with its generation, which may be in its user data."""
+    data, generation = member.user_data or b"", member.generation
+    if generation == NO_GENERATION and len(data) == struct.calcsize(">i"):
+        (generation,) = struct.unpack(">i", data)
     return Claim(member.owned_partitions, generation)
 
 

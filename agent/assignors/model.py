@@ -12,13 +12,14 @@ from agent.settings import MAX_ASSIGNOR_NAME_LENGTH, check_name
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member of the group, as passed to the assignor."""
+    """A member of the group, as passed to the assignor; its generation is that of `owned_partitions` (-1: not sent)."""
 
     member_id: str
     topics: tuple[str, ...]
     group_instance_id: str | None = None
     owned_partitions: tuple[TopicPartition, ...] = ()
     user_data: bytes | None = None
+    generation: int = -1
 
 
 Assignment = dict[str, list[TopicPartition]]

@@ -147,4 +147,5 @@ def _member(entry: JsonObject) -> Member:
         topics=tuple(metadata["topics"]),
         owned_partitions=ungrouped(metadata.get("owned_partitions") or ()),
         user_data=None if user_data is None else base64.b64decode(user_data),
+        generation=int(metadata.get("generation", -1)),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from agent import Assignor, Member, TopicPartition
 from agent.assignors import BUILT_IN, Assignment, resolve_assignors
 from agent.assignors.claims import Claim, owned_claim, remembered_claim, remembered_data
+from agent.core.responses import parse_join_group
 
 Pairs = dict[str, list[tuple[str, int]]]
 
@@ -157,6 +159,31 @@ def test_the_claim_of_the_newer_generation_wins(generation: int, owner: str, oth
     ]
 
     assert assigned("cooperative-sticky", {"t": 2}, claims) == {owner: [("t", 0)], other: []}
+
+
+def test_the_generation_of_a_member_of_librdkafka_is_read() -> None:
+    """It is in the subscription, since version 2; the user data are those of sticky."""
+    owned = {"topics": ["t"], "owned_partitions": [{"topic": "t", "partitions": [0]}]}
+    subscriptions = {
+        "agent": {**owned, "user_data": _base64(BUILT_IN["cooperative-sticky"].user_data((), 6))},
+        "librdkafka": {**owned, "user_data": _base64(remembered_data([TopicPartition("t", 0)], 7)), "generation": 7},
+    }
+    response = {
+        "member_id": "agent",
+        "leader": "agent",
+        "generation": 8,
+        "protocol_name": "cooperative-sticky",
+        "members": [{"member_id": name, "metadata": metadata} for name, metadata in subscriptions.items()],
+        "session_timeout_ms": 45_000,
+        "heartbeat_interval_ms": 3_000,
+    }
+
+    claims = list(parse_join_group(response).members)
+    assert assigned("cooperative-sticky", {"t": 1}, claims) == {"agent": [], "librdkafka": [("t", 0)]}
+
+
+def _base64(data: bytes | None) -> str:
+    return b64encode(data or b"").decode()
 
 
 def test_equal_claims_of_one_generation_are_ignored() -> None:
