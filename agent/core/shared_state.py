@@ -121,7 +121,7 @@ class SharedState:
     async def leave(
         self, connection: Connection, member_id: str, reason: str, deadline_ms: int, should_stop: Callable[[], bool]
     ) -> None:
-        """Send a leave, which is only logged if there is no response until the deadline or while should_stop holds."""
+        """Send a leave; it is only logged if it is refused, or has no response until the deadline or should_stop."""
 
         async def send() -> None:
             await self.api.leave(connection, member_id, reason, timeout_ms=self.answer_timeout_ms(deadline_ms))
@@ -129,7 +129,8 @@ class SharedState:
         try:
             await self.send_with_retries(send, deadline_ms, should_stop)
         except AgentError as error:
-            log.info("no response to the leave; the member is evicted when its session expires: %s", error)
+            outcome = "no response to the leave" if isinstance(error, RetryError) else "the leave was refused"
+            log.info("%s; the member is evicted when its session expires: %s", outcome, error)
 
     async def send_with_retries(
         self, send: Callable[[], Awaitable[Value]], deadline_ms: int | None, should_stop: Callable[[], bool]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
 import threading
 
@@ -12,7 +13,7 @@ from agent.core.runtime import HttpRequest, HttpResponse
 from agent.threaded.http_client import Urllib3Client
 from agent.threaded.runtime import ThreadRuntime
 from tests.integration.agent.agents import AgentMaker, CallbackLog
-from tests.support.fake_coordinator import Drop, FakeCoordinator, Hold, numbers
+from tests.support.fake_coordinator import Drop, FakeCoordinator, Hold, Problem, numbers
 from tests.support.manual_clock import ManualClock
 from tests.support.waiting import PATIENCE_S
 
@@ -160,6 +161,24 @@ def test_closing_leaves_with_a_reason_and_ends_the_heartbeats(
     assert callback_log.lines == [("assigned", [0, 1, 2]), ("revoked", [0, 1, 2])]
     assert coordinator.count("commit") == 0
     assert agent.member_id == ""
+
+
+@pytest.mark.parametrize(
+    ("problem", "line"),
+    [
+        (Problem("GROUP_AUTHORIZATION_FAILED", 403, "fix"), "the leave was refused"),
+        (Problem("COORDINATOR_NOT_AVAILABLE", 503, "retry"), "no response to the leave"),
+    ],
+)
+def test_a_leave_that_fails_is_logged(
+    coordinator: FakeCoordinator, joined: AgentMaker, caplog: pytest.LogCaptureFixture, problem: Problem, line: str
+) -> None:
+    caplog.set_level(logging.INFO, "muster.agent")
+    agent = joined()
+    coordinator.next("leave", *[problem] * 1_000)
+    agent.close(timeout_s=0.05)
+
+    assert [each for each in caplog.messages if "evicted when its session expires" in each and line in each]
 
 
 def test_time_in_a_callback_is_not_taken_from_the_leave(make_agent: AgentMaker, clock: ManualClock) -> None:
