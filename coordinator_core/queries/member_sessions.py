@@ -26,6 +26,8 @@ class MemberSessionCursor(NamedTuple):
 
     ended_at_ms: int
     member_id: str
+    started_at_ms: int
+    """A member has two rows that end at one time, if one has no length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +73,10 @@ class ListedMemberSession:
     @property
     def cursor(self) -> MemberSessionCursor:
         """Return the cursor of a page that ends here."""
-        return MemberSessionCursor(self.row.ended_at_ms, self.row.member_id)
+        return MemberSessionCursor(self.row.ended_at_ms, self.row.member_id, self.row.started_at_ms)
 
 
+_NEWEST_FIRST: Final = 'ended_at DESC, member_id COLLATE "C" DESC, started_at DESC'
 _SILENT_SINCE: Final = "least(coalesce(page.last_heartbeat_at, page.started_at), page.ended_at)"
 
 
@@ -86,7 +89,7 @@ WITH page AS (
         AND ended_at >= to_timestamp(%(from_ms)s / 1000.0) AND ended_at < to_timestamp(%(to_ms)s / 1000.0)
         AND (%(end_reasons)s::text[] = '{{}}' OR end_reason = ANY(%(end_reasons)s::text[]))
         {after}
-    ORDER BY ended_at DESC, member_id COLLATE "C" DESC
+    ORDER BY {_NEWEST_FIRST}
     LIMIT %(limit)s
 ), joiners AS MATERIALIZED (
     SELECT member_id, group_instance_id, client_id, client_host, joined_at FROM members WHERE group_id = %(group_id)s
@@ -117,21 +120,22 @@ LEFT JOIN LATERAL (
             OR (page.end_reason = ANY(%(silences)s::text[]) AND joiners.joined_at > {_SILENT_SINCE}))
         AND joiners.joined_at <= page.ended_at + %(back_within_ms)s * interval '1 millisecond'
 ) AS reconnect ON true
-ORDER BY ended_at DESC, member_id COLLATE "C" DESC
+ORDER BY {_NEWEST_FIRST}
 """  # noqa: S608 - words of ours
 
 
 _FIRST: Final = _page("")
 _NEXT: Final = _page(
     """AND ended_at <= to_timestamp(%(after_ms)s / 1000.0)
-        AND (ended_at, member_id COLLATE "C") < (to_timestamp(%(after_ms)s / 1000.0), %(after_id)s)"""
+        AND (ended_at, member_id COLLATE "C", started_at)
+            < (to_timestamp(%(after_ms)s / 1000.0), %(after_id)s, to_timestamp(%(after_start_ms)s / 1000.0))"""
 )
 
 
 def read_member_sessions(
     transaction: Transaction, which: MemberSessionFilter, after: MemberSessionCursor | None, limit: int
 ) -> list[ListedMemberSession]:
-    """Return at most `limit` member sessions after a cursor, the newest first, then by member id backwards.
+    """Return at most `limit` member sessions after a cursor, the newest first, then by member id and start backwards.
 
     Each page is one statement that uses the index on group and time. A client that reconnected within a minute is a
     member now, or has a row that ends within the next hour, so no later rows are read.
@@ -148,7 +152,8 @@ def read_member_sessions(
         "written_within_ms": RECONNECT_WINDOW_MS + 2 * INTERVAL_MS,  # An interval may be stored as late as it is long.
     }
     if after is not None:
-        parameters |= {"after_ms": after.ended_at_ms, "after_id": after.member_id}
+        place = {"after_ms": after.ended_at_ms, "after_id": after.member_id, "after_start_ms": after.started_at_ms}
+        parameters |= place
     rows = transaction.execute(_FIRST if after is None else _NEXT, parameters)
     return known(transaction, which.group_id, [_listed(*row) for row in rows])
 

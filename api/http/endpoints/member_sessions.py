@@ -100,7 +100,7 @@ async def list_member_sessions(
         raise InvalidRequest("from must not be after to")
     if any("\0" in reason for reason in session_filter.end_reasons):
         raise InvalidRequest("an end_reason must not hold NUL")
-    after = read_cursor(cursor, tuple[AtMs, Name])
+    after = read_cursor(cursor, tuple[AtMs, Name, AtMs])
     found = await context.query(read_member_sessions, session_filter, after and MemberSessionCursor(*after), limit + 1)
     page, next_cursor = page_of(found, lambda each: each.cursor, limit)
     return MemberSessionsResponse([_member_session(each) for each in page], next_cursor)

@@ -57,14 +57,15 @@ def test_sessions_are_listed_newest_first_with_every_column(owner: Owner, query:
 
 
 def test_pages_join_simultaneous_sessions(owner: Owner, query: Query) -> None:
-    sessions = tuple(session(f"m-{number}", 0, number // 3) for number in range(7))
-    owner.write(write(group=group_row(), sessions=sessions))
+    sessions = tuple(session(f"m-{number}", 0, number // 3) for number in range(8))
+    # After a failover to a node whose clock is behind, the last row of a session has no length.
+    owner.write(write(group=group_row(), sessions=(*sessions, session("m-6", 2, 2))))
     pages: list[list[ListedMemberSession]] = []
     after: MemberSessionCursor | None = None
     while page := query(read_member_sessions, ALL, after, 2):
         pages.append(page)
         after = page[-1].cursor
-    assert [len(page) for page in pages] == [2, 2, 2, 1]
+    assert [len(page) for page in pages] == [2, 2, 2, 2, 1]
     assert [each for page in pages for each in page] == query(read_member_sessions, ALL, None, 10)
 
 
