@@ -87,16 +87,11 @@ SELECT count(*) FROM groups JOIN (
 WHERE state = 'Stable' AND {COVERED_GROUPS}
 """  # noqa: S608 - likewise
 
+# One statement, so that the sums and the groups are of one run.
 _FORECAST: Final = f"""
-SELECT floor(extract(epoch FROM max(as_of)) * 1000)::bigint, sum(within_a_day)::bigint, sum(within_a_week)::bigint,
-    floor(extract(epoch FROM min(next_expiry_at)) * 1000)::bigint
-FROM dashboards.offsets_expiring
-WHERE {COVERED_GROUPS}
-HAVING count(*) > 0
-"""  # noqa: S608 - likewise
-
-_EXPIRING: Final = f"""
-SELECT group_id, within_a_day, within_a_week, floor(extract(epoch FROM next_expiry_at) * 1000)::bigint
+SELECT floor(extract(epoch FROM max(as_of) OVER ()) * 1000)::bigint, (sum(within_a_day) OVER ())::bigint,
+    (sum(within_a_week) OVER ())::bigint, floor(extract(epoch FROM min(next_expiry_at) OVER ()) * 1000)::bigint,
+    group_id, within_a_day, within_a_week, floor(extract(epoch FROM next_expiry_at) * 1000)::bigint
 FROM dashboards.offsets_expiring
 WHERE {COVERED_GROUPS}
 ORDER BY next_expiry_at, group_id LIMIT {EXPIRING_GROUPS_MAX}
@@ -108,8 +103,8 @@ def read_activity(transaction: Transaction, patterns: GroupPatterns | None) -> A
     own = pattern_parameters(patterns)
     hours = tuple(HourlyActivity(*row) for row in transaction.execute(_HOURS, own))
     ((flapping_groups,),) = transaction.execute(_FLAPPING, own)
-    forecast = transaction.execute(_FORECAST, own).one_or_none()
-    if forecast is None:
+    expiring = transaction.execute(_FORECAST, own).all()
+    if not expiring:
         return Activity(hours, flapping_groups, None)
-    expiring = tuple(ExpiringGroup(*row) for row in transaction.execute(_EXPIRING, own))
-    return Activity(hours, flapping_groups, ExpiryForecast(*forecast)._replace(groups=expiring))
+    groups = tuple(ExpiringGroup(*group) for _, _, _, _, *group in expiring)
+    return Activity(hours, flapping_groups, ExpiryForecast(*expiring[0][:4], groups))

@@ -1,9 +1,12 @@
 """Rebalances and evictions are counted by hour, and offsets that expire are summed up, of the groups of a token."""
 
+from typing import cast
+
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
-from coordinator_core.queries.activity import FLAPPING_REBALANCES, HOURS, read_activity
+from coordinator_core.queries.activity import FLAPPING_REBALANCES, HOURS, Activity, read_activity
 from coordinator_core.queries.group_patterns import GroupPatterns
+from coordinator_core.state_store.postgres.connections import Transaction
 from tests.support.store_rows import NOW_MS, group_row, rebalance_row, session_row, write
 from tests.support.store_worlds import Owner, Query
 
@@ -85,3 +88,24 @@ def test_forecasts_of_a_tokens_groups_are_summed_up(query: Query, sql_connection
     assert others is not None
     assert (others.within_a_day, others.within_a_week) == (2, 5)
     assert query(read_activity, GroupPatterns(("nobody",))).forecast is None
+
+
+def test_a_forecast_and_its_groups_are_of_one_run(query: Query, sql_connection: PsycopgConnection) -> None:
+    """The next run of the job may replace them at any time."""
+
+    def read(transaction: Transaction) -> Activity:
+        class ReplacedMeanwhile:
+            def execute(self, statement: str, parameters: dict[str, object]) -> object:
+                result = transaction.execute(statement, parameters)
+                if "offsets_expiring" in statement:
+                    with sql_connection.cursor() as cursor:
+                        cursor.execute("DELETE FROM offset_expiry_forecasts")
+                return result
+
+        return read_activity(cast("Transaction", ReplacedMeanwhile()), None)
+
+    with sql_connection.cursor() as cursor:
+        cursor.execute(FORECASTS)
+    forecast = query(read).forecast
+    assert forecast is not None
+    assert [each.group_id for each in forecast.groups] == ["orders", "views"]
