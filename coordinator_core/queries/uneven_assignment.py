@@ -12,6 +12,8 @@ from coordinator_core.state_store.rows import Json
 
 PARTITIONS_MAX: Final = 2_000
 """Larger assignments are judged by the Spark job `assignment_balance_audit` only."""
+PAIRS_MAX: Final = 100_000
+"""So are those with more pairs of a member and a topic: of 10,000 members with a topic each, it takes a minute."""
 UNEVEN_RATIO: Final = 1.25
 """The ratio of the most partitions of a member to the most that the best assignment gives one; less is not reported."""
 
@@ -57,7 +59,7 @@ def read_uneven_assignment(transaction: Transaction, group_id: str) -> UnevenAss
     topics = sorted({topic for member in members for topic in member.topics})
     partitions = {row.topic: row.partitions for row in transaction.execute(_TOPICS, {"topics": topics})}
     size = max(sum(partitions.values()), sum(len(member.held) for member in members))
-    if not members or size > PARTITIONS_MAX:
+    if not members or size > PARTITIONS_MAX or len(members) * len(topics) > PAIRS_MAX:
         return None
     balance = audit(AuditedGroup(0, members, partitions, lags={}, lost={})).group
     place = max(range(len(members)), key=lambda place: len(members[place].held))

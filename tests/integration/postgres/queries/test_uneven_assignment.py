@@ -7,7 +7,12 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 
 from coordinator_core.protocol.settings import GroupSettings
 from coordinator_core.queries.diagnosis import diagnose
-from coordinator_core.queries.uneven_assignment import PARTITIONS_MAX, UnevenAssignment, read_uneven_assignment
+from coordinator_core.queries.uneven_assignment import (
+    PAIRS_MAX,
+    PARTITIONS_MAX,
+    UnevenAssignment,
+    read_uneven_assignment,
+)
 from coordinator_core.runtime.views import EffectiveSetting
 from tests.support.store_rows import NOW_MS, group_row, member_row, write
 from tests.support.store_worlds import Owner, Query
@@ -93,4 +98,10 @@ def test_what_cannot_be_judged_is_not_reported(owner: Owner, query: Query, topic
 def test_a_large_assignment_is_left_to_the_audit(owner: Owner, query: Query, topics: Topics) -> None:
     topics.put(clicks=PARTITIONS_MAX + 1)
     assign(owner, {"clicks": range(PARTITIONS_MAX + 1)}, {}, subscribed=["clicks"])
+    assert query(read_uneven_assignment, "orders") is None
+
+
+def test_very_many_members_and_topics_are_left_to_the_audit(owner: Owner, query: Query) -> None:
+    names = [f"t-{number}" for number in range(500)]
+    assign(owner, {"t-0": [0], "t-1": [0]}, *[{}] * (PAIRS_MAX // len(names)), subscribed=names)
     assert query(read_uneven_assignment, "orders") is None
