@@ -28,4 +28,4 @@ def check_function(name: str, function: object, arguments: int, *, may_be_corout
     try:
         signature.bind(*[None] * arguments)
     except TypeError:
-        raise ValueError(f"{name} must take {arguments} positional argument{'s' * (arguments > 1)}") from None
+        raise ValueError(f"{name} must take {arguments} positional argument{'s' * (arguments != 1)}") from None

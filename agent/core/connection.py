@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import isfinite
@@ -11,12 +12,17 @@ from typing import Any, Final, TypeVar
 from agent.core.node_selector import NodeSelector
 from agent.core.responses import read
 from agent.core.runtime import HttpClient, HttpRequest, HttpResponse, NoResponse
-from agent.errors import AgentError, NotCoordinator, Problem, RequestError, Unreachable, from_problem
+from agent.errors import AgentError, NotCoordinator, Problem, RequestError, RetryError, Unreachable, from_problem
 from agent.partitions import JsonObject
+from agent.settings import check_token
+
+log = logging.getLogger("muster.agent")
 
 OWNER_HEADER = "X-Muster-Coordinator"
 MAX_RETRY_AFTER_S: Final = 30.0
 """The longest Retry-After that is obeyed; nodes send a second or a few, proxies also hours."""
+Token = Callable[[], object]
+"""Returns the bearer token of a request."""
 Value = TypeVar("Value")
 
 
@@ -24,16 +30,14 @@ class Connection:
     """Requests to the selected nodes, for one task at a time."""
 
     def __init__(
-        self, http: HttpClient, node_selector: NodeSelector, token: str | None, connect_timeout_ms: int
+        self, http: HttpClient, node_selector: NodeSelector, token: Token | None, connect_timeout_ms: int
     ) -> None:
         self.close = http.close
         self._http = http
         self._node_selector = node_selector
         self._connect_timeout_ms = connect_timeout_ms
         self._is_aborted = False
-        self._headers = {"Accept": "application/json", "User-Agent": "muster-agent"}
-        if token:
-            self._headers["Authorization"] = f"Bearer {token}"
+        self._token = token
 
     def abort(self) -> None:
         """End the current request, from any task; the connection cannot be used again."""
@@ -77,7 +81,7 @@ class Connection:
 
     async def _send(self, url: str, method: str, path: str, body: JsonObject | None, timeout_ms: int) -> HttpResponse:
         content = None if body is None else json.dumps(body, separators=(",", ":")).encode()
-        headers = self._headers if content is None else {**self._headers, "Content-Type": "application/json"}
+        headers = self._headers() if content is None else {**self._headers(), "Content-Type": "application/json"}
         connect_timeout_ms = min(timeout_ms, self._connect_timeout_ms)
         try:
             return await self._http.send(
@@ -87,6 +91,17 @@ class Connection:
             if not self._is_aborted:
                 self._node_selector.mark_failed(url, str(problem), is_of_node=False)
             raise Unreachable(f"no response from {url}: {problem}", was_connected=problem.was_connected) from problem
+
+    def _headers(self) -> dict[str, str]:
+        headers = {"Accept": "application/json", "User-Agent": "muster-agent"}
+        if self._token is not None:
+            try:
+                headers["Authorization"] = f"Bearer {check_token(self._token())}"
+            except Exception as problem:  # the caller's, of any kind, whose text may hold secrets
+                failure = f"the function token failed ({type(problem).__name__}), so no request is sent"
+                log.warning(failure)
+                raise RetryError(failure) from problem
+        return headers
 
     def _refusal(self, response: HttpResponse, url: str) -> AgentError:
         problem = _problem(response)

@@ -11,6 +11,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 from math import isnan
 from typing import Any, Final, Unpack, get_args
 
@@ -71,7 +72,7 @@ class ConsumerOptions(TimingOptions, total=False):
     enable_auto_commit: bool
     partitions_of: PartitionsOf | None
     end_offset_of: EndOffsetOf | None
-    token: str | None
+    token: str | Callable[[], str] | None
     ssl_context: ssl.SSLContext | None
 
 
@@ -95,7 +96,7 @@ class Consumer:
         enable_auto_commit: bool = False,
         partitions_of: PartitionsOf | None = None,
         end_offset_of: EndOffsetOf | None = None,
-        token: str | None = None,
+        token: str | Callable[[], str] | None = None,
         ssl_context: ssl.SSLContext | None = None,
         **timing: Unpack[TimingOptions],
     ) -> None:
@@ -111,8 +112,8 @@ class Consumer:
         base_urls = [base_url] if isinstance(base_url, str) else base_url
         node_selector = NodeSelector(base_urls, runtime.now_ms, self._timing.coordinator_retry_ms, runtime.changed)
         api = _checked_api(group_id, group_instance_id)
-        token = None if token is None else check_token(token)
-        self._shared = SharedState(api, node_selector, self._timing, runtime, token=token, ssl_context=ssl_context)
+        returned = _token_function(token)
+        self._shared = SharedState(api, node_selector, self._timing, runtime, token=returned, ssl_context=ssl_context)
         client_id = _default_client_id(group_id) if client_id is None else client_id
         check_name("client_id", client_id, MAX_CLIENT_ID_LENGTH)
         self._is_static = group_instance_id is not None
@@ -424,6 +425,14 @@ def _checked_topics(topics: Iterable[str]) -> tuple[str, ...]:
 def _check_type(name: str, value: object, kind: Any, expected: str) -> None:  # noqa: ANN401  # a type or a union
     if not isinstance(value, kind):
         raise ValueError(f"{name} must be {expected}, and is {value!r}")
+
+
+def _token_function(token: object) -> Callable[[], object] | None:
+    """Return what returns the token of each request; None: there is none."""
+    if callable(token):
+        check_function("token", token, 0, may_be_coroutine=False)
+        return token
+    return None if token is None else partial(str, check_token(token))
 
 
 def _check_reset(to: str, end_offset_of: EndOffsetOf | None) -> None:

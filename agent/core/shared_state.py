@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from agent.core.backoff import Backoff
-from agent.core.connection import Connection
+from agent.core.connection import Connection, Token
 from agent.core.group_api import GroupApi
 from agent.core.membership import MemberIdentity, Membership, Reaction, RequestType
 from agent.core.node_selector import NodeSelector
@@ -42,7 +42,7 @@ class SharedState:
         timing: Timing,
         runtime: Runtime,
         *,
-        token: str | None,
+        token: Token | None,
         ssl_context: ssl.SSLContext | None,
     ) -> None:
         self.api: Final = api

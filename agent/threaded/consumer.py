@@ -49,7 +49,8 @@ class ConsumerAgent:
         end_offset_of: returns the log end offset of a partition (None: not known), from which Muster computes the lag.
             It is sent with commits. If a partition has no commit for log_end_report_interval_ms, poll() and wait()
             repeat its last one with the present log end offset, so that the lag of an idle consumer remains known.
-        token: the bearer token, if the nodes require one.
+        token: the bearer token, if the nodes require one, or a function that returns it: called before each request, by
+            several threads, so that a new token takes effect without a new agent. It must not wait.
         ssl_context: trusted authorities and client certificate for https URLs; None: the system's authorities.
         runtime: time, threads and HTTP; for tests.
         **options: the arguments from client_id on; timeouts and limits of `agent.settings.Timing` are among them.

@@ -372,6 +372,7 @@ def test_every_setting_can_be_given_as_an_argument() -> None:
         ({"group_id": None}, "a group id must be a string, and is None"),
         ({"token": b"secret"}, "a token is one line of printable ASCII"),
         ({"token": ""}, "a token is one line of printable ASCII"),
+        ({"token": grouped}, "token must take 0 positional arguments"),
         ({"topics": "orders"}, "topics must be a collection of names, and is 'orders'"),
         ({"topics": None}, "topics must be a collection of names, and is None"),
         ({"topics": [7]}, "a topic must be a string, and is 7"),
