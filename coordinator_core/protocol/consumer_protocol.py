@@ -191,6 +191,10 @@ class _Reader:
             raise Unreadable(f"an array of {length} in {len(self._data)} bytes")
         return length
 
+    def int32s(self) -> tuple[int, ...]:
+        count = self.count()
+        return struct.unpack(f">{count}i", self._take(count * _INT32.size))
+
     def nullable_string(self) -> str | None:
         length = self.int16()
         if length < 0:
@@ -223,10 +227,7 @@ def _read_first_fields(reader: _Reader) -> tuple[int, tuple[str, ...], bytes | N
 
 
 def _read_partitions(reader: _Reader) -> tuple[TopicPartitions, ...]:
-    return tuple(
-        TopicPartitions(reader.string(), tuple(reader.int32() for _ in range(reader.count())))
-        for _ in range(reader.count())
-    )
+    return tuple(TopicPartitions(reader.string(), reader.int32s()) for _ in range(reader.count()))
 
 
 def _write_partitions(partitions: tuple[TopicPartitions, ...]) -> bytes:
