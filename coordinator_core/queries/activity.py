@@ -106,5 +106,5 @@ def read_activity(transaction: Transaction, patterns: GroupPatterns | None) -> A
     expiring = transaction.execute(_FORECAST, own).all()
     if not expiring:
         return Activity(hours, flapping_groups, None)
-    groups = tuple(ExpiringGroup(*group) for _, _, _, _, *group in expiring)
-    return Activity(hours, flapping_groups, ExpiryForecast(*expiring[0][:4], groups))
+    groups = tuple(ExpiringGroup(*row[4:]) for row in expiring)
+    return Activity(hours, flapping_groups, ExpiryForecast(*expiring[0][:4])._replace(groups=groups))
