@@ -9,11 +9,11 @@ import re
 import zlib
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from api.kafka import LISTENER
+from api.kafka import LISTENER, hot_responses
 from api.kafka.apis import APIS, ApiKey
 from api.kafka.authorized_operations import OF_CLUSTER, OF_READABLE_TOPIC
 from api.kafka.errors import (
@@ -26,6 +26,7 @@ from api.kafka.errors import (
     UNSUPPORTED_ENDPOINT_TYPE,
     UNSUPPORTED_VERSION,
 )
+from api.kafka.hot_responses import OPERATIONS_UNKNOWN, DescribedTopic
 from api.kafka.messages import Fields, encode
 from api.kafka.request import KafkaRequest
 from api.shared.access_control import Operation
@@ -108,28 +109,28 @@ async def metadata(request: KafkaRequest) -> bytes:
 
     Source: KafkaApis.handleTopicMetadataRequest: without names, other topics are left out; by an id they are unknown.
     """
-    brokers = live_brokers(request.coordinator)
-    values: dict[str, Any] = {
-        "brokers": [_broker_fields(each) for each in brokers],
-        "cluster_id": request.node.cluster_id,
-        "controller_id": broker_id_of(request.coordinator.node_id),
-    }
-    if getattr(request.message, "include_cluster_authorized_operations", False):
-        values["cluster_authorized_operations"] = OF_CLUSTER
-    of_topic: Fields = {}
-    if getattr(request.message, "include_topic_authorized_operations", False):
-        of_topic = {"topic_authorized_operations": OF_READABLE_TOPIC}
-    topics = _topics(request)
+    brokers, topics = live_brokers(request.coordinator), _topics(request)
+    is_asked_for_cluster = getattr(request.message, "include_cluster_authorized_operations", False)
+    is_asked_for_topics = getattr(request.message, "include_topic_authorized_operations", False)
+    of_topic = OF_READABLE_TOPIC if is_asked_for_topics else OPERATIONS_UNKNOWN
 
     def encoded() -> bytes:
-        fields = [{**_topic(each, brokers), **of_topic} if isinstance(each, _Topic) else each for each in topics]
-        return encode(ApiKey.METADATA, request.version, {**values, "topics": fields})
+        return hot_responses.metadata(
+            request.version,
+            brokers,
+            cluster_id=request.node.cluster_id,
+            controller_id=broker_id_of(request.coordinator.node_id),
+            topics=[_described(each, brokers, of_topic) if isinstance(each, _Topic) else each for each in topics],
+            authorized_operations=OF_CLUSTER if is_asked_for_cluster else OPERATIONS_UNKNOWN,
+        )
 
     parts = sum(each.partitions if isinstance(each, _Topic) else 1 for each in topics)
     return encoded() if parts <= CONVERTED_AT_ONCE else await asyncio.to_thread(encoded)
 
 
 class _Topic(NamedTuple):
+    """A topic that the client may read, as far as it is described: an older release may have stored more partitions."""
+
     name: str
     partitions: int
 
@@ -138,34 +139,33 @@ def _broker_fields(broker: Broker) -> Fields:
     return {"node_id": broker.broker_id, "host": broker.host, "port": broker.port}
 
 
-def _topics(request: KafkaRequest) -> list[_Topic | Fields]:
-    """Return the requested topics, or the fields of those that there are not."""
+def _topics(request: KafkaRequest) -> list[_Topic | DescribedTopic]:
+    """Return the requested topics, and the errors of those that there are not."""
     known = request.coordinator.metadata_cache.topic_metadata
     requested = request.message.topics
     if requested is None or (request.version == 0 and not requested):
         denied = request.denied_topics(known, Operation.READ)
-        return [_described(each, found) for each, found in known.items() if each not in denied]
+        return [_found(each, found) for each, found in known.items() if each not in denied]
     by_id = request.node.topic_ids.names(known)
     wanted: dict[tuple[str | None, UUID | None], str | None] = {}
     for each in requested:
         name, topic_id = each.name, getattr(each, "topic_id", None)
         wanted[name, topic_id] = by_id.get(topic_id) if name is None and topic_id is not None else name
     denied = request.denied_topics({named for named in wanted.values() if named}, Operation.READ)
-    found: list[_Topic | Fields] = []
+    found: list[_Topic | DescribedTopic] = []
     for (name, topic_id), named in wanted.items():
         if name is not None and name in denied:
-            found.append({"error_code": TOPIC_AUTHORIZATION_FAILED, "name": name, "partitions": ()})
+            found.append(DescribedTopic(name, None, TOPIC_AUTHORIZATION_FAILED))
         elif named is not None and named in known and named not in denied:
-            found.append(_described(named, known[named]))
+            found.append(_found(named, known[named]))
         else:
             code = UNKNOWN_TOPIC_ID if name is None else _unknown_topic(name)
             shown = "" if name is None and request.version < NULL_TOPIC_NAMES_FROM else name
-            found.append({"error_code": code, "name": shown, "topic_id": topic_id, "partitions": ()})
+            found.append(DescribedTopic(shown, topic_id, code))
     return found
 
 
-def _described(name: str, metadata: TopicMetadata) -> _Topic:
-    """Return a topic as far as it is described: one that an older release has stored may have more partitions."""
+def _found(name: str, metadata: TopicMetadata) -> _Topic:
     return _Topic(name, min(metadata.partitions, PARTITION_COUNT_MAX))
 
 
@@ -174,27 +174,23 @@ def _unknown_topic(name: str) -> int:
     return UNKNOWN_TOPIC_OR_PARTITION if KAFKA_TOPIC.fullmatch(name) else INVALID_TOPIC
 
 
-def _topic(topic: _Topic, brokers: list[Broker]) -> Fields:
-    leaders = [_leader(topic.name, number, brokers) for number in range(topic.partitions)]
-    return {
-        "name": topic.name,
-        "topic_id": topic_id_of(topic.name),
-        "partitions": [
-            {
-                "partition_index": number,
-                "leader_id": leader,
-                "leader_epoch": 0,
-                "replica_nodes": (leader,),
-                "isr_nodes": (leader,),
-            }
-            for number, leader in enumerate(leaders)
-        ],
-    }
+def _described(topic: _Topic, brokers: list[Broker], authorized_operations: int) -> DescribedTopic:
+    leaders = leaders_of(topic.name, topic.partitions, brokers)
+    return DescribedTopic(topic.name, topic_id_of(topic.name), 0, authorized_operations, leaders)
 
 
-def _leader(topic: str, partition: int, brokers: list[Broker]) -> int:
-    """Return the broker with the highest hash, so that a broker that comes or goes moves its own partitions only."""
-    return max(brokers, key=lambda each: zlib.crc32(f"{each.broker_id}/{topic}/{partition}".encode())).broker_id
+def leaders_of(topic: str, partitions: int, brokers: list[Broker]) -> list[int]:
+    """Return the leader of each partition: the broker with the highest hash of `broker/topic/partition`.
+
+    So a broker that comes or goes moves its own partitions only. The hash of a text continues that of its beginning.
+    """
+    ids = [each.broker_id for each in brokers]
+    beginnings = [zlib.crc32(f"{broker_id}/{topic}/".encode()) for broker_id in ids]
+    leaders = []
+    for number in range(partitions):
+        hashes = [zlib.crc32(b"%d" % number, beginning) for beginning in beginnings]
+        leaders.append(ids[hashes.index(max(hashes))])
+    return leaders
 
 
 # -- FindCoordinator ----------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import starmap
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from api.kafka.apis import APIS, ApiKey
@@ -19,11 +19,17 @@ _INT16: Final = struct.Struct(">h").pack
 _INT32: Final = struct.Struct(">i").pack
 _COMMITTED: Final = struct.Struct(">iq").pack
 _END: Final = struct.Struct(">ihqq").pack
+_LED: Final = struct.Struct(">2xii").pack
+"""A partition and its leader, without an error."""
+_LED_WITH_EPOCH: Final = struct.Struct(">2xii4x").pack
 NO_TAGS: Final = b"\x00"
 NO_THROTTLE: Final = bytes(4)
 NO_OFFSET: Final = b"\xff" * 8
 NO_REPLICA: Final = b"\xff" * 4
 NO_ID: Final = bytes(16)
+IS_NOT_INTERNAL: Final = b"\x00"
+OPERATIONS_UNKNOWN: Final = -(2**31)
+"""The authorized operations, where the client has not asked for them."""
 
 PartitionError = tuple[int, int]
 """A partition and its error code."""
@@ -35,6 +41,21 @@ PartitionEnd = tuple[int, int, int]
 """A partition, its error code, and where its log ends."""
 FetchedGroup = tuple[str, Sequence[FetchedTopic], int]
 """A group, its committed offsets and its error code."""
+
+
+BrokerAddress = tuple[int, str, int]
+"""The id of a broker, its host and its port."""
+
+
+class DescribedTopic(NamedTuple):
+    """A topic in Metadata."""
+
+    name: str | None
+    topic_id: UUID | None
+    error_code: int = 0
+    authorized_operations: int = OPERATIONS_UNKNOWN
+    leaders: Sequence[int] = ()
+    """The broker that leads each partition, and has its only replica."""
 
 
 class _Encoder:
@@ -230,3 +251,48 @@ def fetch(version: int, topics: Sequence[tuple[str | UUID | None, Sequence[Parti
     ]
     error_and_session = bytes(6) if version >= 7 else b""
     return NO_THROTTLE + error_and_session + to.array(results) + to.tags
+
+
+def metadata(  # the fields of the response
+    version: int,
+    brokers: Sequence[BrokerAddress],
+    *,
+    cluster_id: str | None,
+    controller_id: int,
+    topics: Sequence[DescribedTopic],
+    authorized_operations: int = OPERATIONS_UNKNOWN,
+) -> bytes:
+    """Return the response of Metadata."""
+    to = _encoder(ApiKey.METADATA, version)
+    rack = to.string(None) if version >= 1 else b""
+    addresses = [_INT32(one) + to.string(host) + _INT32(port) + rack + to.tags for one, host, port in brokers]
+    return b"".join(
+        (
+            NO_THROTTLE if version >= 3 else b"",
+            to.array(addresses),
+            to.string(cluster_id) if version >= 2 else b"",
+            _INT32(controller_id) if version >= 1 else b"",
+            to.array([_described_topic(to, version, each) for each in topics]),
+            _INT32(authorized_operations) if 8 <= version <= 10 else b"",
+            _INT16(0) if version >= 13 else b"",
+            to.tags,
+        )
+    )
+
+
+def _described_topic(to: _Encoder, version: int, topic: DescribedTopic) -> bytes:
+    topic_id = NO_ID if topic.topic_id is None else topic.topic_id.bytes
+    led = _LED_WITH_EPOCH if version >= 7 else _LED
+    offline = to.length(0) if version >= 5 else b""
+    replicas = {leader: 2 * (to.length(1) + _INT32(leader)) + offline + to.tags for leader in set(topic.leaders)}
+    return b"".join(
+        (
+            _INT16(topic.error_code),
+            to.string(topic.name),
+            topic_id if version >= 10 else b"",
+            IS_NOT_INTERNAL if version >= 1 else b"",
+            to.array([led(number, leader) + replicas[leader] for number, leader in enumerate(topic.leaders)]),
+            _INT32(topic.authorized_operations) if version >= 8 else b"",
+            to.tags,
+        )
+    )

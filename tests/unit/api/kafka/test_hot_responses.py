@@ -9,6 +9,7 @@ from msgspec.structs import asdict
 
 from api.kafka import hot_responses
 from api.kafka.apis import APIS, ApiKey
+from api.kafka.hot_responses import DescribedTopic
 from api.kafka.messages import encode
 from coordinator_core.protocol.responses import JoinGroupResponseMember
 
@@ -155,3 +156,50 @@ def test_fetch(version: int, data: st.DataObject) -> None:
         for topic, partitions in topics
     ]
     assert hot_responses.fetch(version, topics) == encode(ApiKey.FETCH, version, {"responses": named, "session_id": 0})
+
+
+TOPICS = st.lists(
+    st.builds(DescribedTopic, NULLABLE_TEXTS, st.none() | st.uuids(), CODES, INT32, st.lists(INT32, max_size=200)),
+    max_size=3,
+)
+
+
+@pytest.mark.parametrize("version", versions(ApiKey.METADATA))
+@given(
+    brokers=st.lists(st.tuples(INT32, TEXTS, INT32), max_size=3), cluster_id=NULLABLE_TEXTS, number=INT32, topics=TOPICS
+)
+def test_metadata(
+    version: int, brokers: list[Any], cluster_id: str | None, number: int, topics: list[DescribedTopic]
+) -> None:
+    if version < 12:
+        topics = [each._replace(name=each.name or "") for each in topics]
+    described = [
+        {
+            "error_code": each.error_code,
+            "name": each.name,
+            "topic_id": each.topic_id,
+            "topic_authorized_operations": each.authorized_operations,
+            "partitions": [
+                {
+                    "partition_index": partition,
+                    "leader_id": leader,
+                    "leader_epoch": 0,
+                    "replica_nodes": (leader,),
+                    "isr_nodes": (leader,),
+                }
+                for partition, leader in enumerate(each.leaders)
+            ],
+        }
+        for each in topics
+    ]
+    values = {
+        "brokers": [{"node_id": one, "host": host, "port": port} for one, host, port in brokers],
+        "cluster_id": cluster_id,
+        "controller_id": number,
+        "topics": described,
+        "cluster_authorized_operations": number,
+    }
+    by_hand = hot_responses.metadata(
+        version, brokers, cluster_id=cluster_id, controller_id=number, topics=topics, authorized_operations=number
+    )
+    assert by_hand == encode(ApiKey.METADATA, version, values)
