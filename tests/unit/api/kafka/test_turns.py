@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from api.kafka import brokers, connection, groups, request
+from api.kafka import connection, groups, hot_responses, request
 from api.kafka.apis import ApiKey
-from api.kafka.messages import decode, encode, load_all
+from api.kafka.messages import decode, load_all
 from api.kafka.request import KafkaRequest
 from api.shared.limits import ListenerLimits
 from api.shared.node_context import NodeContext
@@ -148,12 +148,15 @@ async def test_other_requests_are_answered_while_a_large_response_is_encoded(
 ) -> None:
     encoding: list[threading.Thread] = []
 
-    def noting(api: ApiKey, version: int, values: Fields) -> bytes:
-        encoding.append(threading.current_thread())
-        return encode(api, version, values)
+    def noting(encoded: Callable[..., bytes]) -> Callable[..., bytes]:
+        def note(*values: Any, **named: Any) -> bytes:  # noqa: ANN401  # whatever it encodes
+            encoding.append(threading.current_thread())
+            return encoded(*values, **named)
 
-    for module in (brokers, groups, request):
-        monkeypatch.setattr(module, "encode", noting)
+        return note
+
+    for module, name in ((groups, "encode"), (request, "encode"), (hot_responses, "metadata")):
+        monkeypatch.setattr(module, name, noting(getattr(module, name)))
     store = MemoryStore()
     store.observe_topics({"t": len(MANY)})
     async with running(store) as coordinator:
