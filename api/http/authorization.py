@@ -61,6 +61,7 @@ ACCESS_RULES: Final = REQUEST_RULES | {
     "ListChanges": AccessRule(Operation.DESCRIBE, Scope.OWN_GROUPS),
     "DescribeChange": AccessRule(Operation.DESCRIBE, Scope.OWN_GROUPS),
     "ResetOffsets": AccessRule(Operation.RESET, Scope.GROUP),
+    "RemoveMember": AccessRule(Operation.CONFIGURE, Scope.GROUP),
     "ApplyRun": AccessRule(Operation.DELETE, Scope.ALL_GROUPS),
     "RejectRun": AccessRule(Operation.DELETE, Scope.ALL_GROUPS),
     "UndoChange": AccessRule(Operation.ALL, Scope.OWN_GROUPS),
