@@ -1,6 +1,5 @@
 """Lists that announce more items than their frame can have are refused before memory is reserved for them."""
 
-import struct
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -10,7 +9,7 @@ from kio.index import load_request_schema
 
 from api.kafka.apis import ApiKey
 from api.kafka.list_lengths import MalformedFrame, check_lists
-from api.kafka.messages import decode, read_header
+from api.kafka.messages import decode
 from tests.unit.api.kafka import damaged_frames
 from tests.unit.api.kafka.damaged_frames import MAX_ITEMS
 
@@ -70,29 +69,3 @@ def test_bytes_behind_the_length_of_the_last_list_do_not_count() -> None:
         for place in range(end, len(body)):
             for byte in (b"\0", b"\x7f", b"\xff"):
                 assert check_lists(schema, body[:place] + byte + body[place + 1 :], 0, MAX_ITEMS) == end
-
-
-# -- tagged fields ------------------------------------------------------------------------------------------
-
-EMPTY_FIELD = b"\x63\x00"
-"""A tagged field: its tag, and its size."""
-
-
-def test_tagged_fields_are_limited_at_each_place() -> None:
-    """A frame of 8 MiB has place for four million in its header, which would take the event loop seconds."""
-    header = struct.pack(">hhih", ApiKey.HEARTBEAT, 4, 1, -1)
-
-    assert read_header(header + b"\xe8\x07" + EMPTY_FIELD * 1_000).size == len(header) + 2_002
-    with pytest.raises(MalformedFrame, match="more than 1000 tagged fields"):
-        read_header(header + b"\xe9\x07" + EMPTY_FIELD * 1_001)
-
-
-def test_tagged_fields_count_as_items() -> None:
-    """Two groups with a topic each are four items; what follows the last list is not walked."""
-    topic = b"\x02t\x01" + b"\x01" + EMPTY_FIELD
-    group = b"\x02g\x02" + topic + b"\x00"
-    schema, body = load_request_schema(ApiKey.OFFSET_FETCH, 8), b"\x03" + group + group + b"\x00\x00"
-
-    check_lists(schema, body, 0, max_items=5)
-    with pytest.raises(MalformedFrame, match="more than 4 items"):
-        check_lists(schema, body, 0, max_items=4)
