@@ -24,7 +24,7 @@ def decide_reevaluate(draft: Draft, request: Reevaluate) -> None:
     """Restart the phase timer if its timeout changed, and rebalance if partition counts changed."""
     if request.is_rebalance_timeout_changed:
         _reset_phase_timeout(draft)
-    rebalance_if_topics_changed(draft, request.deleted_topics)
+    rebalance_if_topics_changed(draft)
 
 
 def _reset_phase_timeout(draft: Draft) -> None:
@@ -44,19 +44,19 @@ def _reset_phase_timeout(draft: Draft) -> None:
     draft.start(kind, max(0, ends_node_ms - draft.now.node_ms))
 
 
-def rebalance_if_topics_changed(draft: Draft, deleted_topics: frozenset[str] = frozenset()) -> None:
+def rebalance_if_topics_changed(draft: Draft) -> None:
     """Start a rebalance of a "consumer" group if a subscribed topic was deleted or, in Stable, resized.
 
-    Counts are compared again when the assignment is accepted. A deletion is reported only once, so it also restarts a
-    rebalance whose leader is about to assign the topic.
+    Counts are compared again when the assignment is accepted. A deletion also restarts a rebalance whose leader is
+    about to assign the topic.
     """
     group = draft.group
     if group.state not in {STABLE, COMPLETING} or group.protocol_type != CONSUMER or not group.subscribed_topics:
         return
-    topic_metadata = draft.context.topic_metadata
+    topic_metadata, deleted = draft.context.topic_metadata, draft.context.deleted_topics
     known = (topic_metadata[topic] for topic in group.subscribed_topics if topic in topic_metadata)
     has_grown = group.state is STABLE and any(topic.version > group.topics_version for topic in known)
-    if has_grown or group.subscribed_topics & deleted_topics:
+    if has_grown or any(deleted.get(topic, 0) > group.topics_version for topic in group.subscribed_topics):
         start_rebalance(draft, Trigger.PARTITIONS_CHANGED)
 
 

@@ -171,12 +171,10 @@ class Resume(Struct, frozen=True, gc=False):
 
 
 class Reevaluate(Struct, frozen=True, gc=False):
-    """Settings or the topic metadata changed: adjust timers, and rebalance if partition counts changed."""
+    """Settings or the topic metadata changed: adjust timers, and rebalance if subscribed topics changed."""
 
     is_rebalance_timeout_changed: bool = False
     """Whether it may have changed; the phase timer restarts only if its length differs."""
-    deleted_topics: frozenset[str] = frozenset()
-    """Topics that were removed from the topic metadata."""
 
 
 # -- operators and maintenance ---------------------------------------------------------------------------

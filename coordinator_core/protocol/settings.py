@@ -86,6 +86,8 @@ class Context:
     topic_metadata: Mapping[str, TopicMetadata] = field(default_factory=lambda: MappingProxyType({}))
     """Topic → its metadata. An absent topic is unknown, which does not mean that it does not exist."""
     topics_version: int = 0
+    deleted_topics: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """Topic without metadata → the version at which its metadata was found to be deleted."""
 
     def has_partition(self, topic: str, partition: int) -> bool:
         """Return whether a partition may exist: False if it is negative, or at or above a known partition count."""

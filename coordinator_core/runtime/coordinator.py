@@ -306,11 +306,11 @@ class Coordinator:
                 return
             settings: StoredSettings = await self._threads.read(self.store.settings)
             topics: list[TopicRow] = await self._threads.read(self.store.topics)
-            deleted_topics = self.metadata_cache.update(versions, settings, topics)
+            self.metadata_cache.update(versions, settings, topics)
             self._log_ends.forget_deleted(versions.log_end_deletions)
             is_settings = before[:2] != versions[:2]
             for shard in self._owned_shards():
-                shard.reevaluate_all(is_rebalance_timeout_changed=is_settings, deleted_topics=deleted_topics)
+                shard.reevaluate_all(is_rebalance_timeout_changed=is_settings)
 
     async def read(self, call: Callable[[], T]) -> T:
         """Return the result of a call of the store on a reader thread.

@@ -8,6 +8,7 @@ Source: settings.md "Group settings" and "Of the cluster": the narrower of defau
 import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Final
 
 import structlog
 
@@ -28,6 +29,8 @@ from coordinator_core.state_store.rows import StoredSettings, TopicRow, Versions
 log = structlog.get_logger("muster.runtime")
 
 NOT_LOADED = Versions(-1, -1, -1, -1)
+DELETED_TOPICS_MAX: Final = 10_000
+"""How many deleted topics are known, those that were deleted last."""
 
 
 class MetadataCache:
@@ -58,9 +61,9 @@ class MetadataCache:
         """Return the age after which a reported log end offset is stale."""
         return self._cluster_settings.log_end_max_age_ms
 
-    def update(self, versions: Versions, settings: StoredSettings, topics: Iterable[TopicRow]) -> frozenset[str]:
-        """Replace the cache by what the store has; return the topics that were deleted."""
-        known_before = self._common.topic_metadata.keys()
+    def update(self, versions: Versions, settings: StoredSettings, topics: Iterable[TopicRow]) -> None:
+        """Replace the cache by what the store has."""
+        before = self._common
         self.versions = versions
         self._cluster = _readable(None, settings.cluster)
         self._cluster_settings = cluster_settings(self._cluster)
@@ -69,12 +72,16 @@ class MetadataCache:
         common = apply_overrides(self._defaults, self._cluster)
         # Topics may have changed after the versions were read.
         topics_version = max([versions.topics, *(topic.version for topic in topic_metadata.values())])
-        self._common = Context(common, topic_metadata, topics_version)
+        deleted = {topic: at for topic, at in before.deleted_topics.items() if topic not in topic_metadata}
+        if newly_deleted := sorted(before.topic_metadata.keys() - topic_metadata.keys()):
+            topics_version = max(topics_version, before.topics_version + 1)
+            deleted |= dict.fromkeys(newly_deleted, topics_version)
+        deleted = dict(list(deleted.items())[-DELETED_TOPICS_MAX:])
+        self._common = Context(common, topic_metadata, topics_version, deleted)
         self._own = {
             group_id: replace(self._common, settings=apply_overrides(common, stored))
             for group_id, stored in self._groups.items()
         }
-        return frozenset(known_before - topic_metadata.keys())
 
     def effective_settings(self, group_id: str | None) -> dict[str, EffectiveSetting]:
         """Return every setting of a group with its source; None: of the cluster, with the cluster's own settings."""

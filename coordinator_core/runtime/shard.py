@@ -368,12 +368,10 @@ class Shard:
             self._counters.pending_member_ids_expired += 1
         self.perform(timer.group_id, ExpireDeadline(timer.deadline))
 
-    def reevaluate_all(
-        self, *, is_rebalance_timeout_changed: bool, deleted_topics: frozenset[str] = frozenset()
-    ) -> None:
+    def reevaluate_all(self, *, is_rebalance_timeout_changed: bool) -> None:
         """Re-evaluate every group with the current settings and topic metadata."""
         for group_id in list(self.groups):
-            self.perform(group_id, Reevaluate(is_rebalance_timeout_changed, deleted_topics))
+            self.perform(group_id, Reevaluate(is_rebalance_timeout_changed))
 
     # -- decide, store, reply -----------------------------------------------------------------------------
 

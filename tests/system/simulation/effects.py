@@ -38,7 +38,8 @@ class Effects:
             self._deleted[loop] = frozenset(known.keys() - cache.topic_metadata.keys()), self._world.now_s
         is_newest = cache.versions[:2] == self._stored.store.versions()[:2]
         if isinstance(request, Reevaluate):
-            self._topics_deleted(group, decision, *self._deleted.get(loop, (frozenset(), 0.0)))
+            if group.topics_version < cache.context(group.group_id).topics_version:  # else it was assigned since
+                self._topics_deleted(group, decision, *self._deleted.get(loop, (frozenset(), 0.0)))
             if is_newest:
                 self._phase_limited(group, now, decision)
         elif isinstance(request, Heartbeat | CommitOffsets) and is_newest:

@@ -4,6 +4,7 @@ A mutation replaces a function by a broken one, which is often the real one with
 """
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, nullcontext, suppress
 from types import SimpleNamespace
@@ -251,15 +252,16 @@ def resume_without_rebalance(draft: Draft, request: Resume) -> None:
 
 def update_without_deleted_topics(
     cache: MetadataCache, versions: Versions, settings: StoredSettings, topics: Iterable[TopicRow]
-) -> frozenset[str]:
+) -> None:
     _update(cache, versions, settings, topics)
-    return frozenset()
+    cache._common = dataclasses.replace(cache._common, deleted_topics={})
+    cache._own = {group_id: dataclasses.replace(own, deleted_topics={}) for group_id, own in cache._own.items()}
 
 
 def update_with_first_settings(
     cache: MetadataCache, versions: Versions, settings: StoredSettings, topics: Iterable[TopicRow]
-) -> frozenset[str]:
-    return _update(cache, versions, settings if cache.versions == NOT_LOADED else NO_SETTINGS, topics)
+) -> None:
+    _update(cache, versions, settings if cache.versions == NOT_LOADED else NO_SETTINGS, topics)
 
 
 def remove_topic_offsets_committed_since(draft: Draft, request: RemoveTopicOffsets) -> None:

@@ -121,11 +121,24 @@ def test_changed_partitions_do_not_affect_groups_of_other_types(group: Group) ->
     assert reevaluate(group, orders=2).group is group
 
 
-TOPIC_GONE = Reevaluate(deleted_topics=frozenset({"orders"}))
+def after_deletion(group: Group, topic: str = "orders", version: int = 2, request: Request | None = None) -> Decision:
+    """Decide a request of a group at version 1 after a topic was deleted at a version."""
+    context = Context(GroupSettings(), {}, topics_version=9, deleted_topics={topic: version})
+    return decide(group, request or Reevaluate(), NOW, context)
+
+
+def test_deleted_topic_rebalances_the_groups_that_subscribe() -> None:
+    assert triggers(after_deletion(stable())) == [Trigger.PARTITIONS_CHANGED]
+    assert triggers(after_deletion(stable(), version=1)) == [], "it was deleted before the leader assigned"
+
+
+def test_topic_that_was_deleted_before_the_load_rebalances() -> None:
+    for state in (STABLE, COMPLETING):
+        assert triggers(after_deletion(loaded(state, *USUAL), request=Resume())) == [Trigger.PARTITIONS_CHANGED]
 
 
 def test_deleted_topic_restarts_the_rebalance_before_the_leader_assigns() -> None:
-    decision = decided(completing(synced=["b"]), TOPIC_GONE)
+    decision = after_deletion(completing(synced=["b"]))
     assert triggers(decision) == [Trigger.PARTITIONS_CHANGED]
     assert decision.group.must_rebalance
     assert replies_of(decision) == ["b.sync REBALANCE_IN_PROGRESS"]
@@ -143,12 +156,12 @@ def test_deleted_topic_restarts_the_rebalance_before_the_leader_assigns() -> Non
     ],
 )
 def test_deleted_topic_does_not_affect_groups_of_other_types(group: Group) -> None:
-    assert decided(group, TOPIC_GONE).group is group
+    assert after_deletion(group).group is group
 
 
 def test_deleted_topic_does_not_affect_groups_that_do_not_subscribe() -> None:
     for group in (completing(), stable()):
-        assert decided(group, Reevaluate(deleted_topics=frozenset({"sales"}))).group is group
+        assert after_deletion(group, "sales").group is group
 
 
 def test_known_or_unsubscribed_topics_do_not_rebalance_a_stable_group() -> None:

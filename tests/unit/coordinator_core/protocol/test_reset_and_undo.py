@@ -15,7 +15,6 @@ from coordinator_core.protocol.requests import (
     OffsetToCommit,
     OffsetToRestore,
     PartitionToReset,
-    Reevaluate,
     RemoveTopicOffsets,
     ResetOffsets,
     ResetTo,
@@ -292,8 +291,3 @@ def test_offsets_of_a_deleted_topic_are_deleted_except_later_commits(group: Grou
     assert isinstance(found, ExpireOffsetsResponse)
     assert [one.outcome for one in found.outcomes] == ["removed", "committed_since", "already_gone"]
     assert removed(decision) == [("orders", 5, "topic_deleted")]
-
-
-def test_a_group_that_reads_a_deleted_topic_rebalances() -> None:
-    assert decided(stable(), Reevaluate(deleted_topics=frozenset({"orders"}))).group.state == "PreparingRebalance"
-    assert decided(stable(), Reevaluate(deleted_topics=frozenset({"sales"}))).group.state == "Stable"

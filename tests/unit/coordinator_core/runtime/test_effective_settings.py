@@ -49,6 +49,25 @@ def test_topics_that_changed_after_the_versions_were_read_are_known_to_new_gener
     assert around.context("g").topics_version == changed.version
 
 
+def test_deleted_topics_are_known_until_they_are_there_again() -> None:
+    around = metadata_cache()
+    around.update(Versions(1, 2, 4, 4), StoredSettings({}, {}), [])
+    assert around.context("g").deleted_topics == {"orders": 4}
+    around.update(Versions(1, 2, 5, 4), StoredSettings({}, {}), [TopicRow("views", 1, 0, 5)])
+    assert around.context("g").deleted_topics == {"orders": 4}
+    around.update(Versions(1, 2, 6, 4), StoredSettings({}, {}), [TopicRow("orders", 1, 0, 6)])
+    assert around.context("g").deleted_topics == {"views": 6}
+
+
+def test_topic_that_was_deleted_after_the_versions_were_read_has_a_version_of_its_own() -> None:
+    """Groups whose leaders have assigned it are at the version before."""
+    around = metadata_cache()
+    around.update(VERSIONS, StoredSettings({}, {}), [])
+    context = around.context("g")
+    assert context.deleted_topics == {"orders": VERSIONS.topics + 1}
+    assert context.topics_version == VERSIONS.topics + 1
+
+
 def test_cluster_settings_exclude_group_settings() -> None:
     around = metadata_cache({"group_max_size": "5"}, g={"group_max_size": "3"})
     assert around.effective_settings(None)["group_max_size"] == EffectiveSetting(5, "cluster")

@@ -13,7 +13,6 @@ from coordinator_core.protocol.requests import (
     LeaveGroup,
     LeavingMember,
     OffsetToCommit,
-    Reevaluate,
     ResetTo,
     SyncGroup,
 )
@@ -214,7 +213,7 @@ def operator_undoes_change(world: World, chance: Random) -> None:
 def topic_is_deleted(world: World, _: Random) -> None:
     """A topic is deleted with its offsets, and its subscribers rebalance."""
     world.process(remove_topic_offsets(world))
-    world.process(Reevaluate(deleted_topics=frozenset({"orders"})))
+    world.delete_topic()
 
 
 def operator_changes_settings(world: World, chance: Random) -> None:

@@ -65,6 +65,7 @@ class World:
         self._announced_members: tuple[list[str], int] = [], -1
         """The generation and members in the last leader's response."""
         self._topics_version = 0
+        self._deleted_topics: dict[str, int] = {}
         self._ledger = Ledger("g", 0)
         self._timers = Timers()
         self._row: GroupRow | None = None
@@ -86,7 +87,7 @@ class World:
     def context(self) -> Context:
         """Return the context of the group."""
         topic_metadata = {"orders": TopicMetadata(PARTITIONS, self._topics_version)}
-        return Context(self.settings, topic_metadata, self._topics_version)
+        return Context(self.settings, topic_metadata, self._topics_version, self._deleted_topics)
 
     def process(self, request: Request, row: str | None = None) -> Decision:
         """Decide a request, check the laws, and apply the decision.
@@ -282,6 +283,12 @@ class World:
     def change_partitions(self) -> None:
         """Let the partitions of "orders" change."""
         self._topics_version += 1
+        self.process(Reevaluate())
+
+    def delete_topic(self) -> None:
+        """Let "orders" be deleted; partitions of that name remain known, so that the group has something to assign."""
+        self._topics_version += 1
+        self._deleted_topics = {"orders": self._topics_version}
         self.process(Reevaluate())
 
     # -- assignments of leaders --------------------------------------------------------------------------------
