@@ -7,6 +7,7 @@ from typing import Any, Final, Self
 
 from aiokafka.client import AIOKafkaClient  # type: ignore[import-untyped]  # comes without types
 from aiokafka.errors import KafkaError, for_code  # type: ignore[import-untyped]  # comes without types
+from aiokafka.protocol.metadata import MetadataRequest  # type: ignore[import-untyped]  # comes without types
 
 from coordinator_core.protocol.consumer_protocol import CONSUMER
 from coordinator_core.protocol.states import COMPLETING, PREPARING, STABLE, GroupState
@@ -71,7 +72,7 @@ class KafkaGroups:
         Raises:
             KafkaUnavailable: as `rebalancing`.
         """
-        brokers = [broker.nodeId for broker in self._client.cluster.brokers()]
+        brokers = await self._brokers()
         answers = await asyncio.gather(*(self._send(broker, ListGroups(states)) for broker in brokers))
         listed: list[ListedGroup] = []
         for broker, answer in zip(brokers, answers, strict=True):
@@ -87,6 +88,12 @@ class KafkaGroups:
                 for each in answer["groups"]
             ]
         return listed
+
+    async def _brokers(self) -> list[int]:
+        """Return the brokers that there are now: one that was added or has started again may have any group."""
+        cluster = self._client.cluster
+        cluster.update_metadata(await self._response(self._client.get_random_node(), MetadataRequest([])))
+        return [broker.nodeId for broker in cluster.brokers()]
 
     async def described(self, groups: Sequence[ListedGroup]) -> dict[str, PolledGroup]:
         """Return classic groups that are Stable, and consumer groups whose target assignments are computed.
@@ -140,14 +147,16 @@ class KafkaGroups:
                         yield each
 
     async def _send(self, broker: int, request: Any) -> dict[str, Any]:  # noqa: ANN401 - aiokafka has no types
+        answer: dict[str, Any] = (await self._response(broker, request)).to_object()
+        return answer
+
+    async def _response(self, broker: int, request: Any) -> Any:  # noqa: ANN401 - likewise
         try:
-            response = await self._client.send(broker, request)
+            return await self._client.send(broker, request)
         except NotImplementedError as failure:  # aiokafka's error where the broker does not have the version
             raise KafkaUnavailable(f"a broker is too old for this {type(request).__name__}") from failure
         except (KafkaError, OSError) as failure:
             raise KafkaUnavailable(reason_of(failure)) from failure
-        answer: dict[str, Any] = response.to_object()
-        return answer
 
 
 def _check(error_code: int) -> None:
