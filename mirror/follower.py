@@ -203,6 +203,7 @@ class Follower:
 
     async def _apply_snapshot(self, last: Iterable[LogEntry], end_offset: int) -> None:
         """Apply what the log says last of each key, and store the position."""
+        await self.shard.store_offsets()  # The log may have lost commits that the table does not have yet.
         entries = [each for entry in sorted(last, key=lambda entry: entry.offset) for each in self._current(entry)]
         await self._remove_unlisted(entries, end_offset)
         for entry in entries:

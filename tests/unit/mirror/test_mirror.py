@@ -16,6 +16,9 @@ from tests.unit.mirror.world import World
 
 pytestmark = pytest.mark.anyio
 
+NO_CHECKPOINT_MS = 3_600_000
+"""No checkpoint is due while a test lasts, so commits are dirty until one is asked for."""
+
 
 @pytest.fixture
 def world() -> World:
@@ -211,6 +214,18 @@ async def test_what_a_truncated_log_has_lost_is_removed(world: World) -> None:
         await world.caught_up()
 
     assert [row.generation for row in world.rebalances if row.group_id == "g"] == [1, 2]
+
+
+async def test_commit_that_a_truncated_log_has_lost_is_not_stored(world: World) -> None:
+    async with world.following(NO_CHECKPOINT_MS):
+        world.see(1, "a")
+        world.commit(0, 5)
+        world.commit(1, 6)
+        await world.caught_up()
+        world.log.truncate(1)
+        await world.caught_up()
+
+    assert world.offsets() == {0: 5}
 
 
 async def test_groups_whose_records_were_deleted_while_the_mirror_was_away_are_removed(world: World) -> None:

@@ -26,9 +26,10 @@ class World:
         self.store.mirror_of("cluster")
 
     @asynccontextmanager
-    async def following(self) -> AsyncIterator[Coordinator]:
+    async def following(self, offsets_checkpoint_interval_ms: int = 20) -> AsyncIterator[Coordinator]:
         """Run a mirror for the time of a block, which begins when it has caught up."""
-        coordinator = Coordinator(self.store, config(offsets_checkpoint_interval_ms=20), mirror=decide)
+        node = config(offsets_checkpoint_interval_ms=offsets_checkpoint_interval_ms)
+        coordinator = Coordinator(self.store, node, mirror=decide)
         await coordinator.start()
         self.mirror = Mirror(coordinator, self.log.opened, "cluster")
         coordinator.follow(self.mirror)
