@@ -200,6 +200,7 @@ class Mirror:
             del self._followers[shard]
         store, new = self._coordinator.store, served - self._followers.keys()
         for shard in new:
+            await shard.store_offsets()  # After a failure it may have commits that the table does not have.
             stored = await self._coordinator.read(partial(store.mirror_position, shard.shard_id))
             follower = Follower(shard, self._coordinator, stored, self._topic_names.get)
             self._followers[shard] = follower

@@ -6,7 +6,7 @@ from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.protocol.states import DEAD
 from coordinator_core.state_store.rows import MirrorPosition
-from mirror import follower
+from mirror import follower, mirror
 from mirror.observed import GroupDeleted, OffsetDeleted
 from tests.support.memory_store import MemoryStore
 from tests.unit.coordinator_core.runtime.nodes import HeldStore, Member, until
@@ -226,6 +226,24 @@ async def test_commit_that_a_truncated_log_has_lost_is_not_stored(world: World) 
         await world.caught_up()
 
     assert world.offsets() == {0: 5}
+
+
+async def test_commit_that_no_checkpoint_has_stored_is_in_history_once_after_an_outage(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mirror, "RETRY_S", 0.0)
+    async with world.following(NO_CHECKPOINT_MS):
+        world.see(1, "a")
+        world.commit(0, 5, at_ms=T0_MS)
+        world.commit(0, 6, at_ms=T0_MS + 60_000)
+        await world.caught_up()
+        world.log.failure = "no broker answers"
+        await until(lambda: world.mirror.counts.failure is not None, "the failure")
+        world.log.failure = None
+        await world.caught_up()
+
+    assert [row.offset for row in world.store.history.offset_history] == [5]
+    assert world.offsets() == {0: 6}
 
 
 async def test_groups_whose_records_were_deleted_while_the_mirror_was_away_are_removed(world: World) -> None:
