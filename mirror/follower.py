@@ -392,21 +392,30 @@ class Follower:
         self._observe(entry._replace(seen=GroupDeleted(group_id)), observation)
 
     async def _remove_unlisted(self, entries: Sequence[LogEntry], end_offset: int) -> None:
-        """Remove the groups and offsets of the shard that the log does not have."""
+        """Remove the groups and offsets of the shard that the log does not have.
+
+        A group of which the log has commits only was deleted, unless it is a simple one, and has them since.
+        """
         listed: dict[str, set[tuple[str, int]]] = {}
         for entry in entries:
             partitions = listed.setdefault(entry.seen.group_id, set())
             if isinstance(entry.seen, ObservedCommit):
                 partitions.add((entry.seen.topic, entry.seen.partition))
         kept = {entry.seen.group_id for entry in entries if not isinstance(entry.seen, GroupDeleted | OffsetDeleted)}
+        described = {
+            entry.seen.group_id
+            for entry in entries
+            if not isinstance(entry.seen, GroupDeleted | OffsetDeleted | ObservedCommit)
+        }
         now_ms = self._coordinator.wall_ms()
-        for group_id in list(self.shard.groups):
+        for group_id, context in list(self.shard.groups.items()):
+            is_kept = group_id in (kept if context.group.protocol_type is None else described)
             end = LogEntry(end_offset - 1, now_ms, GroupDeleted(group_id))
             stored = await self._coordinator.read(partial(self._coordinator.store.stored_offsets, group_id))
             known = {(offset.topic, offset.partition) for offset in stored}
-            if gone := known - listed.get(group_id, set()):
+            if gone := known - listed.get(group_id, set()) if is_kept else known:
                 await self._remove(group_id, gone, end)
-            if group_id not in kept and self._exists(group_id):
+            if not is_kept and self._exists(group_id):
                 self._observe(end, GroupDeletedObserved(now_ms))
 
     # -- helpers -------------------------------------------------------------------------------------------

@@ -282,6 +282,29 @@ async def test_mirror_that_was_away_for_long_drops_what_was_compacted_away(
     assert world.offsets("gone") == {}
 
 
+async def test_group_that_was_deleted_while_the_mirror_was_away_for_long_is_simple_if_it_has_commits(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world.following():
+        world.see(1, "a")
+        world.commit(0, 5)
+        world.commit(1, 6)
+        await world.stored({0: 5, 1: 6})
+    world.log.say(T0_MS, OffsetDeleted("g", "orders", 0))
+    world.log.say(T0_MS, OffsetDeleted("g", "orders", 1))
+    world.log.say(T0_MS, GroupDeleted("g"))
+    world.commit(1, 9)
+    world.log.compact()
+    monkeypatch.setattr(follower, "DELETIONS_KEPT_MS", 0)
+
+    async with world.following() as node:
+        await world.stored({1: 9})
+        view = node.describe("g")
+
+    assert view is not None
+    assert (view.protocol_type, view.members) == (None, ())
+
+
 async def test_commit_is_stored_after_the_decision_about_its_group(world: World) -> None:
     world.store = store = HeldStore(shards=1)
     async with world.following() as node:
