@@ -166,6 +166,8 @@ class Mirror:
         if await self._update_followers():
             await self._assign(kafka)
         if not self._followers:
+            await self._wait_for_records({})
+            self._reachability.record_success([])
             await asyncio.sleep(POLL_MS / 1000)
             return
         try:

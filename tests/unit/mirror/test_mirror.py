@@ -5,11 +5,14 @@ import pytest
 from coordinator_core.protocol.errors import InvalidRequest
 from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.protocol.states import DEAD
+from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.state_store.rows import MirrorPosition
 from mirror import follower, mirror
+from mirror.decide import decide
+from mirror.mirror import Mirror
 from mirror.observed import GroupDeleted, OffsetDeleted
 from tests.support.memory_store import MemoryStore
-from tests.unit.coordinator_core.runtime.nodes import HeldStore, Member, until
+from tests.unit.coordinator_core.runtime.nodes import HeldStore, Member, config, until, until_readiness
 from tests.unit.mirror.fake_log import FakeLog
 from tests.unit.mirror.observations import T0_MS, appended_ms, generation, member
 from tests.unit.mirror.world import World
@@ -376,6 +379,21 @@ async def test_cluster_that_cannot_be_reached_is_a_reason_not_to_be_ready(world:
         await until(lambda: bool(world.rebalances), "the mirror to go on")
 
     assert (readiness.is_ready, readiness.reasons) == (False, ("no broker answers",))
+
+
+async def test_node_that_owns_no_shard_is_ready_and_is_not_behind(world: World) -> None:
+    """Another mirror has them all, as with one partition, or has taken them over."""
+    async with world.following():
+        idle = Coordinator(world.store, config("b"), mirror=decide)
+        await idle.start()
+        idle_mirror = Mirror(idle, world.log.opened, "cluster")
+        idle_mirror.counts.lag = {0: 7}
+        idle.follow(idle_mirror)
+        try:
+            await until_readiness(idle, expected=True)
+            assert idle_mirror.counts.lag == {}
+        finally:
+            await idle.stop()
 
 
 async def test_members_are_refused(world: World) -> None:
