@@ -24,7 +24,7 @@ from mirror.kafka_log import Bounds, KafkaUnavailable, Lag, LogChanged, Record
 from mirror.observed import Observed
 from mirror.offsets_topic import UnknownRecord, decode, is_offset_commit
 from mirror.polling import RETRY_S, Reachability
-from mirror.record_reader import UndecodableRecord
+from mirror.record_reader import REPLACEMENT, UndecodableRecord
 
 log = structlog.get_logger("muster.mirror")
 
@@ -308,7 +308,12 @@ class Mirror:
     def _decoded(self, follower: Follower, record: Record) -> Observed | GroupRecord | None:
         try:
             decoded = decode(record.key, record.value)
-            return None if isinstance(decoded, UnknownRecord) else decoded
+            if decoded is None or isinstance(decoded, UnknownRecord):
+                return None
+            group_id, shard_id = decoded.group_id, follower.shard.shard_id
+            if REPLACEMENT in group_id and self._coordinator.shard_id_of(group_id) != shard_id:
+                raise UndecodableRecord("the group's id cannot be stored as it is")
+            return decoded
         except UndecodableRecord as failure:
             self.counts.undecodable += 1
             if self.counts.undecodable <= REPORTED_MAX:

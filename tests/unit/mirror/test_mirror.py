@@ -10,7 +10,7 @@ from coordinator_core.state_store.rows import MirrorPosition
 from mirror import follower, mirror
 from mirror.decide import decide
 from mirror.mirror import Mirror
-from mirror.observed import GroupDeleted, OffsetDeleted
+from mirror.observed import GroupDeleted, ObservedCommit, OffsetDeleted
 from tests.support.memory_store import MemoryStore
 from tests.unit.coordinator_core.runtime.nodes import HeldStore, Member, config, until, until_readiness
 from tests.unit.mirror.fake_log import FakeLog
@@ -414,6 +414,22 @@ async def test_partition_is_followed_by_the_owner_of_its_shard() -> None:
 
     async with world.following() as node:
         assert all(node.describe(group_id) is not None for group_id in group_ids)
+
+
+async def test_group_whose_id_cannot_be_stored_as_it_is_is_skipped() -> None:
+    """Under another id it would belong to another shard, and be quarantined at the next start."""
+    world = World()
+    world.log, world.store = FakeLog(4), MemoryStore(shards=4)
+    written, stored = "a\0", "a\ufffd"
+    assert shard_of(written, 4) != shard_of(stored, 4)
+    world.log.say(T0_MS, generation(1, member("a"), group_id=written), shard_of(written, 4))
+    world.log.say(T0_MS, ObservedCommit(written, "orders", 0, 5, -1, "", T0_MS, None), shard_of(written, 4))
+    world.log.say(T0_MS, generation(1, member("a"), group_id=stored), shard_of(stored, 4))
+
+    async with world.following() as node:
+        assert node.describe(stored) is not None
+        assert world.offsets(stored) == {}
+        assert world.mirror.counts.undecodable == 2
 
 
 async def test_partition_is_not_read_again_when_another_one_is() -> None:
