@@ -150,6 +150,8 @@ class Ledger:
         self.group_id = group_id
         self.shard_id = shard_id
         self._epoch = epoch
+        self._started = 0
+        """How many rebalances have started under this epoch."""
         self.is_mirrored = is_mirrored
         self.created_at_ms = 0
         self.state: GroupState | None = None
@@ -281,6 +283,7 @@ class Ledger:
         if self.in_progress is not None:
             self.in_progress = replace(self.in_progress, restarts=self.in_progress.restarts + 1)
             return
+        self._started += 1
         self.in_progress = OpenRebalance(
             rebalance_id=self._rebalance_id(record.at_ms),
             trigger=record.trigger,
@@ -314,12 +317,12 @@ class Ledger:
             session.join_phase_ended()
 
     def _rebalance_id(self, started_at_ms: int) -> str:
-        """Return a unique id, derived from the group, its creation, the previous generation, the epoch and the time.
+        """Return a unique id, derived from the group, its creation, the epoch, the number under it, and the time.
 
-        Under one epoch every completed rebalance has raised the generation. A join phase that a failover abandons has
-        not, and the next one may start at the same time of another node's clock; the epoch makes them different.
+        Generations do not tell rebalances apart: a join phase that a failover abandons raises none, and a mirrored group
+        may rebalance again in the generation that it has.
         """
-        name = f"{self.group_id}\0{self.created_at_ms}\0{self.generation}\0{self._epoch}\0{started_at_ms}"
+        name = f"{self.group_id}\0{self.created_at_ms}\0{self._started}\0{self._epoch}\0{started_at_ms}"
         return str(uuid.UUID(bytes=hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).digest()))
 
     def _close_rebalance(self, at_ms: int, outcome: str, member_count_after: int, moved: int = 0) -> None:

@@ -229,6 +229,13 @@ def test_generation_that_was_written_twice_is_a_second_rebalance(mirrored: Mirro
     assert set(mirrored.group.members) == {"a", "c"}
 
 
+def test_rebalances_of_one_generation_have_ids_of_their_own(mirrored: Mirrored) -> None:
+    """An assignment grows as the names of its topics are found, one after another."""
+    writes = [mirrored.see(generation(1, member("a", *range(count)))) for count in (1, 2, 3)]
+
+    assert len({row.rebalance_id for write in writes for row in write.rebalances}) == 3
+
+
 def test_member_that_is_gone_left_or_expired(mirrored: Mirrored) -> None:
     mirrored.see(generation(1, *BEFORE))
 
