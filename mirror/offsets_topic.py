@@ -137,7 +137,7 @@ def _offset_commit(key: bytes, value: bytes | None) -> ObservedCommit | OffsetDe
         leader_epoch,
         to_text(value[start : start + length].removesuffix(TERMINATOR)) if length else "",
         committed_at_ms,
-        None if expires_at_ms == -1 else _time(expires_at_ms),
+        None if expires_at_ms == -1 else min(max(expires_at_ms, 0), LATEST_TIME_MS),
     )
 
 

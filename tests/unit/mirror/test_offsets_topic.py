@@ -290,6 +290,14 @@ def test_text_that_postgres_cannot_store_is_replaced() -> None:
     assert decode(key, None) == OffsetDeleted("a\ufffd\ufffdb", "\ufffd\ufffd\ufffd", 0)
 
 
+@pytest.mark.parametrize(("sent", "stored"), [(2**62, LATEST_TIME_MS), (-5, 0)])
+def test_expiry_that_postgres_cannot_store_is_the_nearest_that_it_can(sent: int, stored: int) -> None:
+    """Clients before Kafka 2.1 may keep an offset as long as they like."""
+    commit = A_COMMIT._replace(expires_at_ms=sent)
+
+    assert _decode_commit(commit, 1) == commit._replace(expires_at_ms=stored, leader_epoch=-1)
+
+
 def test_metadata_that_postgres_cannot_store_are_replaced() -> None:
     for version in (3, 4):
         decoded = _decode_commit(A_COMMIT._replace(metadata="a\0b"), version)
