@@ -138,12 +138,19 @@ class KafkaConnection:
         try:
             context = ssl.create_default_context(cafile=self.ssl_ca_file)
             if self.ssl_certificate_file is not None:
-                context.load_cert_chain(self.ssl_certificate_file, self.ssl_key_file)
+                context.load_cert_chain(
+                    self.ssl_certificate_file, self.ssl_key_file, password=_refuse_encrypted_key
+                )
         except OSError as failure:
             files = (self.ssl_ca_file, self.ssl_certificate_file, self.ssl_key_file)
             names = ", ".join(str(file) for file in files if file is not None)
             raise KafkaUnavailable(f"{reason_of(failure)} ({names})") from failure
         return context
+
+
+def _refuse_encrypted_key() -> str:
+    """Raise an error in place of OpenSSL's question at the terminal, for whose answer the event loop would wait."""
+    raise OSError("the key is encrypted")
 
 
 class _TokenFile(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types

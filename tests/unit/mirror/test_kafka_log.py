@@ -4,14 +4,17 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from logging.handlers import BufferingHandler
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from aiokafka import TopicPartition  # type: ignore[import-untyped]  # comes without types
+from cryptography.hazmat.primitives import serialization
 
 from mirror import kafka_log
 from mirror.kafka_log import SILENT_MAX_S, TOPIC, KafkaConnection, KafkaLog, KafkaUnavailable, describe_cluster
+from tests.support.certificates import Authority
 from tests.support.ports import free_port
 
 pytestmark = pytest.mark.anyio
@@ -151,3 +154,22 @@ def test_unexpected_errors_of_the_library_are_logged(logged: list[logging.LogRec
 def test_address_without_a_port_that_there_is_is_a_reason(server: str) -> None:
     with pytest.raises(KafkaUnavailable, match="an address is not like kafka-1:9092"):
         KafkaConnection(bootstrap_servers=f"kafka-1:9092,{server}").options()
+
+
+def test_encrypted_key_is_a_reason_and_no_question_at_the_terminal(tmp_path: Path) -> None:
+    """The event loop would wait for its answer, at every connection."""
+    certificate, encrypted = Authority(tmp_path).issue("mirror"), tmp_path / "encrypted.pem"
+    key = serialization.load_pem_private_key(certificate.read_bytes(), None)
+    encryption = serialization.BestAvailableEncryption(b"secret")
+    encrypted.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
+    )
+    connection = KafkaConnection(
+        bootstrap_servers="kafka-1:9093",
+        security_protocol="SSL",
+        ssl_certificate_file=certificate,
+        ssl_key_file=encrypted,
+    )
+
+    with pytest.raises(KafkaUnavailable, match=f"the key is encrypted .*{encrypted}"):
+        connection.options()
