@@ -138,9 +138,7 @@ class KafkaConnection:
         try:
             context = ssl.create_default_context(cafile=self.ssl_ca_file)
             if self.ssl_certificate_file is not None:
-                context.load_cert_chain(
-                    self.ssl_certificate_file, self.ssl_key_file, password=_refuse_encrypted_key
-                )
+                context.load_cert_chain(self.ssl_certificate_file, self.ssl_key_file, password=_refuse_encrypted_key)
         except OSError as failure:
             files = (self.ssl_ca_file, self.ssl_certificate_file, self.ssl_key_file)
             names = ", ".join(str(file) for file in files if file is not None)

@@ -161,9 +161,7 @@ def test_encrypted_key_is_a_reason_and_no_question_at_the_terminal(tmp_path: Pat
     certificate, encrypted = Authority(tmp_path).issue("mirror"), tmp_path / "encrypted.pem"
     key = serialization.load_pem_private_key(certificate.read_bytes(), None)
     encryption = serialization.BestAvailableEncryption(b"secret")
-    encrypted.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
-    )
+    encrypted.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption))
     connection = KafkaConnection(
         bootstrap_servers="kafka-1:9093",
         security_protocol="SSL",
