@@ -1,12 +1,16 @@
 """Reader of a Kafka cluster's groups: their states, members, assignments and committed offsets."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from itertools import groupby
 from typing import Any, Final, Self
 
-from aiokafka.client import AIOKafkaClient  # type: ignore[import-untyped]  # comes without types
-from aiokafka.errors import KafkaError, for_code  # type: ignore[import-untyped]  # comes without types
+from aiokafka.client import AIOKafkaClient, CoordinationType  # type: ignore[import-untyped]  # comes without types
+from aiokafka.errors import (  # type: ignore[import-untyped]  # comes without types
+    GroupAuthorizationFailedError,
+    KafkaError,
+    for_code,
+)
 from aiokafka.protocol.metadata import MetadataRequest  # type: ignore[import-untyped]  # comes without types
 
 from coordinator_core.protocol.consumer_protocol import CONSUMER
@@ -88,6 +92,20 @@ class KafkaGroups:
                 for each in answer["groups"]
             ]
         return listed
+
+    async def coordinated(self, group_ids: Collection[str]) -> set[str]:
+        """Return those of these groups that have a coordinator, as far as brokers answer.
+
+        The partition of `__consumer_offsets` of a group without one has no leader, so no broker lists it.
+        """
+        lookups = [self._client.coordinator_lookup(CoordinationType.GROUP, group_id) for group_id in group_ids]
+        found: set[str] = set()
+        for group_id, answer in zip(group_ids, await asyncio.gather(*lookups, return_exceptions=True), strict=True):
+            if isinstance(answer, int | GroupAuthorizationFailedError):
+                found.add(group_id)
+            elif not isinstance(answer, KafkaError | OSError):
+                raise answer
+        return found
 
     async def _brokers(self) -> list[int]:
         """Return the brokers that there are now: one that was added or has started again may have any group."""

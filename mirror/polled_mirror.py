@@ -62,6 +62,10 @@ class Groups(Protocol):
         """Return the committed offsets of groups."""
         ...
 
+    async def coordinated(self, group_ids: Collection[str]) -> set[str]:
+        """Return those of these groups that have a coordinator."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class PolledShardGroups:
@@ -71,6 +75,8 @@ class PolledShardGroups:
     listed: Mapping[str, ListedGroup]
     described: Mapping[str, PolledGroup]
     offsets: Mapping[str, Offsets]
+    coordinated: Collection[str]
+    """Of the groups that no broker lists, those that have a coordinator."""
 
 
 class PolledMirror:
@@ -156,10 +162,17 @@ class PolledMirror:
         all_own = [each for listed in own.values() for each in listed.values()]
         described = await groups.described([each for each in all_own if self._needs_description(each)])
         offsets = await groups.offsets([each for each in all_own if each.group_type != SHARE_TYPE])
+        missing = [
+            each.group_id
+            for shard, listed in own.items()
+            for each in shard.live_groups()
+            if each.group_id not in listed
+        ]
+        coordinated = await groups.coordinated(missing)
         at_ms = self._coordinator.wall_ms()
         for shard, listed in own.items():
             try:
-                await self._shards[shard].apply(PolledShardGroups(at_ms, listed, described, offsets))
+                await self._shards[shard].apply(PolledShardGroups(at_ms, listed, described, offsets, coordinated))
             except CoordinatorError as failure:
                 log.warning("mirrored_shard_failed", shard=shard.shard_id, reason=failure.detail)
                 self._next_offsets[shard.shard_id] = self._shards.pop(shard).next_offset
@@ -224,7 +237,8 @@ class PolledShard:
             self.follower.begin(position, self.next_offset)
         self._offsets: dict[str, Offsets] = {}
         self._missing: set[str] = set()
-        """Groups that the last poll did not have: one whose coordinator moves may be in no broker's list."""
+        """Groups that the last poll did not have, though they have a coordinator: while it moves, a group may be in no
+        broker's list."""
 
     async def apply(self, polled: PolledShardGroups) -> None:
         """Apply what a poll says.
@@ -233,7 +247,7 @@ class PolledShard:
             CoordinatorError: the shard was lost, or the database cannot be reached.
         """
         seen = [each for group_id in polled.listed for each in await self._seen(group_id, polled)]
-        seen += await self._deleted(polled.listed)
+        seen += await self._deleted(polled.listed, polled.coordinated)
         entries = [LogEntry(self.next_offset + place, polled.at_ms, each) for place, each in enumerate(seen)]
         self.next_offset += len(entries)
         if self._is_first:
@@ -272,10 +286,10 @@ class PolledShard:
             }
         return self._offsets[group_id]
 
-    async def _deleted(self, listed: Collection[str]) -> list[Observed]:
+    async def _deleted(self, listed: Collection[str], coordinated: Collection[str]) -> list[Observed]:
         """Return the deletions of the groups that neither this poll nor the one before had."""
         missing = {group.group_id for group in self._shard.live_groups() if group.group_id not in listed}
-        gone, self._missing = missing & self._missing, missing
+        gone, self._missing = missing & self._missing, missing.intersection(coordinated)
         self._offsets = {each: known for each, known in self._offsets.items() if each in listed or each in missing}
         seen: list[Observed] = []
         for group_id in sorted(gone):

@@ -4,6 +4,11 @@ from typing import Any
 
 import pytest
 from aiokafka.cluster import ClusterMetadata  # type: ignore[import-untyped]  # comes without types
+from aiokafka.errors import (  # type: ignore[import-untyped]  # comes without types
+    GroupAuthorizationFailedError,
+    GroupCoordinatorNotAvailableError,
+    KafkaError,
+)
 from aiokafka.protocol.metadata import MetadataRequest, MetadataResponse_v5  # type: ignore[import-untyped]  # likewise
 
 from mirror import kafka_groups
@@ -20,6 +25,8 @@ class FakeClient:
     def __init__(self, **_: object) -> None:
         self.groups: dict[int, list[str]] = {}
         """Broker → the groups that it coordinates."""
+        self.lookup_failures: dict[str, KafkaError] = {}
+        """Group → why its coordinator is not found."""
         self.cluster = ClusterMetadata()
 
     async def bootstrap(self) -> None:
@@ -41,6 +48,12 @@ class FakeClient:
         response = request.prepare({16: (5, 5)}).RESPONSE_TYPE
         found = [(group_id, "consumer", "Stable", "classic", {}) for group_id in self.groups[broker]]
         return response(0, 0, found, {})
+
+    async def coordinator_lookup(self, _: int, group_id: str) -> int:
+        """Return the coordinator of a group."""
+        if group_id in self.lookup_failures:
+            raise self.lookup_failures[group_id]
+        return min(self.groups)
 
     def _metadata(self) -> Any:  # noqa: ANN401 - likewise
         brokers = [(broker, f"kafka-{broker}", 9092, None) for broker in self.groups]
@@ -65,3 +78,10 @@ async def test_broker_that_is_new_is_asked_for_the_groups_that_move_to_it(client
         client.groups = {1: ["a"], 2: ["b"]}
 
         assert {(each.group_id, each.broker) for each in await groups.listed()} == {("a", 1), ("b", 2)}
+
+
+async def test_groups_without_a_coordinator_are_known(client: FakeClient) -> None:
+    client.groups = {1: []}
+    client.lookup_failures = {"b": GroupCoordinatorNotAvailableError(), "denied": GroupAuthorizationFailedError()}
+    async with KafkaGroups(KafkaConnection(bootstrap_servers="kafka-1:9092")) as groups:
+        assert await groups.coordinated(["a", "b", "denied"]) == {"a", "denied"}

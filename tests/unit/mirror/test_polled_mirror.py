@@ -31,6 +31,7 @@ class FakeGroups:
         self._listed: dict[str, ListedGroup] = {}
         self._described: dict[str, PolledGroup] = {}
         self.committed: dict[str, Offsets] = {}
+        self.without_coordinator: set[str] = set()
 
     def show(self, group_id: str, state: str, *members: str, kind: str = "classic", epoch: int | None = None) -> None:
         """Let the cluster have a group; each member owns the partition of its place."""
@@ -74,6 +75,10 @@ class FakeGroups:
     async def offsets(self, groups: Iterable[ListedGroup]) -> dict[str, Offsets]:
         """Return the committed offsets of groups."""
         return {each.group_id: dict(self.committed[each.group_id]) for each in groups}
+
+    async def coordinated(self, group_ids: Iterable[str]) -> set[str]:
+        """Return those of these groups that have a coordinator."""
+        return set(group_ids) - self.without_coordinator
 
 
 class FailingReads(MemoryStore):
@@ -286,6 +291,23 @@ async def test_group_is_deleted_when_two_polls_miss_it(world: World) -> None:
         await world.poll()
         await until(lambda: node.describe("g") is None, "the deletion")
         await world.offsets_are({})
+
+
+async def test_group_without_a_coordinator_was_not_deleted(world: World) -> None:
+    """No broker lists the groups of a partition of `__consumer_offsets` that has no leader."""
+    world.groups.show("g", "Stable", "a")
+    async with world.polling() as node:
+        world.groups.delete("g")
+        world.groups.without_coordinator = {"g"}
+        for _ in range(3):
+            await world.poll()
+        assert world.view().state is STABLE
+
+        world.groups.without_coordinator = set()
+        await world.poll()
+        assert world.view().state is STABLE
+        await world.poll()
+        await until(lambda: node.describe("g") is None, "the deletion")
 
 
 async def test_deleted_groups_leave_nothing_in_memory(world: World) -> None:
