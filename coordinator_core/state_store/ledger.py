@@ -319,8 +319,8 @@ class Ledger:
     def _rebalance_id(self, started_at_ms: int) -> str:
         """Return a unique id, derived from the group, its creation, the epoch, the number under it, and the time.
 
-        Generations do not tell rebalances apart: a join phase that a failover abandons raises none, and a mirrored group
-        may rebalance again in the generation that it has.
+        Generations do not tell rebalances apart: a join phase that a failover abandons raises none, and a mirrored
+        group may rebalance again in the generation that it has.
         """
         name = f"{self.group_id}\0{self.created_at_ms}\0{self._started}\0{self._epoch}\0{started_at_ms}"
         return str(uuid.UUID(bytes=hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).digest()))
