@@ -38,16 +38,15 @@ class FakeClient:
 
     def get_random_node(self) -> int:
         """Return a broker that is known."""
-        return min(broker.nodeId for broker in self.cluster.brokers())
+        return min(self.groups)
 
     async def send(self, broker: int, request: Any) -> Any:  # noqa: ANN401 - aiokafka has no types
         """Return the answer of a broker."""
         if isinstance(request, MetadataRequest):
             return self._metadata()
         assert isinstance(request, ListGroups)
-        response = request.prepare({16: (5, 5)}).RESPONSE_TYPE
-        found = [(group_id, "consumer", "Stable", "classic", {}) for group_id in self.groups[broker]]
-        return response(0, 0, found, {})
+        found = [(group_id, "consumer", "Stable", "classic", dict[int, bytes]()) for group_id in self.groups[broker]]
+        return request.prepare({16: (5, 5)}).RESPONSE_TYPE(0, 0, found, {})
 
     async def coordinator_lookup(self, _: int, group_id: str) -> int:
         """Return the coordinator of a group."""
