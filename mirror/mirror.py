@@ -310,10 +310,11 @@ class Mirror:
             decoded = decode(record.key, record.value)
             if decoded is None or isinstance(decoded, UnknownRecord):
                 return None
-            group_id, shard_id = decoded.group_id, follower.shard.shard_id
-            if REPLACEMENT in group_id and self._coordinator.shard_id_of(group_id) != shard_id:
+            if self._coordinator.shard_id_of(decoded.group_id) == follower.shard.shard_id:
+                return decoded
+            if REPLACEMENT in decoded.group_id:
                 raise UndecodableRecord("the group's id cannot be stored as it is")
-            return decoded
+            return None
         except UndecodableRecord as failure:
             self.counts.undecodable += 1
             if self.counts.undecodable <= REPORTED_MAX:

@@ -432,6 +432,21 @@ async def test_group_whose_id_cannot_be_stored_as_it_is_is_skipped() -> None:
         assert world.mirror.counts.undecodable == 2
 
 
+async def test_what_an_old_partition_has_of_a_group_has_no_effect() -> None:
+    """It stays there when `__consumer_offsets` gets more partitions, and Kafka's clients do not see it any more."""
+    world = World()
+    world.log, world.store = FakeLog(2), MemoryStore(shards=2)
+    own = shard_of("g", 2)
+    for offset in (1, 2, 3):
+        world.log.say(T0_MS, ObservedCommit("g", "orders", 0, offset, -1, "", T0_MS, None), 1 - own)
+    world.log.say(T0_MS, ObservedCommit("g", "orders", 0, 7, -1, "", T0_MS, None), own)
+
+    async with world.following():
+        await world.stored({0: 7})
+
+    assert world.mirror.counts.undecodable == 0
+
+
 async def test_partition_is_not_read_again_when_another_one_is() -> None:
     world = World()
     world.log, world.store = FakeLog(2), MemoryStore(shards=2)
