@@ -268,7 +268,8 @@ class PolledShard:
         if group_id not in polled.offsets:
             return []
         group, listed, described = self._group(group_id), polled.listed[group_id], polled.described.get(group_id)
-        if listed.group_type not in OTHER_TYPES | {CONSUMER_TYPE} and listed.protocol_type and listed.state == EMPTY:
+        is_classic, is_simple = listed.group_type not in OTHER_TYPES | {CONSUMER_TYPE}, not listed.protocol_type
+        if is_classic and listed.state == EMPTY and (group.exists or not is_simple):  # Commits make a simple group.
             described = PolledGroup(listed.protocol_type, "", ())
         found = None if described is None else observed_group(group, group_id, described, polled.at_ms)
         seen: list[Observed] = [] if found is None else [found]

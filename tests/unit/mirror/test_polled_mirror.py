@@ -197,6 +197,19 @@ async def test_group_without_members_is_empty(world: World) -> None:
     assert [row.outcome for row in world.store.history.rebalances] == ["emptied"]
 
 
+@pytest.mark.parametrize("state", [STABLE, PREPARING])
+async def test_group_that_was_deleted_and_has_commits_again_has_no_members(world: World, state: GroupState) -> None:
+    """As while the mirror was away; the group is a simple one now."""
+    world.groups.show("g", "Stable", "a")
+    async with world.polling():
+        world.groups.show("g", state, "a")
+        await world.poll()
+        world.groups.delete("g")
+        world.groups.commit("g", 0, 5)
+        await world.poll()
+        assert (world.view().state, world.view().members) == (EMPTY, ())
+
+
 async def test_group_of_the_consumer_protocol_has_its_epochs(world: World) -> None:
     world.groups.show("g", "Stable", "a", kind="consumer", epoch=4)
     async with world.polling():
