@@ -27,11 +27,13 @@ _TOPICS: Final = Arrays(topics.c.topic, topics.c.partitions)
 _OBSERVE_TOPICS: Final = f"""
 WITH given AS MATERIALIZED ({_TOPICS.source}),
 new AS (
-    SELECT topic, given.partitions FROM given LEFT JOIN topics USING (topic)
+    SELECT topic, given.partitions, topics.partitions IS NOT NULL AS is_known
+    FROM given LEFT JOIN topics USING (topic)
     WHERE topics.partitions IS DISTINCT FROM given.partitions
 ),
 raised AS (UPDATE versions SET topics = topics + 1 WHERE EXISTS (SELECT FROM new) RETURNING topics AS version)
-INSERT INTO topics (topic, partitions, version) SELECT topic, partitions, version FROM new, raised ORDER BY topic
+INSERT INTO topics (topic, partitions, version)
+SELECT topic, partitions, CASE WHEN is_known THEN version ELSE 0 END FROM new, raised ORDER BY topic
 ON CONFLICT (topic) DO UPDATE SET partitions = excluded.partitions, version = excluded.version
 """  # noqa: S608 - every name comes from tables.py
 
@@ -79,7 +81,7 @@ def read_source(transaction: Transaction) -> str | None:
 
 
 def observe_topics(transaction: Transaction, partitions: Mapping[str, int]) -> None:
-    """Store the numbers of partitions that are new."""
+    """Store the numbers of partitions that are new; that of a topic which was not known has not changed yet."""
     run(transaction, _OBSERVE_TOPICS, _TOPICS, sorted(partitions.items()))
 
 

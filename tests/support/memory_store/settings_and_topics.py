@@ -70,8 +70,9 @@ class SettingsAndTopics:
         if new:
             self.versions = self.versions._replace(topics=self.versions.topics + 1)
         for topic, count in new.items():
-            start = self._topics[topic].log_start_offset if topic in self._topics else 0
-            self._topics[topic] = TopicRow(topic, count, start, self.versions.topics)
+            before = self._topics.get(topic)
+            start, version = (0, 0) if before is None else (before.log_start_offset, self.versions.topics)
+            self._topics[topic] = TopicRow(topic, count, start, version)
 
     def _raised(self, before: TopicRow | None, topic: str, partitions: int, log_start_offset: int | None) -> TopicRow:
         if before is None:

@@ -294,6 +294,25 @@ async def test_deleted_topic_is_forgotten_once_two_polls_miss_it(world: World, c
         assert [row.topic for row in world.store.topics()] == ["bills", "orders"]
 
 
+async def test_topic_that_is_seen_for_the_first_time_has_got_no_partitions(world: World, cluster: FakeCluster) -> None:
+    """A group has its first generation before the mirror asks for the topics of it."""
+    async with world.following() as node:
+        polling = LogEndPoll(node, cluster.opened, world.mirror.used_topics, world.mirror.forget_topics, INTERVAL_S)
+        for number, partitions in ((1, 1), (2, 2), (3, 2), (4, 2)):
+            world.see(number, "a")
+            await world.caught_up()
+            cluster.partition_count = partitions
+            await polling.poll(cluster)
+            await node.refresh_settings()
+
+    assert [row.trigger for row in world.rebalances] == [
+        "member_joined",
+        "leader_rejoined",
+        "partitions_changed",
+        "leader_rejoined",
+    ]
+
+
 async def test_deleted_topic_that_no_group_uses_any_more_is_forgotten(world: World, cluster: FakeCluster) -> None:
     """Kafka deletes the committed offsets with a topic."""
     async with world.following() as node:
