@@ -455,10 +455,11 @@ def _kind(entry: LogEntry) -> tuple[bool, str]:
 
 
 def _is_conversion(held: LogEntry, entry: LogEntry) -> bool:
-    """Return whether the deletion of a group and the next entry are a change of its protocol."""
+    """Return whether the deletion of a group and the next entry, written with it, are a change of its protocol."""
     deleted, following = held.seen, entry.seen
     assert isinstance(deleted, GroupDeleted), "only deletions are held"
-    return isinstance(following, Observed | GroupRecord) and is_conversion(deleted, following)
+    is_one_batch = held.appended_ms == entry.appended_ms
+    return is_one_batch and isinstance(following, Observed | GroupRecord) and is_conversion(deleted, following)
 
 
 def _key_of(entry: LogEntry) -> object:

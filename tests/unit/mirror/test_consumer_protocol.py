@@ -258,6 +258,21 @@ async def test_group_that_is_converted_goes_on(world: World, group: GroupLog, pa
     assert world.offsets() == {0: 5}
 
 
+async def test_group_that_was_deleted_and_is_created_later_with_the_other_protocol_is_another_one(
+    world: World, group: GroupLog
+) -> None:
+    async with world.following():
+        world.see(1, "a")
+        world.see(2)
+        await world.caught_up()
+    world.log.say(T0_MS + 5_000, GroupDeleted("g"))
+    world.append(T0_MS + 3_600_000, group.joined("b"))
+    async with world.following():
+        await until(lambda: len(world.rebalances) == 3, "the generation")
+
+    assert len({row.group_created_at_ms for row in world.rebalances}) == 2
+
+
 # -- topics ----------------------------------------------------------------------------------------------------
 
 
