@@ -20,6 +20,7 @@ Rules:
 Source: docs/mirror.md "Exactly once".
 """
 
+import asyncio
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
@@ -55,6 +56,9 @@ DELETIONS_KEPT_MS: Final = 86_400_000
 
 POSITION_INTERVAL_MS: Final = 3_600_000
 """How often the position is stored where no group changes, so that a mirror which starts again knows how old it is."""
+
+ENTRIES_PER_TURN: Final = 1_000
+"""Entries that are applied before other tasks run, where a whole log is: it may have millions of commits."""
 
 Owners = dict[tuple[str, int], str]
 """(topic, partition) → the member that owns it."""
@@ -210,9 +214,11 @@ class Follower:
             if isinstance(entry.seen, ObservedGroup):
                 self._observe(entry, GroupObserved(entry.seen, entry.appended_ms, is_first_read=self._is_first_read))
         await self._stored(self.shard.groups)
-        for entry in entries:
+        for place, entry in enumerate(entries):
             if isinstance(entry.seen, ObservedCommit):
                 await self._commit(entry, entry.seen)
+            if place % ENTRIES_PER_TURN == 0:
+                await asyncio.sleep(0)
         await self.store_position(end_offset)
 
     async def _apply_held_deletion(self) -> None:

@@ -1,5 +1,7 @@
 """A mirror follows the log of a cluster on an in-memory store: each row once, whatever fails."""
 
+import asyncio
+
 import pytest
 
 from coordinator_core.protocol.errors import InvalidRequest
@@ -306,6 +308,29 @@ async def test_group_that_was_deleted_while_the_mirror_was_away_for_long_is_simp
 
     assert view is not None
     assert (view.protocol_type, view.members) == (None, ())
+
+
+async def test_other_work_goes_on_while_a_whole_log_is_applied(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the leases of a node expire when it reads millions of commits for the first time."""
+    monkeypatch.setattr(follower, "ENTRIES_PER_TURN", 1)
+    sizes = set()
+
+    async def watch() -> None:
+        while True:
+            sizes.update(shard.offsets.size for shard in node.serving_shards())
+            await asyncio.sleep(0)
+
+    for partition in range(6):
+        world.commit(partition, 1)
+    async with world.following(NO_CHECKPOINT_MS) as node:
+        watching = asyncio.create_task(watch())
+        world.log.recreate()
+        for partition in range(5):
+            world.commit(partition, 1)
+        await world.caught_up()
+        watching.cancel()
+
+    assert {1, 2, 3, 4} < sizes
 
 
 async def test_commit_is_stored_after_the_decision_about_its_group(world: World) -> None:
