@@ -313,7 +313,7 @@ async def test_group_that_was_deleted_while_the_mirror_was_away_for_long_is_simp
 async def test_other_work_goes_on_while_a_whole_log_is_applied(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the leases of a node expire when it reads millions of commits for the first time."""
     monkeypatch.setattr(follower, "ENTRIES_PER_TURN", 1)
-    sizes = set()
+    sizes = set[int]()
 
     async def watch() -> None:
         while True:
