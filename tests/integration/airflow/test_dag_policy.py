@@ -151,6 +151,12 @@ def test_waiting_tasks_release_their_slot(dags: list[dict[str, Any]]) -> None:
     assert "reschedule" in {task["mode"] for _, task in tasks_of(dags)}
 
 
+def test_cleared_spark_task_runs_its_job_again_on_every_cluster(dags: list[dict[str, Any]]) -> None:
+    """One that is durable finds in a cluster's master that its job has succeeded, and ends without it."""
+    spark = [task for _, task in tasks_of(dags) if task["operator"] == "SparkJobOperator"]
+    assert {task["is_durable"] for task in spark} == {False}
+
+
 def test_spark_pools_can_be_configured(dags: list[dict[str, Any]]) -> None:
     spark = [(name, task["pool"]) for name, task in tasks_of(dags) if task["operator"] == "SparkJobOperator"]
     assert len(spark) >= len(JOBS)

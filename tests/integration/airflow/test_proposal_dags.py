@@ -1,5 +1,6 @@
 """Run the proposing DAGs with real Spark and Postgres, and a fake node that records its requests."""
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import closing
@@ -138,6 +139,12 @@ def test_a_failed_job_is_reported_with_its_reason_only(
     alert = {each["event"]: each for each in webhook.alerts}["task_failed"]
     assert alert["text"] == "offset_retention.propose failed: offset_retention: Cannot connect."
     assert "Last spark-submit output:\njava.lang.Error: a trace\n" in airflow.log()
+
+
+def test_job_runs_in_yarn_s_cluster_mode(airflow: AirflowProcess, env_without_spark: dict[str, str]) -> None:
+    yarn = {"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}}
+    run = airflow.run(DAG, {}, {**env_without_spark, "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(yarn)}, is_retried=False)
+    assert run["tasks"]["propose"] == "success"
 
 
 # -- the gate -------------------------------------------------------------------------------------------------
