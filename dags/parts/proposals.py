@@ -30,6 +30,8 @@ EXCEEDED, DECIDED, HELD, JUDGED, QUESTION = "exceeded", "decided", "held", "judg
 APPLYING_OR_APPLIED = frozenset({"applying", "applied"})
 ACTOR_MAX_CHARS = 200
 POKE_INTERVAL_S = 5.0
+POKE_INTERVAL_MAX_S = 60.0
+"""The longest pause between two looks, each of which is a process of its own."""
 
 
 def tasks(job: submit.JobSpec, cluster: str, **arguments: str) -> None:
@@ -148,7 +150,13 @@ def reject() -> dict[str, Any]:
     return _log_result(_decide(context, "reject", actor, {"reason": reason}))
 
 
-@task.sensor(poke_interval=POKE_INTERVAL_S, timeout=APPLY_TIMEOUT.total_seconds(), mode="reschedule")
+@task.sensor(
+    poke_interval=POKE_INTERVAL_S,
+    exponential_backoff=True,
+    max_wait=POKE_INTERVAL_MAX_S,
+    timeout=APPLY_TIMEOUT.total_seconds(),
+    mode="reschedule",
+)
 def wait_until_applied() -> PokeReturnValue:
     """Wait until every candidate has its outcome; between two polls the task takes no slot."""
     context = get_current_context()

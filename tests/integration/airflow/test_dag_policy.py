@@ -151,6 +151,12 @@ def test_waiting_tasks_release_their_slot(dags: list[dict[str, Any]]) -> None:
     assert "reschedule" in {task["mode"] for _, task in tasks_of(dags)}
 
 
+def test_long_waits_start_few_processes(dags: list[dict[str, Any]]) -> None:
+    """Each look of a task that releases its slot is a process of its own."""
+    pauses = {name: task["longest_pause_s"] for name, task in tasks_of(dags) if task["mode"] == "reschedule"}
+    assert [name for name, pause_s in pauses.items() if pause_s < 30] == []
+
+
 def test_cleared_spark_task_runs_its_job_again_on_every_cluster(dags: list[dict[str, Any]]) -> None:
     """One that is durable finds in a cluster's master that its job has succeeded, and ends without it."""
     spark = [task for _, task in tasks_of(dags) if task["operator"] == "SparkJobOperator"]
