@@ -202,6 +202,8 @@ class AirflowServices:
             "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
             "AIRFLOW__LOGGING__NAMESPACE_LEVELS": "airflow.task=INFO",
             "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+            # Its services and tasks call one another, and the nodes of this machine.
+            "no_proxy": "*",
             "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": SPARK_MASTER}),
         }
 

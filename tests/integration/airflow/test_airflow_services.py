@@ -9,12 +9,14 @@ from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
 
+import httpx
 import psycopg2
 import pytest
 
 from muster.errors import UserError
 from muster.local.airflow import AirflowServices, pool_slots
 from muster.settings import Settings, psql_url
+from tests.support.fake_maintenance_node import FakeNode, running
 
 pytestmark = pytest.mark.airflow
 
@@ -73,6 +75,16 @@ def test_configuration_of_another_airflow_is_ignored(tmp_path: Path, monkeypatch
     assert environment["MUSTER_SPARK_POOL"] == "muster_spark"
     assert environment["MUSTER_SPARK_REPORT_POOL"] == "muster_spark_reports"
     assert environment["MUSTER_OFFSETS_RETENTION_MINUTES"] == "60"
+
+
+def test_services_call_one_another_and_nodes_without_a_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow's clients and the hook take a proxy from the environment; many have no exception for 127.0.0.1."""
+    for name, value in (("HTTP_PROXY", "http://127.0.0.1:1"), ("NO_PROXY", "localhost"), ("no_proxy", "127.0.0.0/8")):
+        monkeypatch.setenv(name, value)
+    for name, value in services(tmp_path).environment.items():
+        monkeypatch.setenv(name, value)
+    with running(FakeNode()) as node:
+        assert httpx.get(f"{node.url}/v1/maintenance/runs/7").status_code == 200
 
 
 def test_no_service_gets_the_url_of_the_database_s_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
