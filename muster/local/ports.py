@@ -2,13 +2,16 @@
 
 import contextlib
 import socket
+from collections.abc import Iterable
+from itertools import combinations
 from pathlib import Path
 
 from muster.display import printable
-from muster.errors import UserError
+from muster.errors import USAGE_EXIT_CODE, UserError
 from muster.process_table import PROC
 
 LISTENING = "0A"
+ANY_ADDRESS = frozenset({"0.0.0.0", "::"})
 
 
 def require_free_port(host: str, port: int, option: str) -> None:
@@ -27,6 +30,23 @@ def require_free_port(host: str, port: int, option: str) -> None:
     owner = listener_on(port)
     who = f"taken by {owner}" if owner else f"taken or not allowed (`ss -ltnp 'sport = :{port}'` shows the process)"
     raise UserError(f"Port {port} on {host} is {who}; stop that program, or choose another port with {option}.")
+
+
+def require_distinct_ports(places: Iterable[tuple[str, int, str]]) -> None:
+    """Check that no two servers are to listen on one port.
+
+    Args:
+        places: of each server the address of this machine, the port, and what the person can change, as `--port`.
+
+    Raises:
+        UserError: two are to; the sentence names both options.
+    """
+    for (host, port, option), (other_host, other_port, other_option) in combinations(places, 2):
+        if port == other_port and (host == other_host or not ANY_ADDRESS.isdisjoint((host, other_host))):
+            raise UserError(
+                f"Port {port} is that of {option} and of {other_option}; choose another port with one of them.",
+                USAGE_EXIT_CODE,
+            )
 
 
 def is_free_port(host: str, port: int) -> bool:

@@ -12,7 +12,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,7 @@ from muster.local.demo_fleet import DemoFleet, has_kafka_client
 from muster.local.java import find_java
 from muster.local.nodes import LocalNode, local_nodes
 from muster.local.orphans import adopt_orphans, kill_strays, reap_orphans
-from muster.local.ports import is_free_port, require_free_port
+from muster.local.ports import is_free_port, require_distinct_ports, require_free_port
 from muster.local.processes import ChildProcesses, shorten_log
 from muster.local.stop_request import StopRequest, StopRequested
 from muster.node.mirror import describe_mirror, prepare_database, require_own_kind
@@ -90,18 +90,16 @@ def run_up(
     data_dir = DataDir(settings.data_dir)
     data_dir.create(settings.min_free_disk_mb)
     nodes = local_nodes(settings, node_count)
+    places = _places(settings, nodes, with_airflow=with_airflow)
+    require_distinct_ports(places)
     if with_airflow:
         find_java(data_dir.path)
     with data_dir.locked("up") as lock, StopRequest() as stop:
         lock.publish_node_url(settings.node_url)
         registry = ChildRegistry(data_dir.children_file)
         registry.stop_leftovers(STOP_LEFTOVERS_TIMEOUT_S)
-        for node in nodes:
-            require_free_port(settings.http_host, node.port, "--port")
-            if node.settings.kafka_port is not None:
-                require_free_port(settings.kafka_host, node.settings.kafka_port, "MUSTER_KAFKA_PORT")
-        if with_airflow:
-            require_free_port("127.0.0.1", settings.airflow_port, "--airflow-port")
+        for place in places:
+            require_free_port(*place)
         adopt_orphans()
         children = ChildProcesses(registry, settings.log_file_max_mb * 2**20)
         platform = LocalPlatform(settings, nodes, data_dir, lock, stop, children, open_view(PROGRESS_LINE_INTERVAL_S))
@@ -114,10 +112,18 @@ def run_up(
             platform.stop()
 
 
+def _places(settings: Settings, nodes: Sequence[LocalNode], *, with_airflow: bool) -> list[tuple[str, int, str]]:
+    """Return where the nodes and Airflow listen: each an address, a port, and the option that sets it."""
+    found = [(settings.http_host, node.port, "--port") for node in nodes]
+    kafka = (node.settings.kafka_port for node in nodes)
+    found += [(settings.kafka_host, port, "MUSTER_KAFKA_PORT") for port in kafka if port is not None]
+    return [*found, ("127.0.0.1", settings.airflow_port, "--airflow-port")] if with_airflow else found
+
+
 def _with_kafka_port(settings: Settings, node_count: int, with_kafka: bool | None, *, with_demo: bool) -> Settings:
     """Return the settings with the port of the first node's Kafka listener, or without one.
 
-    Without a request the listener of the fleet's Kafka client is left out if another program has its port.
+    Without a request the listener of the fleet's Kafka client is left out if its port is taken, or another part's.
     """
     if settings.mirror_bootstrap_servers is not None:
         if with_kafka:
@@ -125,7 +131,8 @@ def _with_kafka_port(settings: Settings, node_count: int, with_kafka: bool | Non
         return settings.model_copy(update={"kafka_port": None})
     if with_kafka is None and settings.kafka_port is None:
         ports = range(KAFKA_PORT, KAFKA_PORT + node_count)
-        is_free = all(is_free_port(settings.kafka_host, port) for port in ports)
+        others = {settings.airflow_port, *(node.port for node in local_nodes(settings, node_count))}
+        is_free = others.isdisjoint(ports) and all(is_free_port(settings.kafka_host, port) for port in ports)
         with_kafka = with_demo and has_kafka_client() and is_free
     port = None if with_kafka is False else settings.kafka_port or KAFKA_PORT
     return settings.model_copy(update={"kafka_port": port})

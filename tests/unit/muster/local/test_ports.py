@@ -8,7 +8,7 @@ import pytest
 
 from muster.errors import UserError
 from muster.local import ports
-from muster.local.ports import is_free_port, require_free_port
+from muster.local.ports import is_free_port, require_distinct_ports, require_free_port
 
 
 def test_free_port_is_reported_as_free() -> None:
@@ -25,6 +25,18 @@ def test_process_that_uses_the_port_is_named(address: str) -> None:
             require_free_port("127.0.0.1", port, "--port")
     assert f"(pid {os.getpid()})" in refused.value.sentence
     assert refused.value.sentence.endswith("or choose another port with --port.")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0"])
+def test_port_of_two_servers_is_refused_with_both_options(address: str) -> None:
+    with pytest.raises(UserError) as refused:
+        require_distinct_ports([(address, 8_081, "--port"), ("127.0.0.1", 8_081, "--airflow-port")])
+    expected = "Port 8081 is that of --port and of --airflow-port; choose another port with one of them."
+    assert refused.value.sentence == expected
+
+
+def test_one_port_of_two_addresses_is_no_conflict() -> None:
+    require_distinct_ports([("127.0.0.1", 8_080, "--port"), ("127.0.0.2", 8_080, "MUSTER_KAFKA_PORT")])
 
 
 def test_old_connections_do_not_hold_a_port() -> None:

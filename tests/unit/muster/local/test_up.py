@@ -1,4 +1,4 @@
-"""Supervision of the local platform: a failure such as a full disk is reported, and everything is tried again."""
+"""Start and supervision of the local platform: ports are checked; a failure such as a full disk is tried again."""
 
 import errno
 import os
@@ -10,7 +10,7 @@ import pytest
 from muster.data_dir import DataDir
 from muster.errors import UserError
 from muster.local import up
-from muster.local.up import LocalPlatform
+from muster.local.up import LocalPlatform, run_up
 from muster.settings import load_settings
 
 
@@ -88,3 +88,22 @@ def test_full_disk_is_reported_and_the_platform_goes_on_when_there_is_space(
         "Postgres ended; it starts again.",
         "The disk is full (children.json); make room and start again. It is tried again in 10 s.",
     ]
+
+
+def refusal(data_dir: Path, *, http_port: int, node_count: int, with_airflow: bool) -> str:
+    """Return why a platform is not started in a directory that is in use, which is looked for after its ports."""
+    settings = load_settings(data_dir=data_dir, http_port=http_port)
+    DataDir(data_dir).create()
+    with DataDir(data_dir).locked("up"), pytest.raises(UserError) as refused:
+        run_up(settings, node_count=node_count, with_airflow=with_airflow, with_demo=True)
+    return refused.value.sentence
+
+
+def test_two_parts_with_one_port_are_refused_before_anything_starts(tmp_path: Path) -> None:
+    sentence = refusal(tmp_path, http_port=8_081, node_count=1, with_airflow=True)
+    assert sentence.startswith("Port 8081 is that of --port and of --airflow-port;")
+    assert "is using" in refusal(tmp_path, http_port=8_081, node_count=1, with_airflow=False)
+
+
+def test_kafka_listener_of_the_fleet_is_left_out_if_a_node_has_its_port(tmp_path: Path) -> None:
+    assert "is using" in refusal(tmp_path, http_port=9_090, node_count=3, with_airflow=False)
