@@ -29,12 +29,14 @@ def names(field: str, value: Any) -> list[str]:
 
 
 def topics(field: str, value: Any) -> list[dict[str, Any]]:
-    """Return topics as the HTTP API has them; a text is the name of one, and None is none.
+    """Return topics as the HTTP API has them, for which none are all; a text is the name of one, and None is none.
 
     Raises:
-        ValueError: something is neither a name nor a mapping.
+        ValueError: something is neither a name nor a mapping, or an empty list does not name any.
     """
     found = [] if value is None else [value] if isinstance(value, str | Mapping) else list(value)
+    if value is not None and not found:
+        raise ValueError(f"{field}: {value!r} names no topic; None is all topics")
     return [dict(each) if isinstance(each, Mapping) else {"topic": names(field, [each])[0]} for each in found]
 
 

@@ -41,7 +41,7 @@ class ResetOffsetsOperator(BaseOperator):
         shift_by: with `shift`, the number of records; negative ones are read again.
         datetime: with `datetime`, a time with time zone.
         offsets: with `given`, `{"topic", "partition", "offset"}` for each partition.
-        topics: only these, as a name, or names or `{"topic", "partitions"}`; none: all with committed offsets.
+        topics: only these, as a name, or names or `{"topic", "partitions"}`; None: all with committed offsets.
         dry_run: whether to log and return the plan only. A text counts as true unless it is `False` or `false`.
         actor: recorded in the audit log, unless the connection's token names one.
         muster_conn_id: the connection.

@@ -38,6 +38,12 @@ def test_topics_are_names_or_mappings() -> None:
         topics("topics", [7])
 
 
+@pytest.mark.parametrize("value", [[], ()])
+def test_empty_list_of_topics_is_not_all_of_them(value: Any) -> None:  # noqa: ANN401 - likewise
+    with pytest.raises(ValueError, match=r"^topics: .* names no topic; None is all topics$"):
+        topics("topics", value)
+
+
 def test_numbers_are_read_from_text_too() -> None:
     assert (whole_number("offset", "-3"), whole_number("offset", None)) == (-3, None)
     assert (records("max_lag", "5"), records("max_lag", 0), records("max_lag", None)) == (5, 0, None)
