@@ -89,7 +89,8 @@ class MusterClient:
         self._nodes = deque(node.rstrip("/") for node in nodes)
         self._headers = {"Accept": "application/json"}
         if token:
-            self._headers["Authorization"] = f"Bearer {token}"
+            # Spaces around it, which nodes drop, are refused by httpx, with an error that shows the token.
+            self._headers["Authorization"] = f"Bearer {token.strip()}"
         # Made here, as it takes 60 ms, in which a triggerer does nothing else. Nodes without TLS need none.
         needs_tls = any(node.startswith("https:") for node in nodes)
         self._verify = httpx.create_ssl_context(verify=verify) if needs_tls else False

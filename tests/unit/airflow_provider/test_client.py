@@ -46,6 +46,11 @@ def test_request_has_token_actor_and_key(nodes: list[FakeNode]) -> None:
     assert UUID(seen.headers["Idempotency-Key"]).version == 4
 
 
+def test_spaces_around_a_token_are_dropped(nodes: list[FakeNode]) -> None:
+    read(client_of(nodes[0], token=" t0ken "))
+    assert nodes[0].seen[0].headers["Authorization"] == "Bearer t0ken"
+
+
 def test_request_without_token_has_no_authorization(nodes: list[FakeNode]) -> None:
     read(client_of(nodes[0]))
     assert "Authorization" not in nodes[0].seen[0].headers
