@@ -21,6 +21,7 @@ from uuid import uuid4
 import httpx
 
 CONNECT_TIMEOUT_S = 5.0
+PORT_MAX = 65_535
 RETRY_DELAY_S = 1.0
 """How long to wait when every node has failed."""
 RETRIABLE_STATUSES = frozenset(
@@ -82,7 +83,7 @@ class MusterClient:
         """
         assert nodes, "a cluster has a node"
         for node in nodes:
-            if not node.startswith(("http://", "https://")):
+            if not _is_url(node):
                 raise ValueError(f"{node} is no URL of http or https")
         if token and not (token.isascii() and token.isprintable()):
             raise ValueError("a token is one line of printable ASCII")
@@ -181,6 +182,14 @@ def group_path(group_id: str, action: str = "") -> str:
 def segment_of(text: str) -> str:
     """Return a text as one segment of a path."""
     return quote(text, safe="")
+
+
+def _is_url(node: str) -> bool:
+    try:
+        url = httpx.URL(node)
+    except httpx.InvalidURL:
+        return False
+    return url.scheme in {"http", "https"} and bool(url.host) and (url.port is None or 0 < url.port <= PORT_MAX)
 
 
 def _read(response: httpx.Response) -> Json:
