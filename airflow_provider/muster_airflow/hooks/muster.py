@@ -19,7 +19,8 @@ import json
 import os
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from airflow.sdk import BaseHook, Connection
@@ -71,8 +72,7 @@ class MusterHook(BaseHook):
 
         Raises:
             AirflowNotFoundException: there is no such connection.
-            InvalidConnection: it names no node, or has a field that is wrong.
-            OSError: a file cannot be read, or has no certificate or key.
+            InvalidConnection: it names no node, has a field that is wrong, or names a file that cannot be used.
         """
         return self._client(self._find())
 
@@ -227,9 +227,21 @@ def _verify(extra: Json) -> ssl.SSLContext | bool:
     is_verified = _is_verified(extra)
     if not certificate and not (ca and is_verified):
         return is_verified
-    context = ssl.create_default_context(cafile=ca)
+    with _naming(f"ca_file {ca}"):
+        context = ssl.create_default_context(cafile=ca)
     if not is_verified:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if certificate:
-        context.load_cert_chain(certificate, extra.get("client_key_file") or None)
+        key = extra.get("client_key_file") or None
+        with _naming(f"client_certificate_file {certificate}" + (f", client_key_file {key}" if key else "")):
+            context.load_cert_chain(certificate, key)
     return context
+
+
+@contextmanager
+def _naming(files: str) -> Iterator[None]:
+    """Name files that cannot be read, or have no certificate or key: the errors of `ssl` do not."""
+    try:
+        yield
+    except OSError as failure:
+        raise InvalidConnection(f"{files}: {failure}") from failure

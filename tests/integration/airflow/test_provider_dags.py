@@ -77,7 +77,8 @@ def test_hook_verifies_certificates_with_the_ca_file(airflow: AirflowProcess, tm
         names = {"MUSTER_URL": node.url, "MUSTER_TLS_CA_FILE": str(certificate)}
         by_variable = airflow.read("muster_default", RUN, names)
     assert with_certificate["answer"] == by_variable["answer"] == trusted["answer"]
-    assert "No such file" in without["error"]
+    no_file = "client_certificate_file /nowhere.pem: [Errno 2] No such file or directory"
+    assert without["error"] == f"InvalidConnection: The connection muster_default: {no_file}"
     assert "CERTIFICATE_VERIFY_FAILED" in refused["error"]
     assert [found["answer"]["status"] for found in (trusted, unverified)] == ["applied", "applied"]
 
@@ -107,6 +108,7 @@ def test_connection_without_a_host_is_refused(airflow: AirflowProcess) -> None:
         ({"extra": "[]"}, "extra is no JSON object"),
         ({"password": "s3cret\n"}, "a token is one line of printable ASCII"),
     ],
+        ({"schema": "https", "extra": {"ca_file": "/no.pem"}}, "ca_file /no.pem: [Errno 2] No such file or directory"),
 )
 def test_invalid_connection_is_refused(airflow: AirflowProcess, fields: dict[str, object], why: str) -> None:
     found = airflow.read("muster_default", RUN, connection("http://node:8080", **fields))
