@@ -107,8 +107,8 @@ def test_connection_without_a_host_is_refused(airflow: AirflowProcess) -> None:
         ({"extra": {"timeout_s": "soon"}}, "timeout_s: 'soon' is no number of seconds"),
         ({"extra": "[]"}, "extra is no JSON object"),
         ({"password": "s3cret\n"}, "a token is one line of printable ASCII"),
-    ],
         ({"schema": "https", "extra": {"ca_file": "/no.pem"}}, "ca_file /no.pem: [Errno 2] No such file or directory"),
+    ],
 )
 def test_invalid_connection_is_refused(airflow: AirflowProcess, fields: dict[str, object], why: str) -> None:
     found = airflow.read("muster_default", RUN, connection("http://node:8080", **fields))
