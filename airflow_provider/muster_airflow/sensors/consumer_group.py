@@ -131,9 +131,9 @@ class ConsumerGroupSensor(BaseSensorOperator):
         return PokeReturnValue(progress.is_met, progress.result)
 
     def _fail(self, failure: object) -> NoReturn:
-        """Fail without retries; log why, since with `soft_fail` Airflow drops it."""
+        """Fail without retries, or skip with `soft_fail`; log why, since Airflow drops the reason of a skip."""
         self.log.error(str(failure))
-        raise AirflowFailException(str(failure))
+        raise (AirflowSkipException if self.soft_fail or self.never_fail else AirflowFailException)(str(failure))
 
 
 class ConsumerGroupLagSensor(ConsumerGroupSensor):

@@ -269,6 +269,15 @@ def test_invalid_connection_fails_the_wait_without_retries(airflow: AirflowProce
     assert "AirflowFailException: The connection muster_default: host: 'a:b:c' is neither" in airflow.log()
 
 
+@pytest.mark.parametrize("is_deferrable", [True, False])
+def test_skip_for_an_invalid_value_of_a_template(
+    airflow: AirflowProcess, node_url: str, *, is_deferrable: bool
+) -> None:
+    invalid = {"max_lag": "{{ params.max_lag }}", "soft_fail": True}
+    assert wait(airflow, node_url, {"max_lag": -2}, deferrable=is_deferrable, **invalid) == "skipped"
+    assert "max_lag: -2 is below 0" in airflow.log()
+
+
 # -- resets ---------------------------------------------------------------------------------------------------
 
 
