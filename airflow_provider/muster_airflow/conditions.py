@@ -146,8 +146,17 @@ class LagCondition:
         return f"{lag} records{records}, {lag_seconds:.1f} seconds{seconds}"
 
 
-async def look_once(condition: Condition, client: MusterClient, *, wait_for_group: bool) -> Progress:
+async def look_once(
+    condition: Condition, client: MusterClient, *, wait_for_group: bool, was_answered: bool = False
+) -> Progress:
     """Look at a group; that no node answers, or with `wait_for_group` that there is no such group, is no error.
+
+    Args:
+        condition: what is waited for.
+        client: the nodes.
+        wait_for_group: whether the group may be missing.
+        was_answered: whether a node has answered before. Then nodes that cannot be used are no error either: a proxy
+            has no node at the moment, or a certificate is being replaced.
 
     Raises:
         GroupNotFound: the group does not exist.
@@ -157,7 +166,9 @@ async def look_once(condition: Condition, client: MusterClient, *, wait_for_grou
     try:
         async with client.connected() as connected:
             return await condition.look(connected)
-    except NodesUnavailable as failure:
+    except (NodesUnavailable, NodesUnusable) as failure:
+        if isinstance(failure, NodesUnusable) and not was_answered:
+            raise
         return Progress(is_met=False, text=str(failure), result={}, is_answered=False)
     except GroupNotFound as failure:
         if not wait_for_group:

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from muster_airflow.client import Json, MusterClient, NodesUnusable, RequestRefused
-from muster_airflow.conditions import Condition, Log, Progress, log_progress, look_once
+from muster_airflow.client import Json, MusterClient, RequestRefused
+from muster_airflow.conditions import Condition, Log, log_progress, look_once
 
 MAX_DOUBLINGS = 30
 """How often an interval is doubled at most; 1 second is 34 years then."""
@@ -53,17 +53,12 @@ async def wait_until_met(
     looks, previous, was_answered = 0, "", False
     while True:
         try:
-            progress = await look_once(condition, client, wait_for_group=wait_for_group)
+            progress = await look_once(condition, client, wait_for_group=wait_for_group, was_answered=was_answered)
         except RequestRefused as refusal:
             if refusal.status != HTTPStatus.UNAUTHORIZED or is_fresh:
                 raise
             client, is_fresh = await connect(), True
             continue
-        except NodesUnusable as failure:
-            if not was_answered:
-                raise
-            # It was usable before: a proxy has no node at the moment, or a certificate is being replaced.
-            progress = Progress(is_met=False, text=str(failure), result={}, is_answered=False)
         log_progress(log, progress, previous)
         if progress.is_met:
             return progress.result

@@ -61,6 +61,7 @@ class ConsumerGroupSensor(BaseSensorOperator):
         self.muster_conn_id = muster_conn_id
         self.deferrable = deferrable
         self._last_progress = ""
+        self._was_answered = False
 
     def condition(self) -> LagCondition | StateCondition:
         """Return the condition, of rendered fields.
@@ -123,11 +124,14 @@ class ConsumerGroupSensor(BaseSensorOperator):
         """Look at the group once."""
         try:
             client = MusterHook(self.muster_conn_id, retry_timeout_s=0).get_conn()
-            progress = asyncio.run(look_once(self.condition(), client, wait_for_group=self.wait_for_group))
+            look = look_once(
+                self.condition(), client, wait_for_group=self.wait_for_group, was_answered=self._was_answered
+            )
+            progress = asyncio.run(look)
         except (*FINAL_FAILURES, ValueError) as failure:
             self._fail(failure)
         log_progress(self.log, progress, self._last_progress)
-        self._last_progress = progress.text
+        self._last_progress, self._was_answered = progress.text, self._was_answered or progress.is_answered
         return PokeReturnValue(progress.is_met, progress.result)
 
     def _fail(self, failure: object) -> NoReturn:

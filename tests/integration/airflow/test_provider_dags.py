@@ -14,6 +14,7 @@ from tests.integration.airflow.airflow_process import EXAMPLE_DAGS, PROVIDER_DAG
 from tests.support.certificates import write_certificate
 from tests.support.cutting_proxy import CuttingProxy
 from tests.support.fake_maintenance_node import FakeNode, running
+from tests.support.fake_node import FakeNode as AnyServer
 from tests.support.http_client import Client, Group, fresh_id, position
 
 SIMPLE_CONSUMER = {"generation": -1, "member_id": ""}
@@ -276,6 +277,16 @@ def test_skip_for_an_invalid_value_of_a_template(
     invalid = {"max_lag": "{{ params.max_lag }}", "soft_fail": True}
     assert wait(airflow, node_url, {"max_lag": -2}, deferrable=is_deferrable, **invalid) == "skipped"
     assert "max_lag: -2 is below 0" in airflow.log()
+
+
+def test_polling_task_goes_on_when_a_proxy_has_no_node_for_a_moment(airflow: AirflowProcess) -> None:
+    partition = {"topic": "t", "partition": 0, "is_lag_lower_bound": False, "is_log_end_stale": False}
+    with closing(AnyServer()) as server:
+        for lag in (1, 0):
+            server.says(200, {"state": "Stable"})
+            server.says(200, {"partitions": [{**partition, "lag": lag, "lag_seconds": 0.0}]})
+        server.answers.insert(2, (404, b"<html>"))
+        assert wait(airflow, server.url, {}, max_lag=0, deferrable=False) == "success"
 
 
 # -- resets ---------------------------------------------------------------------------------------------------
