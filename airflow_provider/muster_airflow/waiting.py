@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from muster_airflow.client import Json, MusterClient, RequestRefused
+from muster_airflow.client import InvalidConnection, Json, MusterClient, RequestRefused
 from muster_airflow.conditions import Condition, Log, log_progress, look_once
 
 MAX_DOUBLINGS = 30
@@ -42,10 +42,12 @@ async def wait_until_met(
 ) -> Json:
     """Look at a group until the condition is met, and return the result.
 
-    Where a token is refused that was accepted before, `connect` is called once more: it may have been replaced.
+    Where a token is refused that was accepted before, `connect` is called once more: it may have been replaced. While
+    no node answers it is called before each look: the nodes may have other addresses now.
 
     Raises:
         GroupNotFound: the group does not exist, and is not waited for.
+        InvalidConnection: the connection has a field that is wrong.
         RequestRefused: the request would be refused again.
         NodesUnusable: no node can be used, and none has answered before.
     """
@@ -65,3 +67,19 @@ async def wait_until_met(
         is_fresh = False
         looks, previous, was_answered = looks + 1, progress.text, was_answered or progress.is_answered
         await asyncio.sleep(interval.after(looks))
+        if not progress.is_answered:
+            client = await _newest_client(connect, client, log)
+
+
+async def _newest_client(
+    connect: Callable[[], Awaitable[MusterClient]], client: MusterClient, log: Log
+) -> MusterClient:
+    """Return a client of the connection as it is now, or `client` if it cannot be read now."""
+    try:
+        return await connect()
+    except InvalidConnection:
+        raise
+    except Exception as failure:  # noqa: BLE001 - Airflow may be as unreachable as the nodes
+        text = f"The connection cannot be read: {failure}"
+        log.warning(text)
+        return client

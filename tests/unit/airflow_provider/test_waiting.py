@@ -6,7 +6,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from muster_airflow.client import Json, MusterClient, NodesUnavailable, NodesUnusable, RequestRefused
+from muster_airflow.client import (
+    InvalidConnection,
+    Json,
+    MusterClient,
+    NodesUnavailable,
+    NodesUnusable,
+    RequestRefused,
+)
 from muster_airflow.conditions import GroupNotFound, Progress
 from muster_airflow.waiting import Interval, wait_until_met
 
@@ -15,20 +22,35 @@ EMPTY = Progress(is_met=True, text="Group g is Empty.", result={"state": "Empty"
 UNAUTHORIZED = RequestRefused(401, {"code": "UNAUTHORIZED"})
 
 
+class NumberedClient(MusterClient):
+    """A client of nowhere that is known by its number."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(["http://127.0.0.1:1"])
+        self.number = number
+
+
 class Scripted:
     """A condition whose looks have these outcomes, and the connection that it is looked at by."""
 
     def __init__(self, *outcomes: Progress | Exception) -> None:
         self._outcomes = list(outcomes)
-        self.connections: list[MusterClient] = []
-        self.looks = 0
+        self.failures: list[Exception | None] = []
+        """Of the first readings of the connection."""
+        self.connections = 0
+        self.looked_at: list[int] = []
+        """Of each look the number of its connection, from 1 on."""
 
     async def connect(self) -> MusterClient:
-        self.connections.append(MusterClient(["http://127.0.0.1:1"]))
-        return self.connections[-1]
+        failure = self.failures.pop(0) if self.failures else None
+        if failure is not None:
+            raise failure
+        self.connections += 1
+        return NumberedClient(self.connections)
 
     async def look(self, client: MusterClient) -> Progress:
-        self.looks += 1
+        assert isinstance(client, NumberedClient)
+        self.looked_at.append(client.number)
         outcome = self._outcomes.pop(0)
         if isinstance(outcome, Exception):
             raise outcome
@@ -43,7 +65,7 @@ def wait(script: Scripted) -> Json:
 def test_wait_ends_when_the_condition_is_met() -> None:
     script = Scripted(STABLE, NodesUnavailable("No node answers."), EMPTY)
     assert wait(script) == {"state": "Empty"}
-    assert (script.looks, len(script.connections)) == (3, 1)
+    assert script.looked_at == [1, 1, 2]
 
 
 @pytest.mark.parametrize("failure", [GroupNotFound("Group g does not exist."), RequestRefused(403, {})])
@@ -51,7 +73,7 @@ def test_wait_ends_with_what_no_look_will_change(failure: Exception) -> None:
     script = Scripted(STABLE, failure)
     with pytest.raises(type(failure)):
         wait(script)
-    assert len(script.connections) == 1
+    assert script.connections == 1
 
 
 def test_nodes_that_cannot_be_used_end_the_wait_unless_one_has_answered() -> None:
@@ -64,7 +86,29 @@ def test_nodes_that_cannot_be_used_end_the_wait_unless_one_has_answered() -> Non
 def test_connection_is_read_again_when_its_token_was_replaced() -> None:
     script = Scripted(STABLE, UNAUTHORIZED, STABLE, UNAUTHORIZED, EMPTY)
     assert wait(script) == {"state": "Empty"}
-    assert len(script.connections) == 3
+    assert script.connections == 3
+
+
+def test_connection_is_read_again_while_no_node_answers() -> None:
+    """Its nodes may have moved, or Airflow may have had none for a moment, so that the variables counted."""
+    lost = NodesUnavailable("No node answers.")
+    script = Scripted(lost, lost, STABLE, EMPTY)
+    assert wait(script) == {"state": "Empty"}
+    assert script.looked_at == [1, 2, 3, 3]
+
+
+def test_connection_that_cannot_be_read_for_a_moment_does_not_end_the_wait() -> None:
+    script = Scripted(NodesUnavailable("No node answers."), EMPTY)
+    script.failures = [None, OSError("Airflow does not answer.")]
+    assert wait(script) == {"state": "Empty"}
+    assert script.looked_at == [1, 1]
+
+
+def test_connection_that_becomes_invalid_ends_the_wait() -> None:
+    script = Scripted(NodesUnavailable("No node answers."))
+    script.failures = [None, InvalidConnection("host: name a node")]
+    with pytest.raises(InvalidConnection):
+        wait(script)
 
 
 @pytest.mark.parametrize("outcomes", [[UNAUTHORIZED], [STABLE, UNAUTHORIZED, UNAUTHORIZED]])
@@ -72,7 +116,7 @@ def test_token_that_was_never_accepted_ends_the_wait(outcomes: Sequence[Progress
     script = Scripted(*outcomes)
     with pytest.raises(RequestRefused):
         wait(script)
-    assert script.looks == len(outcomes)
+    assert len(script.looked_at) == len(outcomes)
 
 
 def test_interval_is_doubled_only_with_exponential_backoff() -> None:
