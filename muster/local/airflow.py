@@ -277,6 +277,13 @@ class AirflowServices:
         except UserError:
             return False
 
+    def is_paused(self, dag_id: str) -> bool:
+        """Return whether an operator has paused a DAG, so that its runs wait; False if Airflow has not parsed it."""
+        try:
+            return bool(self._call("GET", f"/api/v2/dags/{dag_id}")["is_paused"])
+        except UserError:
+            return False
+
     def _health(self) -> dict[str, Any] | None:
         try:
             return self._call("GET", "/api/v2/monitor/health", is_signed_in=False)

@@ -326,7 +326,9 @@ class LocalPlatform:
             return [run for run in new if run["kind"] == FIRST_DAG and run["status"] in FINISHED]
 
         with self._view.step("A maintenance run") as step:
-            if not self._poll(lambda: _trigger(airflow, FIRST_DAG) is not None, DAG_READ_TIMEOUT_S):
+            if airflow.is_paused(FIRST_DAG):
+                step.note = f"{FIRST_DAG} is paused in Airflow"
+            elif not self._poll(lambda: _trigger(airflow, FIRST_DAG) is not None, DAG_READ_TIMEOUT_S):
                 step.note = f"Airflow has not parsed the DAG {FIRST_DAG} yet; see its UI"
             elif not self._poll(lambda: bool(over()), FIRST_RUN_TIMEOUT_S):
                 step.note = f"not over after {FIRST_RUN_TIMEOUT_S:.0f} s; see Airflow's UI"
@@ -349,7 +351,9 @@ class LocalPlatform:
             return state in AIRFLOW_FINISHED
 
         with self._view.step("A report") as step:
-            if not self._poll(is_triggered, DAG_READ_TIMEOUT_S):
+            if airflow.is_paused(FIRST_REPORT):
+                step.note = f"{FIRST_REPORT} is paused in Airflow"
+            elif not self._poll(is_triggered, DAG_READ_TIMEOUT_S):
                 step.note = f"Airflow has not parsed the DAG {FIRST_REPORT} yet; see its UI"
             elif not self._poll(is_over, FIRST_RUN_TIMEOUT_S):
                 step.note = f"not over after {FIRST_RUN_TIMEOUT_S:.0f} s; see Airflow's UI"

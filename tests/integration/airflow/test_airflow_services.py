@@ -181,5 +181,6 @@ def test_unreachable_airflow_is_reported_as_unhealthy(tmp_path: Path) -> None:
     assert not unreachable.is_answering()
     assert not unreachable.is_healthy()
     assert not unreachable.has_dag("offset_retention")
+    assert not unreachable.is_paused("offset_retention")
     with pytest.raises(UserError, match=r"Airflow does not answer at http://127\.0\.0\.1:1\."):
         unreachable.trigger("offset_retention", {})

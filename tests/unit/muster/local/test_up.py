@@ -2,13 +2,17 @@
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from muster.data_dir import DataDir
 from muster.errors import UserError
+from muster.live_view import Step
 from muster.local import up
 from muster.local.up import LocalPlatform, run_up
 from muster.settings import load_settings
@@ -63,13 +67,33 @@ class FakeStop:
 
 
 class FakeView:
-    """A view that keeps the events."""
+    """A view that keeps the events, and the notes of steps."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
+        self.notes: list[str] = []
 
     def event(self, sentence: str) -> None:
         self.events.append(sentence)
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[Step]:
+        step = Step(name)
+        yield step
+        self.notes.append(step.note)
+
+
+class PausedAirflow:
+    """An Airflow in which an operator has paused every DAG."""
+
+    def is_paused(self, dag_id: str) -> bool:
+        return True
+
+
+class NoRuns:
+    """A reader of a node without runs."""
+
+    last = SimpleNamespace(runs=())
 
 
 def test_full_disk_is_reported_and_the_platform_goes_on_when_there_is_space(
@@ -87,6 +111,21 @@ def test_full_disk_is_reported_and_the_platform_goes_on_when_there_is_space(
         "The disk of its log is full; make room and start again. It is tried again in 10 s.",
         "Postgres ended; it starts again.",
         "The disk is full (children.json); make room and start again. It is tried again in 10 s.",
+    ]
+
+
+def test_paused_dag_is_not_triggered_at_the_start(tmp_path: Path) -> None:
+    """Its run would wait in Airflow's queue, beside those of former starts."""
+    view = FakeView()
+    parts: list[Any] = [DataDir(tmp_path), None, FakeStop(), FakeChildren(), view]
+    platform = LocalPlatform(load_settings(data_dir=tmp_path), [], *parts)
+    airflow: Any = PausedAirflow()
+    reader: Any = NoRuns()
+    platform._run_first_maintenance(airflow, reader)
+    platform._run_first_report(airflow)
+    assert view.notes == [
+        "offset_retention is paused in Airflow",
+        "assignment_balance_audit is paused in Airflow",
     ]
 
 
