@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+NATIVE_ADVICE = "a template of a list needs render_template_as_native_obj=True"
+
 
 def is_template(value: Any) -> bool:
     """Return whether a value, or one in it, is known only when the task runs: a template, or another task's result."""
@@ -23,8 +25,7 @@ def names(field: str, value: Any) -> list[str]:
     found = [] if value is None else [value] if isinstance(value, str) else list(value)
     for name in found:
         if not isinstance(name, str) or not name or (name[0], name[-1]) == ("[", "]"):
-            advice = "a template of a list needs render_template_as_native_obj=True"
-            raise ValueError(f"{field}: {name!r} is no name; {advice}")
+            raise ValueError(f"{field}: {name!r} is no name; {NATIVE_ADVICE}")
     return found
 
 
@@ -38,6 +39,18 @@ def topics(field: str, value: Any) -> list[dict[str, Any]]:
     if value is not None and not found:
         raise ValueError(f"{field}: {value!r} names no topic; None is all topics")
     return [dict(each) if isinstance(each, Mapping) else {"topic": names(field, [each])[0]} for each in found]
+
+
+def offsets(field: str, value: Any) -> list[dict[str, Any]]:
+    """Return offsets of partitions as the HTTP API has them; None is none.
+
+    Raises:
+        ValueError: something is no mapping.
+    """
+    found = [] if value is None else [value] if isinstance(value, Mapping) else value
+    if not all(isinstance(each, Mapping) for each in found):
+        raise ValueError(f"{field}: {value!r} is no list of mappings; {NATIVE_ADVICE}")
+    return [dict(each) for each in found]
 
 
 def whole_number(field: str, value: Any) -> int | None:

@@ -137,7 +137,7 @@ class ResetOffsetsOperator(BaseOperator):
             "offset": fields.whole_number("offset", self.offset),
             "shift_by": fields.whole_number("shift_by", self.shift_by),
             "datetime": at,
-            "offsets": list(self.offsets),
+            "offsets": fields.offsets("offsets", self.offsets),
             "topics": fields.topics("topics", self.topics),
         }
         return {name: value for name, value in values.items() if value not in (None, [])}

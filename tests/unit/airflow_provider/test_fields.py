@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from muster_airflow.fields import is_template, names, records, seconds, topics, whole_number
+from muster_airflow.fields import is_template, names, offsets, records, seconds, topics, whole_number
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,15 @@ def test_topics_are_names_or_mappings() -> None:
     assert topics("topics", None) == []
     with pytest.raises(ValueError, match="topics: 7 is no name"):
         topics("topics", [7])
+
+
+def test_offsets_are_mappings() -> None:
+    some = {"topic": "clicks", "partition": 0, "offset": 7}
+    assert offsets("offsets", [some]) == offsets("offsets", some) == [some]
+    assert offsets("offsets", None) == offsets("offsets", ()) == []
+    for value in (f"[{some}]", ["clicks"]):
+        with pytest.raises(ValueError, match=r"^offsets: .* is no list of mappings; a template of a list needs render"):
+            offsets("offsets", value)
 
 
 @pytest.mark.parametrize("value", [[], ()])
