@@ -86,6 +86,8 @@ class ConsumerGroupSensor(BaseSensorOperator):
             return super().execute(context)
         try:
             condition = self.condition()
+            # Read here too, since Airflow passes the error of a trigger on without its reason.
+            MusterHook(self.muster_conn_id).get_conn()
         except ValueError as failure:
             self._fail(failure)
         trigger = self.trigger_type(

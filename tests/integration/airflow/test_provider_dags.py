@@ -235,6 +235,12 @@ def test_trigger_polls_as_the_sensor_would(airflow: AirflowProcess) -> None:
     }
 
 
+def test_sensor_without_its_connection_says_so_before_it_defers(airflow: AirflowProcess) -> None:
+    """Airflow replaces the error of a trigger by "Trigger failure", in alerts too."""
+    error = "AirflowNotFoundException: The conn_id `other` isn't defined"
+    assert airflow.defer({"group_id": "g", "muster_conn_id": "other"}) == {"error": error}
+
+
 def test_wait_that_times_out_ends_with_a_last_look(airflow: AirflowProcess, client: Client, group: Group) -> None:
     env = connection(client.url)
     late = airflow.time_out({"group_id": group.group_id, "max_lag": 2}, env)
