@@ -216,7 +216,9 @@ def interval_of(dag_id: str, dag_run: Any) -> tuple[datetime, datetime] | None: 
     from croniter import croniter  # type: ignore[import-untyped]  # noqa: PLC0415  # comes without types
 
     cron = cron_of(spec.schedule)
-    ticks = croniter(QUARTERLY if cron == "@quarterly" else cron, dag_run.run_after.astimezone(UTC))
+    # An interval that ends at the time of the request is complete.
+    requested_at = dag_run.run_after.astimezone(UTC) + timedelta(microseconds=1)
+    ticks = croniter(QUARTERLY if cron == "@quarterly" else cron, requested_at)
     end, start = ticks.get_prev(datetime), ticks.get_prev(datetime)
     return start, end
 

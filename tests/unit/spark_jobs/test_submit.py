@@ -218,6 +218,8 @@ def test_report_by_hand_is_about_the_last_complete_interval_of_its_schedule(monk
     monkeypatch.setenv("MUSTER_REBALANCE_REPORT_SCHEDULE", "0 */6 * * *")
     noon = REQUESTED.replace(minute=0)
     assert submit.interval_of(job, dag_run("manual")) == (noon - timedelta(hours=6), noon)
+    at_noon = SimpleNamespace(**{**vars(dag_run("manual")), "run_after": noon})
+    assert submit.interval_of(job, at_noon) == (noon - timedelta(hours=6), noon), "it is complete at its end"
 
 
 @pytest.mark.airflow
