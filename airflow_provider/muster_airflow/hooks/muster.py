@@ -30,7 +30,6 @@ from muster_airflow.client import InvalidConnection, Json, MusterClient, Request
 from muster_airflow.fields import seconds
 
 DEFAULT_PORT = 8080
-DEFAULT_CONNECTION = "AIRFLOW_CONN_MUSTER_DEFAULT"
 DEFAULT_URL = f"http://127.0.0.1:{DEFAULT_PORT}"
 DEFAULT_TIMEOUT_S = 30.0
 RETRY_TIMEOUT_S = 15.0
@@ -147,12 +146,13 @@ class MusterHook(BaseHook):
 
     def _accept(self, absence: AirflowNotFoundException) -> None:
         """Raise unless the environment counts without the connection."""
+        variable = f"AIRFLOW_CONN_{self.muster_conn_id.upper()}"
+        if os.environ.get(variable):
+            # Airflow takes what it cannot read for no connection.
+            text = f"{variable} cannot be read: several nodes with ports need its JSON form"
+            raise InvalidConnection(text) from absence
         if self.muster_conn_id != self.default_conn_name:
             raise absence
-        if os.environ.get(DEFAULT_CONNECTION):
-            # Airflow takes what it cannot read for no connection.
-            text = f"{DEFAULT_CONNECTION} cannot be read: several nodes with ports need its JSON form"
-            raise InvalidConnection(text) from absence
 
     def _client(self, connection: Connection | None) -> MusterClient:
         try:

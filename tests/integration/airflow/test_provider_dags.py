@@ -121,9 +121,10 @@ def test_environment_that_cannot_be_used_is_refused(airflow: AirflowProcess) -> 
     assert error == "InvalidConnection: MUSTER_URL, MUSTER_TOKEN: node:8080 is no URL of http or https"
     uri = {"AIRFLOW_CONN_MUSTER_DEFAULT": "muster://node-1:8080,node-2:8080", "MUSTER_URL": "http://127.0.0.1:1"}
     error = airflow.read("muster_default", RUN, uri)["error"]
-    assert error == (
-        "InvalidConnection: AIRFLOW_CONN_MUSTER_DEFAULT cannot be read: several nodes with ports need its JSON form"
-    )
+    why = "cannot be read: several nodes with ports need its JSON form"
+    assert error == f"InvalidConnection: AIRFLOW_CONN_MUSTER_DEFAULT {why}"
+    prod = {"AIRFLOW_CONN_MUSTER_PROD": uri["AIRFLOW_CONN_MUSTER_DEFAULT"]}
+    assert airflow.read("muster_prod", RUN, prod)["error"] == f"InvalidConnection: AIRFLOW_CONN_MUSTER_PROD {why}"
 
 
 def test_hook_reads_the_text_of_an_extra_in_a_uri(airflow: AirflowProcess, tmp_path: Path) -> None:
