@@ -62,6 +62,8 @@ class SparkJobOperator(SparkSubmitOperator):
         if job.changes_groups:
             skip_in_mirror(context)
         provide_database(context)
+        run_id = None if job.is_report else submit.maintenance_run_id(context["dag"].dag_id, context["dag_run"].run_id)
+        console = console_url(context, run_id)  # Fails without its connection, so before the job runs.
         try:
             super().execute(context)
         except AirflowException as failure:
@@ -69,8 +71,7 @@ class SparkJobOperator(SparkSubmitOperator):
             if reason is None:
                 raise
             raise AirflowException(reason) from failure
-        run_id = None if job.is_report else submit.maintenance_run_id(context["dag"].dag_id, context["dag_run"].run_id)
-        result = {**submit.read_result(job.name, self._last_lines()), "console": console_url(context, run_id)}
+        result = {**submit.read_result(job.name, self._last_lines()), "console": console}
         self.log.info(submit.describe_result(result))
         return result
 

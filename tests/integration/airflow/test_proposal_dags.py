@@ -141,6 +141,18 @@ def test_a_failed_job_is_reported_with_its_reason_only(
     assert "Last spark-submit output:\njava.lang.Error: a trace\n" in airflow.log()
 
 
+def test_job_of_a_cluster_without_nodes_is_not_submitted(
+    airflow: AirflowProcess, env_without_spark: dict[str, str], tmp_path: Path
+) -> None:
+    """Its link needs the connection: the job would run for nothing, with each try."""
+    (tmp_path / "spark-submit").write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    database = "postgresql://jobs@127.0.0.1:1/mirror"
+    env = {**env_without_spark, "MUSTER_CLUSTERS": "prod", "AIRFLOW_CONN_MUSTER_PROD_DATABASE": database}
+    run = airflow.run("assignment_balance_audit.prod", {}, env, is_retried=False)
+    assert (run["tasks"], (tmp_path / "ran").exists()) == ({"report": "failed"}, False)
+    assert "The conn_id `muster_prod` isn't defined" in airflow.log()
+
+
 def test_job_runs_in_yarn_s_cluster_mode(airflow: AirflowProcess, env_without_spark: dict[str, str]) -> None:
     yarn = {"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}}
     run = airflow.run(DAG, {}, {**env_without_spark, "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(yarn)}, is_retried=False)
