@@ -40,7 +40,7 @@ class RequestRefused(Exception):
     def __init__(self, status: int, problem: Json) -> None:
         super().__init__(_sentence(status, problem))
         self.status = status
-        self.code = str(problem.get("code", ""))
+        self.code = str(problem["code"])
         """The error's name, which is Kafka's if it has one."""
 
 
@@ -199,7 +199,7 @@ def _read(response: httpx.Response) -> Json:
         answer = None
     status = response.status_code
     is_temporary = status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in RETRIABLE_STATUSES
-    if not isinstance(answer, dict):
+    if not isinstance(answer, dict) or not (response.is_success or "code" in answer):
         text = f"not a Muster node (status {status})"
         raise NodesUnavailable(text) if is_temporary else NodesUnusable(text)
     if response.is_success:
@@ -217,4 +217,4 @@ def _is_final(failure: BaseException | None) -> bool:
 
 
 def _sentence(status: int, problem: Json) -> str:
-    return f"{problem.get('code', 'no code')} ({status}): {problem.get('detail') or problem.get('title', 'no detail')}"
+    return f"{problem['code']} ({status}): {problem.get('detail') or problem.get('title', 'no detail')}"

@@ -175,9 +175,14 @@ def other() -> Iterator[AnyServer]:
         yield server
 
 
-@pytest.mark.parametrize("status", [200, 302, 401, 404])
-def test_answer_that_no_node_gives_is_final(other: AnyServer, status: int) -> None:
-    other.answers = [(status, b"<html>")]
+OF_A_GATEWAY = b'{"message": "no Route matched"}'
+
+
+@pytest.mark.parametrize(
+    ("status", "body"), [*((status, b"<html>") for status in (200, 302, 401, 404)), (404, OF_A_GATEWAY)]
+)
+def test_answer_that_no_node_gives_is_final(other: AnyServer, status: int, body: bytes) -> None:
+    other.answers = [(status, body)]
     with pytest.raises(NodesUnusable, match=rf"^No node can be used. {other.url}: not a Muster node \(status {status}"):
         read(MusterClient([other.url], retry_timeout_s=300))
     assert len(other.seen) == 1

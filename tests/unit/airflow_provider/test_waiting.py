@@ -68,7 +68,9 @@ def test_wait_ends_when_the_condition_is_met() -> None:
     assert script.looked_at == [1, 1, 2]
 
 
-@pytest.mark.parametrize("failure", [GroupNotFound("Group g does not exist."), RequestRefused(403, {})])
+@pytest.mark.parametrize(
+    "failure", [GroupNotFound("Group g does not exist."), RequestRefused(403, {"code": "SOME_CODE"})]
+)
 def test_wait_ends_with_what_no_look_will_change(failure: Exception) -> None:
     script = Scripted(STABLE, failure)
     with pytest.raises(type(failure)):
