@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from muster_airflow.client import InvalidConnection, Json, MusterClient, RequestRefused
+from muster_airflow.client import Json, MusterClient, RequestRefused
 from muster_airflow.conditions import Condition, Log, log_progress, look_once
 
 MAX_DOUBLINGS = 30
@@ -47,7 +47,7 @@ async def wait_until_met(
 
     Raises:
         GroupNotFound: the group does not exist, and is not waited for.
-        InvalidConnection: the connection has a field that is wrong.
+        InvalidConnection: the connection is wrong, as the wait begins or after a token was refused.
         RequestRefused: the request would be refused again.
         NodesUnusable: no node can be used, and none has answered before.
     """
@@ -74,12 +74,10 @@ async def wait_until_met(
 async def _newest_client(
     connect: Callable[[], Awaitable[MusterClient]], client: MusterClient, log: Log
 ) -> MusterClient:
-    """Return a client of the connection as it is now, or `client` if it cannot be read now."""
+    """Return a client of the connection as it is now, or `client` if it cannot be used now."""
     try:
         return await connect()
-    except InvalidConnection:
-        raise
-    except Exception as failure:  # noqa: BLE001 - Airflow may be as unreachable as the nodes
-        text = f"The connection cannot be read: {failure}"
+    except Exception as failure:  # noqa: BLE001 - Airflow may not answer either, or a certificate is being replaced
+        text = f"The connection cannot be used: {failure}"
         log.warning(text)
         return client
