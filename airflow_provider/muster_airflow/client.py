@@ -189,7 +189,8 @@ def _is_url(node: str) -> bool:
         url = httpx.URL(node)
     except httpx.InvalidURL:
         return False
-    return url.scheme in {"http", "https"} and bool(url.host) and (url.port is None or 0 < url.port <= PORT_MAX)
+    has_scheme = node.startswith(("http://", "https://"))
+    return has_scheme and bool(url.host) and (url.port is None or 0 < url.port <= PORT_MAX)
 
 
 def _read(response: httpx.Response) -> Json:

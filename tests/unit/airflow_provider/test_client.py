@@ -160,7 +160,9 @@ def test_token_that_no_header_can_have_is_refused_without_showing_it(token: str)
         MusterClient(["http://127.0.0.1:1"], token=token)
 
 
-@pytest.mark.parametrize("node", ["http://node:65536", "http://node:0", "http://", "http://node:80a", "ftp://node"])
+@pytest.mark.parametrize(
+    "node", ["http://node:65536", "http://node:0", "http://", "http://node:80a", "ftp://node", "HTTPS://node"]
+)
 def test_address_that_no_node_can_have_is_refused(node: str) -> None:
     with pytest.raises(ValueError, match=f"^{node} is no URL of http or https$"):
         MusterClient([node])
