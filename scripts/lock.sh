@@ -29,7 +29,7 @@ resolve() {
 
 resolve requirements.lock --extra platform --extra dev --group pyproject.toml:build pyproject.toml requirements.in "$@"
 resolve docker/requirements-build.lock --group pyproject.toml:build --constraint requirements.lock
-for image in "node --extra server --extra mirror" "airflow --extra airflow" "spark --extra spark"; do
+for image in "node --extra server --extra kafka --extra mirror" "airflow --extra airflow" "spark --extra spark"; do
     # shellcheck disable=SC2086 - the words after the name are arguments
     resolve "docker/requirements-${image%% *}.lock" ${image#* } --constraint requirements.lock pyproject.toml
 done

@@ -1,5 +1,6 @@
 """Dockerfiles are valid as far as that can be checked without a container engine."""
 
+import itertools
 import re
 import shlex
 import tomllib
@@ -14,13 +15,13 @@ from tests.support.repository import ROOT
 DOCKER = ROOT / "docker"
 DOCKERFILES = sorted(DOCKER.glob("Dockerfile.*"))
 IMAGE_LOCKS = sorted(DOCKER.glob("requirements-*.lock"))
-EXTRA_OF_IMAGE = {"node": "server", "airflow": "airflow", "spark": "spark"}
+EXTRAS_OF_IMAGE = {"node": ("server", "kafka", "mirror"), "airflow": ("airflow",), "spark": ("spark",)}
 
 every_dockerfile = pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda file: file.suffix[1:])
 
 
 def test_there_is_an_image_for_each_part_of_the_platform() -> None:
-    assert {file.suffix[1:] for file in DOCKERFILES} == set(EXTRA_OF_IMAGE)
+    assert {file.suffix[1:] for file in DOCKERFILES} == set(EXTRAS_OF_IMAGE)
 
 
 def test_docker_is_never_a_package() -> None:
@@ -86,10 +87,10 @@ def test_all_images_have_one_base_pinned_by_digest_so_driver_and_workers_run_one
     assert variables(DOCKER / "Dockerfile.spark")["PYSPARK_PYTHON"] == "/opt/muster/bin/python"
 
 
-@pytest.mark.parametrize("image", EXTRA_OF_IMAGE)
-def test_lock_of_an_image_has_the_packages_of_its_extra(image: str) -> None:
+@pytest.mark.parametrize("image", EXTRAS_OF_IMAGE)
+def test_lock_of_an_image_has_the_packages_of_its_extras(image: str) -> None:
     locked = pins(DOCKER / f"requirements-{image}.lock")
-    for requirement in extra(EXTRA_OF_IMAGE[image]):
+    for requirement in itertools.chain.from_iterable(map(extra, EXTRAS_OF_IMAGE[image])):
         assert requirement.name in locked
         assert requirement.specifier.contains(locked[requirement.name])
 
