@@ -6,8 +6,6 @@ The docstrings of the fields are the text of docs/settings.md (`make docs`).
 
 import ipaddress
 import re
-from collections.abc import Iterable
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import parse_qsl, quote, unquote
@@ -36,7 +34,16 @@ QUERIES: Final = QueryLimits()
 OTHER_DATABASE_CONNECTIONS = 6
 """Connections of a node to the database beside those of its reads and queries."""
 CLUSTER_SECRET_MIN_BYTES = 32
-HOST_AND_PORT: Final = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):[0-9]{1,5}")
+PORT_MAX: Final = 65_535
+HOST: Final = r"(?:\[[0-9a-fA-F:.]+\]|[^\s:/?#@\[\]]+)"
+ADVERTISED: Final = {
+    "advertised_url": (
+        rf"https?://{HOST}(?::(?P<port>[0-9]{{1,5}}))?(?:/[^\s?#]*)?",
+        "http://muster-1.example.org:8080",
+    ),
+    "kafka_advertised": (rf"{HOST}:(?P<port>[0-9]{{1,5}})", "muster-1.example.org:9092"),
+}
+"""The form and an example of each address that others use."""
 DATABASE_ADDRESS: Final = re.compile(
     r"((?P<user>[^:/]*)(:(?P<password>[^@]*))?@)?(\[[^/?]+\]|[^/:?@]+)?(:[0-9]+)?(/[^?]*)?(\?(?P<options>.*))?"
 )
@@ -45,7 +52,7 @@ ALLOWED_HOST = re.compile(r"(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]")
 """A name, `*.` and a name for all names below it, or an IP address; in lower case."""
 
 TimeoutMs = Annotated[int, Field(ge=1, le=INT32_MAX)]
-Port = Annotated[int, Field(ge=1, le=65_535)]
+Port = Annotated[int, Field(ge=1, le=PORT_MAX)]
 
 
 class GroupDefaults(BaseSettings):
@@ -472,12 +479,16 @@ class Settings(PlatformSettings, NodeSettings, MirrorSettings, GroupDefaults):
             )
         return self
 
-    @field_validator("kafka_advertised")
+    @field_validator(*ADVERTISED)
     @classmethod
-    def _check_kafka_advertised(cls, address: str | None) -> str | None:
-        if address is not None and not HOST_AND_PORT.fullmatch(address):
-            raise ValueError("MUSTER_KAFKA_ADVERTISED should look like muster-1.example.org:9092")
-        return address
+    def _check_advertised(cls, address: str | None, info: ValidationInfo) -> str | None:
+        if address is None:
+            return None
+        form, example = ADVERTISED[str(info.field_name)]
+        found = re.fullmatch(form, address)
+        if found is None or not 1 <= int(found["port"] or 1) <= PORT_MAX:
+            raise ValueError(f"{_variable(info)} should look like {example}")
+        return address.rstrip("/")
 
     @property
     def has_tokens(self) -> bool:
@@ -502,11 +513,6 @@ class Settings(PlatformSettings, NodeSettings, MirrorSettings, GroupDefaults):
         return frozenset(GROUP_KEYS) & self.model_fields_set
 
 
-LIKELY_MISSPELLED: Final = 0.85
-"""The least similarity, from 0 to 1, at which a name counts as a misspelled other one."""
-NO_SETTINGS: Final = ("MUSTER_CLIENT_CERTIFICATE_FILE", "MUSTER_JOBS_DATABASE_URL_", "MUSTER_SPARK_REPORT_POOL")
-"""Prefixes of variables of commands and DAGs whose names resemble a setting's."""
-
 GROUP_KEYS: tuple[str, ...] = tuple(GroupDefaults.model_fields)
 """The settings that a group can override."""
 
@@ -522,15 +528,6 @@ def load_settings(**overrides: str | int | Path | None) -> Settings:
         return Settings(**given)
     except ValidationError as refusal:
         raise UserError(_sentence(refusal), USAGE_EXIT_CODE) from None
-
-
-def misspelled(names: Iterable[str]) -> list[tuple[str, str]]:
-    """Return the variables that nothing reads and whose names resemble a setting's, each with that setting."""
-    known = [ENVIRONMENT_PREFIX + name.upper() for name in Settings.model_fields]
-    ours = (name for name in names if name.startswith(ENVIRONMENT_PREFIX) and not name.startswith(NO_SETTINGS))
-    unknown = sorted(set(ours) - set(known))
-    likely = ((name, get_close_matches(name, known, 1, LIKELY_MISSPELLED)) for name in unknown)
-    return [(name, found[0]) for name, found in likely if found]
 
 
 def _variable(info: ValidationInfo) -> str:

@@ -41,6 +41,7 @@ from coordinator_core.state_store.interface import Store, StoreError
 from coordinator_core.state_store.postgres import PostgresStore
 from muster import display
 from muster.errors import UNREACHABLE_EXIT_CODE, USAGE_EXIT_CODE, UserError, database_advice
+from muster.misspelled_settings import misspelled
 from muster.node import kafka, mirror
 from muster.node.change_sealing import seal_changes
 from muster.node.file_descriptors import raise_descriptor_limit
@@ -48,7 +49,7 @@ from muster.node.limits import from_settings, http_limits
 from muster.node.schema import newest
 from muster.node.stored_tokens import StoredTokens
 from muster.node.tls import read_tls, warn_of_unencrypted
-from muster.settings import Settings, misspelled
+from muster.settings import Settings
 
 SHARD_RELEASE_TIMEOUT_S: Final = 2.5
 """The timeout of releasing the shards; the leases of the others expire."""

@@ -53,10 +53,11 @@ from muster.errors import FAILURE_EXIT_CODE, UserError, database_advice
 from muster.local.database import urls_in_use
 from muster.local.java import find_java
 from muster.local.ports import is_free_port, listener_on
+from muster.misspelled_settings import misspelled
 from muster.node.tls import read_tls, unencrypted
 from muster.node_client import NodeClient, root_cause
 from muster.output import Table, print_json
-from muster.settings import Settings, misspelled, psql_url
+from muster.settings import Settings, psql_url
 from spark_jobs import submit
 from spark_jobs.errors import JobError
 

@@ -16,7 +16,8 @@ from coordinator_core.protocol.setting_rules import CLUSTER_RULES, INT32_MAX, RU
 from coordinator_core.protocol.settings import GroupSettings
 from coordinator_core.runtime.config import NodeConfig
 from muster.errors import UserError
-from muster.settings import ENVIRONMENT_PREFIX, GROUP_KEYS, Settings, load_settings, misspelled, psql_url
+from muster.misspelled_settings import misspelled
+from muster.settings import ENVIRONMENT_PREFIX, GROUP_KEYS, Settings, load_settings, psql_url
 from tests.support.repository import ROOT
 
 
@@ -232,6 +233,33 @@ def test_node_url_is_the_advertised_one() -> None:
     assert load_settings(http_port=9000).node_url == "http://127.0.0.1:9000"
     assert load_settings(http_host="::1").node_url == "http://[::1]:8080"
     assert load_settings(advertised_url="http://muster.example").node_url == "http://muster.example"
+
+
+@pytest.mark.parametrize("url", ["https://node:1", "http://[::1]:8080", "http://muster_1.example.org:65535/"])
+def test_advertised_url_has_scheme_and_host(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_ADVERTISED_URL", url)
+    assert load_settings().node_url == url.rstrip("/")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("node-1:8080", "10.0.0.1:8080", "node-1", "ftp://node", "http://", "http://node:0", "http://node:65536"),
+        *("http://node/?a", "http://node?a", "http://ada@node", "http://no de"),
+    ],
+)
+def test_invalid_advertised_url_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a scheme it has no host, and the node no id."""
+    monkeypatch.setenv("MUSTER_ADVERTISED_URL", url)
+    assert refusal() == "MUSTER_ADVERTISED_URL should look like http://muster-1.example.org:8080."
+
+
+@pytest.mark.parametrize("address", ["node", "node:0", "node:65536", "http://node:9092", "node:9092/"])
+def test_invalid_advertised_address_of_the_kafka_listener_is_refused(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MUSTER_KAFKA_ADVERTISED", address)
+    assert refusal() == "MUSTER_KAFKA_ADVERTISED should look like muster-1.example.org:9092."
 
 
 def test_the_data_directory_is_below_the_current_one_unless_named(
