@@ -67,11 +67,19 @@ class NodeTls:
         self._next_warning_at_s = 0.0
         self._versions = self._read_versions()
         self._load(allow_expired=True)
+        self._is_outdated = False
+        """Whether the files have changed and could not be used."""
 
     @property
     def is_expiring(self) -> bool:
         """Return whether the certificate has expired, or will within EXPIRY_WARNING_S."""
         return self.expires_at_s is not None and self.expires_at_s - self._wall_s() < EXPIRY_WARNING_S
+
+    def warnings(self) -> list[str]:
+        """Return what an operator should know of the files, as sentences without their names."""
+        expiring = "the TLS certificate of the node expires within 14 days, or has expired"
+        outdated = "the TLS files have changed and are invalid; the previous ones remain effective (tls_reload_failed)"
+        return [expiring] * self.is_expiring + [outdated] * self._is_outdated
 
     async def keep_fresh(self) -> None:
         """Refresh the contexts from time to time, until cancelled."""
@@ -87,8 +95,10 @@ class NodeTls:
             try:
                 self._load(allow_expired=False)
             except TlsFilesError as error:
+                self._is_outdated = True
                 log.error("tls_reload_failed", reason=str(error))
             else:
+                self._is_outdated = False
                 self._next_warning_at_s = 0.0
                 log.info("tls_reloaded", expires_at_s=self.expires_at_s)
         if self.is_expiring and self._wall_s() >= self._next_warning_at_s:

@@ -40,8 +40,8 @@ async def readiness(context: CurrentRequest) -> Response[ReadinessResponse]:
     """Report whether the node owns shards and reaches the database: 200, or 503 with the reasons."""
     readiness = await context.coordinator.readiness()
     answer = ReadinessResponse(readiness.is_ready, list(readiness.reasons))
-    if readiness.is_ready and context.node.tls.is_expiring:
-        answer.reasons.append("the TLS certificate of the node expires within 14 days, or has expired")
+    if readiness.is_ready:
+        answer.reasons += context.node.tls.warnings()
     return Response(answer, status_code=200 if readiness.is_ready else 503)
 
 

@@ -87,7 +87,7 @@ def test_pair_is_reloaded_when_both_files_have_changed(authority: Authority, tmp
 
     with capture_logs() as logged:
         tls.refresh()
-        assert (tls.server, logged) == (before, [])
+        assert (tls.server, logged, tls.warnings()) == (before, [], [])
         second.replace(certificate)
         tls.refresh()
         tls.refresh()
@@ -95,11 +95,13 @@ def test_pair_is_reloaded_when_both_files_have_changed(authority: Authority, tmp
         authority.issue("node").replace(key)  # of another pair
         tls.refresh()
         assert tls.server is before
+        (outdated,) = tls.warnings()
+        assert outdated.startswith("the TLS files have changed and are invalid")
         key.unlink()
         key.write_bytes(certificate.read_bytes())
         tls.refresh()
 
-    assert tls.server is not before
+    assert (tls.server is not before, tls.warnings()) == (True, [])
     events = [each["event"] for each in logged]
     assert events == ["tls_reload_failed", "tls_reload_failed", "tls_reloaded"]
 
