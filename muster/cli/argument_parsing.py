@@ -10,17 +10,25 @@ from muster.errors import USAGE_EXIT_CODE, UserError
 from muster.node_client import Json
 
 DURATION: Final = re.compile(
-    r"P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+)S)?)?"
+    r"P(?:(?P<days>\d{1,18})D)?(?:T(?:(?P<hours>\d{1,18})H)?(?:(?P<minutes>\d{1,18})M)?(?:(?P<seconds>\d{1,18})S)?)?"
 )
+PARTITION_DIGITS_MAX: Final = 10
 TOPIC: Final = re.compile(r"(?P<topic>.+):(?P<partitions>\d+(?:,\d+)*)", re.DOTALL)
 
 
 def topic_and_partitions(text: str) -> Json:
-    """Read `orders`, or `orders:0,1`."""
+    """Read `orders`, or `orders:0,1`.
+
+    Raises:
+        UserError: a partition has too many digits.
+    """
     match = TOPIC.fullmatch(text)
     if match is None:
         return {"topic": text}
-    return {"topic": match["topic"], "partitions": [int(number) for number in match["partitions"].split(",")]}
+    numbers = match["partitions"].split(",")
+    if any(len(number) > PARTITION_DIGITS_MAX for number in numbers):
+        raise UserError(f"A partition has at most {PARTITION_DIGITS_MAX} digits.", USAGE_EXIT_CODE)
+    return {"topic": match["topic"], "partitions": list(map(int, numbers))}
 
 
 def instant(text: str, flag: str) -> dt.datetime:

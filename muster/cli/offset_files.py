@@ -19,6 +19,8 @@ from muster.node_client import Json
 
 STANDARD_INPUT: Final = "-"
 HEADINGS: Final = ("group", "topic", "partition", "offset")
+DIGITS_MAX: Final = 19
+"""The digits of the largest offset."""
 
 
 class Line(NamedTuple):
@@ -112,6 +114,10 @@ def _number(text: str, what: str, where: str) -> int:
     stripped = text.strip()
     if not (stripped.isascii() and stripped.isdigit()):
         raise UserError(f"{where}: the {what} {stripped!r} is no number from 0 on.", USAGE_EXIT_CODE)
+    if len(stripped) > DIGITS_MAX:
+        raise UserError(
+            f"{where}: the {what} has {len(stripped):,} digits, and none has more than {DIGITS_MAX}.", USAGE_EXIT_CODE
+        )
     return int(stripped)
 
 

@@ -9,7 +9,7 @@ import typer
 from coordinator_core.state_store.change_actions import ChangeAction
 from muster import display
 from muster.cli.changes import print_unconfirmed, undo_change
-from muster.cli.command_tree import command_group
+from muster.cli.command_tree import WHOLE_NUMBER, command_group
 from muster.cli.group_selection import optional_group
 from muster.cli.options import REASON, ActorOption, GroupArgument, GroupOption, JsonOption, ReasonOption, UrlOption
 from muster.errors import FAILURE_EXIT_CODE, USAGE_EXIT_CODE, UserError
@@ -143,8 +143,7 @@ def _value(text: str) -> Value:
     """Read a value: a whole number, a word, or none, which resets the setting."""
     if text in {"", "null", "none", "default"}:
         return None
-    digits = text.removeprefix("-")
-    return int(text) if digits.isascii() and digits.isdigit() else text
+    return int(text) if WHOLE_NUMBER.fullmatch(text) else text
 
 
 def _value_text(value: Value) -> str:
