@@ -160,7 +160,7 @@ def print_run(run: Json, *, as_json: bool) -> None:
 
 def _describe_decision(decision: Json) -> str:
     reason = f": {decision['reason']}" if decision["reason"] else ""
-    return f"{decision['actor']} at {moment(decision['at'])} UTC{reason}"
+    return display.printable(f"{decision['actor']} at {moment(decision['at'])} UTC{reason}")
 
 
 def _print_days(days: list[Json]) -> None:

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from muster.cli.doctor.results import CheckResult
 from muster.cli.offset_resets import Target
+from muster.cli.runs import print_run
 from muster.output import STYLES, Table, print_json
 
 
@@ -46,6 +47,21 @@ def test_no_name_in_json_controls_the_terminal(capsys: pytest.CaptureFixture[str
     assert json.loads(said) == value
     assert "é" in said
     assert said.replace("\n", "").isprintable()
+
+
+def test_no_reason_of_a_decision_controls_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    decision = {"actor": "ada\x1b[2J", "at": "2026-11-23T10:10:42Z", "reason": "no\n\x1b]0;root\x07"}
+    run = {"run_id": "r", "kind": "offset_retention", "as_of": "2026-11-23T10:10:00Z", "status": "rejected"}
+    print_run(
+        {**run, "dry_run": False, "counts": {}, "decision": decision, "held_by": {"run_id": "s", **decision}},
+        as_json=False,
+    )
+
+    said = capsys.readouterr().out.splitlines()
+    assert said[1:] == [
+        "Decided by ada�[2J at 2026-11-23 10:10:42 UTC: no��]0;root�",
+        "Has the candidates of run s, rejected by ada�[2J at 2026-11-23 10:10:42 UTC: no��]0;root�",
+    ]
 
 
 def test_many_rows_take_little_time() -> None:
