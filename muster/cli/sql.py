@@ -28,6 +28,8 @@ app = command_group("Run SQL.")
 
 
 CONNECT_TIMEOUT_S: Final = 10
+HIDDEN_OPTIONS: Final = ("sslpassword",)
+"""Secret options of a URL for which Postgres' client library has no variable."""
 ONE_QUERY: Final = """
     SELECT set_config('cursor_tuple_fraction', '1', true), set_config('muster.query', %(query)s, true);
     DO $$ DECLARE rows refcursor := 'rows'; BEGIN OPEN rows FOR EXECUTE current_setting('muster.query'); END $$;
@@ -82,6 +84,7 @@ def open_psql(url: str, *, may_write: bool) -> NoReturn:
     if not may_write:
         given = parts.get("options") or os.environ.get("PGOPTIONS", "")
         parts["options"] = f"{given} -c default_transaction_read_only=on".strip()
+    environment = _hide_in_service_file({name: parts.pop(name) for name in HIDDEN_OPTIONS if name in parts})
     variables = {
         "host": "PGHOST",
         "port": "PGPORT",
@@ -90,9 +93,19 @@ def open_psql(url: str, *, may_write: bool) -> NoReturn:
         "dbname": "PGDATABASE",
         "options": "PGOPTIONS",
     }
-    environment = {variables[name]: value for name, value in parts.items() if name in variables}
+    environment |= {variables[name]: value for name, value in parts.items() if name in variables}
     rest = psycopg2.extensions.make_dsn(**{name: value for name, value in parts.items() if name not in variables})
     os.execve(program, [program, *([rest] if rest else [])], {**os.environ, **environment})
+
+
+def _hide_in_service_file(options: dict[str, str]) -> dict[str, str]:
+    """Return the variables that name a service file with these options, in memory, which psql inherits."""
+    if not options:
+        return {}
+    number = os.memfd_create("pg_service", 0)
+    lines = ["[muster]", *(f"{name}={value}" for name, value in options.items())]
+    os.write(number, "\n".join(lines).encode())
+    return {"PGSERVICEFILE": f"/proc/self/fd/{number}", "PGSERVICE": "muster"}
 
 
 def print_rows(url: str, query: str, *, may_write: bool, as_json: bool) -> None:

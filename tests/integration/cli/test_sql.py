@@ -192,10 +192,26 @@ def test_without_sql_psql_is_opened_on_the_database_in_use(muster: Muster, datab
     assert "42" in ran.stdout
 
 
+def test_password_of_a_key_is_on_no_command_line(tmp_path: Path) -> None:
+    program = tmp_path / "psql"
+    program.write_text('#!/bin/sh\necho "arguments: $*"\ncat "$PGSERVICEFILE"\n')
+    program.chmod(0o755)
+    url = "postgresql://u@127.0.0.1:1/m?sslmode=require&sslpassword=hunter2"
+    ran = subprocess.run(
+        [Path(sys.executable).with_name("muster"), "sql"],
+        env={**os.environ, "MUSTER_DATABASE_URL": url, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert ran.stdout == "arguments: sslmode=require\n[muster]\nsslpassword=hunter2"
+
+
 def test_psql_gets_options_with_spaces(database_url: str) -> None:
     ran = subprocess.run(
         [Path(sys.executable).with_name("muster"), "sql"],
-        env={**os.environ, "MUSTER_DATABASE_URL": f"{database_url}?sslrootcert=/no such/ca.pem&connect_timeout=9"},
+        env={**os.environ, "MUSTER_DATABASE_URL": f"{database_url}?sslrootcert=/no such/ca.pem&sslpassword=x y"},
         input="SELECT 41 + 1 AS answer;\n",
         capture_output=True,
         text=True,
