@@ -14,7 +14,7 @@ import re
 import time
 import unicodedata
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 from urllib.parse import quote, urlencode, urlsplit
 from uuid import uuid4
 
@@ -243,11 +243,19 @@ def _local_url() -> str:
     return (holder.node_url if holder else None) or DEFAULT_URL
 
 
+class _Answer(dict[str, Any]):
+    """An object of a response; a field that it lacks is one of a newer release."""
+
+    def __missing__(self, field: str) -> NoReturn:
+        text = f"The node's answer has no field {field}: it is of another release than this command"
+        raise UserError(f"{text}; until all nodes are upgraded, use the command of theirs.", FAILURE_EXIT_CODE)
+
+
 def _json(reply: urllib3.BaseHTTPResponse, url: str) -> Json:
     if reply.status == NO_CONTENT:
         return {}
     try:
-        answer = json.loads(reply.data)
+        answer = json.loads(reply.data, object_hook=_Answer)
     except ValueError:
         answer = None
     if not isinstance(answer, dict):

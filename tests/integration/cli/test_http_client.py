@@ -37,6 +37,15 @@ def test_foreign_server_is_reported(bare_muster: Muster, fake: FakeNode, body: b
     assert said == f"What answers at {fake.url} (status 200) is not a Muster node."
 
 
+def test_field_that_an_older_node_lacks_is_named(bare_muster: Muster, fake: FakeNode) -> None:
+    fake.says(200, {"groups": [{"group_id": "g"}], "next_cursor": None})
+
+    assert bare_muster.refused(1, "groups", "overview", "--url", fake.url) == (
+        "The node's answer has no field rebalance_trigger: it is of another release than this command; until all nodes"
+        " are upgraded, use the command of theirs."
+    )
+
+
 @pytest.mark.parametrize("status", [200, 308, 502])
 @pytest.mark.parametrize("command", ["groups list", "groups delete g --execute", "topics set orders --partitions 3"])
 def test_proxy_that_answers_without_a_body_is_reported(
