@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from muster.errors import UserError
 from muster.node_client import Json, NodeClient, os_user
 
 PAGES = {
@@ -34,6 +35,13 @@ def test_lists_of_all_pages_are_joined() -> None:
 )
 def test_url_may_be_that_of_a_page_of_the_console(given: str) -> None:
     assert NodeClient(given).url == "http://node:8080"
+
+
+def test_password_in_a_url_is_refused_and_not_printed() -> None:
+    """It would not be sent, and be in the sentences about the node."""
+    with pytest.raises(UserError) as refusal:
+        NodeClient("http://ada:hunter2@node:8080")
+    assert refusal.value.sentence == "A node's URL has no user and no password; a token is in MUSTER_TOKEN."
 
 
 def test_user_without_an_account_is_named_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
