@@ -50,6 +50,11 @@ class GroupSelection:
             raise UserError("--state and --prefix require --all-groups.", USAGE_EXIT_CODE)
         return cls(named, is_all, known_states(states), prefix)
 
+    @property
+    def is_one(self) -> bool:
+        """Return whether it is one group that was named, so that nothing has to say which."""
+        return len(self.named) == 1
+
     def groups(self, node: NodeClient) -> list[str]:
         """Return the ids of the groups, in order."""
         if not self.is_all:

@@ -112,7 +112,8 @@ def reset_offsets(
     else:
         chosen = target.groups_in_file([*(groups or ()), *(group or ())])
     plans = reset_groups(node, chosen, target, topics, reason, is_dry_run=is_dry_run, may_create=create)
-    print_plans(plans, as_csv=export, as_json=as_json, is_dry_run=is_dry_run)
+    is_one = len(chosen) == 1 and not all_groups
+    print_plans(plans, as_csv=export, as_json=as_json, is_dry_run=is_dry_run, is_one=is_one)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,8 +234,8 @@ def reset_groups(
     return plans
 
 
-def print_plans(plans: list[Plan], *, as_csv: bool, as_json: bool, is_dry_run: bool) -> None:
-    """Print the result for each partition of each group.
+def print_plans(plans: list[Plan], *, as_csv: bool, as_json: bool, is_dry_run: bool, is_one: bool = False) -> None:
+    """Print the result for each partition of each group; lines of CSV begin with the group, unless it `is_one`.
 
     Raises:
         UserError: a group was refused; the sentence says which and why.
@@ -242,7 +243,7 @@ def print_plans(plans: list[Plan], *, as_csv: bool, as_json: bool, is_dry_run: b
     if as_json:
         print_json({"dry_run": is_dry_run, "groups": list(map(asdict, plans))})
     elif as_csv:
-        sys.stdout.write(_csv(plans))
+        sys.stdout.write(_csv(plans, is_one=is_one))
     else:
         _print_table(plans, is_dry_run=is_dry_run)
     refused = [
@@ -271,11 +272,10 @@ def _print_table(plans: list[Plan], *, is_dry_run: bool) -> None:
         display.print_undo(change_id for plan in plans if plan.offsets for change_id in plan.change_ids)
 
 
-def _csv(plans: list[Plan]) -> str:
-    """Return the plan in the format of --from-file, with the group first if there are several."""
-    has_groups = len(plans) > 1
+def _csv(plans: list[Plan], *, is_one: bool) -> str:
+    """Return the plan in the format of --from-file."""
     return csv_of(
-        Line(plan.group_id if has_groups else None, each["topic"], each["partition"], each["new_offset"])
+        Line(None if is_one else plan.group_id, each["topic"], each["partition"], each["new_offset"])
         for plan in plans
         for each in plan.offsets
     )

@@ -94,9 +94,9 @@ def show(
     In a table, LOG-END-OFFSET is the furthest end that is known of the partition, as in groups describe, with ≥ where
     it is out of date.
     """
-    node = NodeClient(url)
-    chosen = GroupSelection.of(groups, group, is_all=all_groups).groups(node)
-    print_offsets(node, committed_of(node, chosen, topic or []), Shown.JSON if as_json else form, is_wide=wide)
+    node, selection = NodeClient(url), GroupSelection.of(groups, group, is_all=all_groups)
+    committed = committed_of(node, selection.groups(node), topic or [])
+    print_offsets(node, committed, Shown.JSON if as_json else form, is_wide=wide, is_one=selection.is_one)
 
 
 @app.command()
@@ -117,13 +117,14 @@ def export(
 ) -> None:
     """Export committed offsets to a file.
 
-    CSV is topic,partition,offset, as kafka-consumer-groups reads it; of several groups each line begins with its group.
+    CSV is topic,partition,offset, as kafka-consumer-groups reads it; of several groups, or of --all-groups, each line
+    begins with its group.
     """
     node = NodeClient(url)
-    chosen = GroupSelection.of(groups, group, is_all=all_groups, states=state, prefix=prefix).groups(node)
-    committed = committed_of(node, chosen, topic or [])
+    selection = GroupSelection.of(groups, group, is_all=all_groups, states=state, prefix=prefix)
+    committed = committed_of(node, selection.groups(node), topic or [])
     require_known(node, committed)
-    write_offsets(committed, to, form)
+    write_offsets(committed, to, form, is_one=selection.is_one)
 
 
 @app.command()
@@ -240,13 +241,13 @@ def require_known(node: NodeClient, groups: list[Committed]) -> None:
                 raise UserError(f"{display.printable(group_id)}: {refusal}") from None
 
 
-def print_offsets(node: NodeClient, groups: list[Committed], form: str, *, is_wide: bool) -> None:
+def print_offsets(node: NodeClient, groups: list[Committed], form: str, *, is_wide: bool, is_one: bool) -> None:
     """Print offsets in a format; the table has the log ends, too, which the node is asked for."""
     match form:
         case "json":
             print_json(_json(groups))
         case "csv":
-            sys.stdout.write(_csv(groups))
+            sys.stdout.write(_csv(groups, is_one=is_one))
         case "kafka":
             for line in kafka_lines(groups):
                 print(line)
@@ -254,13 +255,14 @@ def print_offsets(node: NodeClient, groups: list[Committed], form: str, *, is_wi
             _print_table(node, groups, is_wide=is_wide)
 
 
-def write_offsets(groups: list[Committed], to: Path | None, form: str) -> None:
+def write_offsets(groups: list[Committed], to: Path | None, form: str, *, is_one: bool) -> None:
     """Write offsets to a file, which only its owner may read if it is new, or to standard output.
 
     Raises:
         UserError: the file cannot be written.
     """
-    text = _csv(groups) if form == "csv" else json.dumps(_json(groups), indent=2, ensure_ascii=False) + "\n"
+    as_json = json.dumps(_json(groups), indent=2, ensure_ascii=False) + "\n"
+    text = _csv(groups, is_one=is_one) if form == "csv" else as_json
     if to is None:
         sys.stdout.write(text)
         return
@@ -297,10 +299,9 @@ def _json(groups: list[Committed]) -> Json:
     return {"groups": [{"group_id": group.group_id, "offsets": group.offsets} for group in groups]}
 
 
-def _csv(groups: list[Committed]) -> str:
-    has_groups = len(groups) != 1
+def _csv(groups: list[Committed], *, is_one: bool) -> str:
     return csv_of(
-        Line(group_id if has_groups else None, each["topic"], each["partition"], each["offset"])
+        Line(None if is_one else group_id, each["topic"], each["partition"], each["offset"])
         for group_id, offsets in groups
         for each in offsets
     )

@@ -180,6 +180,17 @@ def test_exported_offsets_are_imported(muster: Muster, client: Client, tmp_path:
     assert file.stat().st_mode & 0o777 == 0o600
 
 
+def test_export_of_all_groups_names_the_group_also_if_there_is_one(muster: Muster, group: Group) -> None:
+    """As that of Kafka's tool: a backup that names none could be imported into another group."""
+    commit(group, position(5))
+    of_all = ["--all-groups", "--prefix", group.group_id]
+
+    line = f"{group.group_id},orders,0,5\n"
+    assert muster.ok("offsets", "export", *of_all).out == line
+    assert muster.ok("groups", "reset-offsets", *of_all, "--all-topics", "--to-current", "--export").out == line
+    assert muster.ok("offsets", "export", group.group_id).out == "orders,0,5\n"
+
+
 def test_export_to_a_pipe_keeps_the_pipe(muster: Muster, group: Group, tmp_path: Path) -> None:
     commit(group, position(5))
     pipe = tmp_path / "pipe"
