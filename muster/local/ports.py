@@ -1,6 +1,7 @@
 """Port checks before anything starts; a port in use is reported with the process that uses it."""
 
 import contextlib
+import errno
 import socket
 from collections.abc import Iterable
 from itertools import combinations
@@ -25,8 +26,13 @@ def require_free_port(host: str, port: int, option: str) -> None:
     Raises:
         UserError: it cannot; the sentence names who listens there, if that can be seen.
     """
-    if is_free_port(host, port):
+    failure = bind_failure(host, port)
+    if failure is None:
         return
+    if is_wrong_host(failure):
+        raise UserError(
+            f"No server can listen on {host} ({failure.strerror}); it has to be an address of this machine."
+        )
     owner = listener_on(port)
     who = f"taken by {owner}" if owner else f"taken or not allowed (`ss -ltnp 'sport = :{port}'` shows the process)"
     raise UserError(f"Port {port} on {host} is {who}; stop that program, or choose another port with {option}.")
@@ -51,15 +57,25 @@ def require_distinct_ports(places: Iterable[tuple[str, int, str]]) -> None:
 
 def is_free_port(host: str, port: int) -> bool:
     """Return whether a server can listen on a port now."""
+    return bind_failure(host, port) is None
+
+
+def is_wrong_host(failure: OSError) -> bool:
+    """Return whether it is the host, and not the port, on which no server can listen."""
+    return isinstance(failure, socket.gaierror) or failure.errno == errno.EADDRNOTAVAIL
+
+
+def bind_failure(host: str, port: int) -> OSError | None:
+    """Return why no server can listen on a port now; None: one can."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as probe:
         # As servers do: what old connections left behind does not count.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
-        except OSError:
-            return False
-        return True
+        except OSError as failure:
+            return failure
+        return None
 
 
 def listener_on(port: int) -> str | None:

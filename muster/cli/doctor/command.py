@@ -52,7 +52,7 @@ from muster.display import counted
 from muster.errors import FAILURE_EXIT_CODE, UserError, database_advice
 from muster.local.database import urls_in_use
 from muster.local.java import find_java
-from muster.local.ports import is_free_port, listener_on
+from muster.local.ports import bind_failure, is_wrong_host, listener_on
 from muster.misspelled_settings import misspelled
 from muster.node.tls import read_tls, unencrypted
 from muster.node_client import NodeClient, root_cause
@@ -150,13 +150,18 @@ def _ports(settings: Settings) -> Iterator[CheckResult]:
     node = Port("node's port", settings.http_host, settings.http_port, "--port")
     airflow = Port("Airflow's port", LOOPBACK, settings.airflow_port, "--airflow-port")
     for name, host, number, option in (node, airflow):
-        if is_free_port(host, number):
+        failure = bind_failure(host, number)
+        if failure is None:
             yield ok(name, f"{number} is free")
+        elif is_wrong_host(failure):
+            message = f"no server can listen on {host} ({failure.strerror})"
+            yield error(name, message, "name an address of this machine in MUSTER_HTTP_HOST")
         elif holder is not None:
             yield ok(name, f"{number} is taken, and {holder} runs")
         else:
             owner = listener_on(number) or "a process of another user"
-            yield warning(name, f"{number} is taken by {owner}", f"stop it, or choose another with {option}")
+            advice = f"unless it is to be there, as a node that runs, stop it, or choose another port with {option}"
+            yield warning(name, f"{number} is taken by {owner}", advice)
 
 
 # -- the database -----------------------------------------------------------------------------------------

@@ -39,6 +39,14 @@ def test_one_port_of_two_addresses_is_no_conflict() -> None:
     require_distinct_ports([("127.0.0.1", 8_080, "--port"), ("127.0.0.2", 8_080, "MUSTER_KAFKA_PORT")])
 
 
+@pytest.mark.parametrize("host", ["192.0.2.1", "::1::"])
+def test_host_that_is_not_this_machine_is_named_instead_of_the_port(host: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, pytest.raises(UserError) as refused:
+        require_free_port(host, server.getsockname()[1], "--port")
+    assert refused.value.sentence.startswith(f"No server can listen on {host} (")
+    assert refused.value.sentence.endswith("it has to be an address of this machine.")
+
+
 def test_old_connections_do_not_hold_a_port() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
