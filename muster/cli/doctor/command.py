@@ -289,16 +289,16 @@ def _nodes_clock(date: str | None) -> CheckResult:
 
 
 def _tokens(settings: Settings) -> CheckResult:
-    if settings.tokens_file is None:
-        if settings.require_tokens:
-            return ok("tokens", "nodes read them from the database; muster tokens list shows them")
+    if not settings.has_tokens:
         return ok("tokens", "none: nodes are open, on this machine only")
     try:
-        tokens = read_tokens_file(settings.tokens_file)
+        tokens = {} if settings.tokens_file is None else read_tokens_file(settings.tokens_file)
     except TokensFileError as refusal:
         return error("tokens", str(refusal), "correct the file; docs/security.md has its form")
     if settings.cluster_secret is None:
         return error("tokens", "MUSTER_CLUSTER_SECRET is not set", "set it, to the same on every node")
+    if settings.tokens_file is None:
+        return ok("tokens", "nodes read them from the database; muster tokens list shows them")
     over = sorted(each.expires_at for each in tokens.values() if each.expires_at and each.expires_soon(time.time()))
     if over:
         message = (

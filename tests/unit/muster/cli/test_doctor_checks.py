@@ -23,3 +23,9 @@ def test_host_of_another_machine_is_no_taken_port() -> None:
         "error",
         "no server can listen on 192.0.2.1 (Cannot assign requested address)",
     )
+
+
+def test_required_tokens_without_a_cluster_secret_are_an_error() -> None:
+    """A node refuses to start so."""
+    assert command._tokens(Settings(require_tokens=True))[:3] == ("tokens", "error", "MUSTER_CLUSTER_SECRET is not set")
+    assert command._tokens(Settings(require_tokens=True, cluster_secret="s" * 32)).status == "ok"  # type: ignore[arg-type]  # validated there
