@@ -42,6 +42,7 @@ from muster.cli.doctor.database import (
     check_schema,
     has_own_tables,
 )
+from muster.cli.doctor.nodes import check_nodes
 from muster.cli.doctor.results import CheckResult, error, ok, warning
 from muster.cli.doctor.stored_rows import check_constraints, check_groups
 from muster.cli.doctor.stored_tokens import check_issued_tokens
@@ -69,8 +70,9 @@ def doctor(url: UrlOption = None, data_dir: DataDirOption = None, as_json: JsonO
     """Check the installation and report problems.
 
     Checks the settings, the disk, the ports, Postgres, its locks, the schema, the database's roles, the incarnation,
-    the leases, the constraints, the offsets, the clocks, the audit log, the issued tokens, the stored groups, a node,
-    the tokens file, TLS, Java, the JDBC driver and Airflow, and changes nothing. The exit code is 1 if a check fails.
+    the leases, the nodes' addresses, the constraints, the offsets, the clocks, the audit log, the issued tokens, the
+    stored groups, a node, the tokens file, TLS, Java, the JDBC driver and Airflow, and changes nothing. The exit code
+    is 1 if a check fails.
     """
     found = list(run_checks(url, data_dir))
     if as_json:
@@ -172,6 +174,7 @@ TABLE_CHECKS = (
     check_jobs_role,
     check_incarnation,
     check_leases,
+    check_nodes,
     check_offset_log,
     check_constraints,
     check_offsets,

@@ -1,9 +1,73 @@
-"""Checks of `muster doctor` on ports and tokens."""
+"""Checks of `muster doctor` on ports, tokens and the addresses of nodes."""
 
 import socket
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any, Self, cast
+
+import pytest
+from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
 from muster.cli.doctor import command
+from muster.cli.doctor.nodes import check_nodes
 from muster.settings import Settings
+from tests.support.fake_node import FakeNode
+from tests.support.ports import free_port
+
+
+class FakeConnection:
+    """A connection, and its cursor, whose queries have these rows."""
+
+    def __init__(self, *rows: tuple[Any, ...]) -> None:
+        self._rows = rows
+
+    def cursor(self) -> Self:
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def execute(self, _query: str) -> None:
+        pass
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        return list(self._rows)
+
+
+@pytest.fixture
+def node() -> Iterator[FakeNode]:
+    """Give a node that is alive."""
+    with closing(FakeNode()) as fake:
+        fake.says(200, {"status": "alive"})
+        yield fake
+
+
+def nodes_at(*urls: str) -> PsycopgConnection:
+    return cast(PsycopgConnection, FakeConnection(*((url.partition("://")[2], url) for url in urls)))
+
+
+def test_nodes_that_answer_at_their_addresses_are_counted(node: FakeNode) -> None:
+    assert check_nodes(nodes_at(node.url))[:3] == ("nodes", "ok", "1 node answers at the advertised addresses")
+    assert check_nodes(nodes_at())[:3] == ("nodes", "ok", "0 nodes answer at the advertised addresses")
+    assert node.seen[0][0] == "/healthz"
+
+
+def test_node_that_advertises_a_wrong_address_is_named(node: FakeNode) -> None:
+    absent = f"http://127.0.0.1:{free_port()}"
+
+    found = check_nodes(nodes_at(node.url, absent))
+
+    assert found[:3] == ("nodes", "warning", f"no answer from here of {absent} (Connection refused)")
+    assert "MUSTER_ADVERTISED_URL" in (found.advice or "")
+
+
+def test_other_server_at_the_address_of_a_node_is_no_node(node: FakeNode) -> None:
+    node.answers = [(404, b"{}")]
+
+    assert check_nodes(nodes_at(node.url)).message == f"no answer from here of {node.url} (status 404)"
 
 
 def test_node_that_runs_is_not_advised_to_be_stopped() -> None:
