@@ -229,7 +229,7 @@ def _checked_url(url: str) -> str:
         is_one = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
     except ValueError:
         is_one = False
-    if is_one and "@" in parts.netloc:
+    if is_one and "@" in urlsplit(url).netloc:
         raise UserError("A node's URL has no user and no password; a token is in MUSTER_TOKEN.", USAGE_EXIT_CODE)
     if is_one and url.isprintable() and " " not in url:
         return url.partition("#")[0].rstrip("/")
