@@ -370,7 +370,12 @@ class MirrorSettings(BaseSettings):
     """The key of that certificate, as PEM. None: it is in the same file."""
 
     @model_validator(mode="after")
-    def _check_sasl(self) -> Self:
+    def _check_security(self) -> Self:
+        has_files = self.mirror_ssl_ca_file or self.mirror_ssl_certificate_file or self.mirror_ssl_key_file
+        if has_files and not self.mirror_security_protocol.endswith("SSL"):
+            raise ValueError("MUSTER_MIRROR_SSL_… belongs to MUSTER_MIRROR_SECURITY_PROTOCOL SSL and SASL_SSL")
+        if self.mirror_ssl_key_file and not self.mirror_ssl_certificate_file:
+            raise ValueError("MUSTER_MIRROR_SSL_CERTIFICATE_FILE is required with MUSTER_MIRROR_SSL_KEY_FILE")
         wants_sasl = self.mirror_security_protocol.startswith("SASL_")
         if wants_sasl != (self.mirror_sasl_mechanism is not None):
             raise ValueError("MUSTER_MIRROR_SASL_MECHANISM belongs to SASL_PLAINTEXT and SASL_SSL, which require it")

@@ -318,6 +318,26 @@ def test_tls_settings_belong_together(given: dict[str, str], said: str, monkeypa
     assert refusal().startswith(said)
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"SSL_CA_FILE": "c"}, "MUSTER_MIRROR_SSL_… belongs to MUSTER_MIRROR_SECURITY_PROTOCOL SSL and SASL_SSL."),
+        (
+            {"SECURITY_PROTOCOL": "SSL", "SSL_KEY_FILE": "k"},
+            "MUSTER_MIRROR_SSL_CERTIFICATE_FILE is required with MUSTER_MIRROR_SSL_KEY_FILE.",
+        ),
+    ],
+)
+def test_files_of_tls_that_a_mirror_would_not_use_are_refused(
+    given: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would connect without TLS."""
+    for name, value in given.items():
+        monkeypatch.setenv(f"MUSTER_MIRROR_{name}", value)
+
+    assert refusal() == said
+
+
 def test_url_of_a_node_with_a_certificate_is_https() -> None:
     assert Settings(tls_certificate_file="c", http_port=1).node_url == "https://127.0.0.1:1"  # type: ignore[arg-type]  # validated there
 
