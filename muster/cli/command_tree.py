@@ -81,7 +81,8 @@ class Command(TyperCommand):
         rest = super().parse_args(ctx, args)
         for each in params:
             is_name = each.param_type_name == "argument" or each.name in NAMING_OPTIONS
-            if is_name and not ctx.ignore_unknown_options and _has_empty_text(ctx.params[each.name]):
+            is_given = is_name and ctx.get_parameter_source(each.name).name != "DEFAULT"
+            if is_given and not ctx.ignore_unknown_options and _has_empty_text(ctx.params[each.name]):
                 raise typer.BadParameter("it is empty.", ctx, each)  # type: ignore[arg-type]  # they are what typer makes
         return rest
 
@@ -95,8 +96,8 @@ class Group(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-NAMING_OPTIONS: Final = frozenset({"group", "member"})
-"""Options that are the same as an argument."""
+NAMING_OPTIONS: Final = frozenset({"group", "member", "prefix"})
+"""Options that are the same as an argument, and one whose empty text would choose all groups."""
 
 
 def _has_empty_text(value: object) -> bool:

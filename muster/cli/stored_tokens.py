@@ -171,6 +171,8 @@ def _entries(permission: PermissionType, given: list[str] | None) -> Iterator[Ac
     for text in given or ():
         operations, resource, pattern, name = [*text.split(":", 3), "", "", ""][:4]
         try:
+            if not name:
+                raise ValueError("it names nothing; LITERAL:* stands for all")
             yield AccessControlEntry(
                 permission,
                 tuple(Operation(operation.upper()) for operation in operations.split(",")),

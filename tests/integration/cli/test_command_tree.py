@@ -191,6 +191,14 @@ def _loaded(command: str, entry: str, *names: str) -> list[str]:
         (["sql", ""], "Invalid value for 'SQL': it is empty."),
         (["up", "--data-dir", ""], "Invalid value for '--data-dir': it is empty."),
         (["offsets", "export", "g", "--to", ""], "Invalid value for '--to': it is empty."),
+        # As of a variable that is not set: it would choose all groups.
+        (["groups", "delete", "--all-groups", "--prefix", ""], "Invalid value for '--prefix': it is empty."),
+        (
+            ["token", "new", "--actor", "a", "--role", "agent", "--prefix", ""],
+            "Invalid value for '--prefix': it is empty.",
+        ),
+        (["tokens", "issue", "--actor", "a", "--allow", "JOIN:GROUP:PREFIXED:"], "'JOIN:GROUP:PREFIXED:' is no entry "),
+        (["tokens", "issue", "--actor", "a", "--allow", "JOIN:GROUP:PREFIXED"], "'JOIN:GROUP:PREFIXED' is no entry "),
         (["sql", " ; "], "There is no statement in the SQL."),
         (["groups", "describe", "\udcff"], "An argument is not UTF-8."),
         (["groups", "list", "--url", "nonsense"], "A node's URL looks like http://host:port, and not like nonsense."),
