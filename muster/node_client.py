@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 import time
 import unicodedata
 from itertools import islice
@@ -129,6 +130,16 @@ class NodeClient:
         while page["next_cursor"] is not None:
             page = self.get(path, limit=page_size or PAGE, cursor=page["next_cursor"], **query)
             yield from page[field]
+
+    def warn_unless_ready(self) -> None:
+        """Print why the node is not ready, if so: as a mirror whose cluster is away, it shows what was read last."""
+        try:
+            answer = _json(self._send("GET", "/readyz", None, self._headers), self.url)
+        except UserError:  # A proxy may forward other paths only.
+            return
+        if not answer.get("is_ready", True):
+            reasons = display.printable("; ".join(answer["reasons"]))
+            print(f"muster: The node is not ready, and may show what was known last: {reasons}.", file=sys.stderr)
 
     def _call(self, method: str, path: str, body: Json = None) -> Json:
         """Send a request, repeat it after retriable errors, and return the JSON of the response.

@@ -77,9 +77,11 @@ def list_groups(
 
     Dead groups are listed with --state Dead only.
     """
-    found = NodeClient(url).pages(
+    node = NodeClient(url)
+    found = node.pages(
         "/v1/groups", "groups", limit, state=list(known_states(state)), prefix=prefix, protocol_type=protocol_type
     )
+    node.warn_unless_ready()
     columns = ("member_count", "generation", "protocol_type")
     rows = (
         (each["group_id"], _state_now(each), *(each[name] for name in columns), each["coordinator"]["node_id"])
@@ -113,8 +115,9 @@ def overview(
 
     Rebalancing groups come first, then the groups with the most rebalances within the last hour.
     """
-    query = {"q": search, "sort": sort.value}
-    found = NodeClient(url).pages("/v1/overview/groups", "groups", limit, state=list(known_states(state)), **query)
+    node, query = NodeClient(url), {"q": search, "sort": sort.value}
+    found = node.pages("/v1/overview/groups", "groups", limit, state=list(known_states(state)), **query)
+    node.warn_unless_ready()
     rows = map(_overview_row, found)
     headings = ("GROUP", "STATE", "FOR", "MEMBERS", "LAG", "REBALANCES/H", "LAST TRIGGER", "AGO")
     _print_rows(found, rows, *headings, as_json=as_json)
@@ -142,6 +145,7 @@ def describe(
     )
     node = NodeClient(url)
     chosen = GroupSelection.of(groups, group, is_all=all_groups).groups(node)
+    node.warn_unless_ready()
     print_descriptions(node, chosen, wanted, is_verbose=verbose, is_wide=wide, as_json=as_json)
 
 

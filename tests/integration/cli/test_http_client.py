@@ -46,6 +46,22 @@ def test_field_that_an_older_node_lacks_is_named(bare_muster: Muster, fake: Fake
     )
 
 
+@pytest.mark.parametrize("command", ["list", "overview", "describe --all-groups"])
+def test_groups_of_a_node_that_is_not_ready_are_shown_with_the_reason(
+    bare_muster: Muster, fake: FakeNode, command: str
+) -> None:
+    """As those of a mirror whose Kafka cluster is away."""
+    fake.says(200, {"groups": [], "next_cursor": None})
+    fake.says(503, {"is_ready": False, "reasons": ["kafka-1:9092 does not answer"]})
+
+    ran = bare_muster("groups", *command.split(), "--url", fake.url)
+
+    assert (ran.exit_code, fake.seen[1][0]) == (0, "/readyz")
+    assert ran.err == (
+        "muster: The node is not ready, and may show what was known last: kafka-1:9092 does not answer.\n"
+    )
+
+
 @pytest.mark.parametrize("status", [200, 308, 502])
 @pytest.mark.parametrize("command", ["groups list", "groups delete g --execute", "topics set orders --partitions 3"])
 def test_proxy_that_answers_without_a_body_is_reported(
@@ -99,7 +115,7 @@ def test_quarantined_group_is_reported_without_retry(bare_muster: Muster, fake: 
     said = bare_muster.refused(1, "groups", "describe", "g", "--url", fake.url)
 
     assert said == "g: the group is quarantined (COORDINATOR_NOT_AVAILABLE)."
-    assert len(fake.seen) == 1
+    assert [path for path, _ in fake.seen].count("/v1/groups/g") == 1
 
 
 def test_token_is_sent_and_determines_the_actor(
