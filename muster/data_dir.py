@@ -76,8 +76,8 @@ class RunLock:
     def _publish(self) -> None:
         state = json.dumps({**asdict(self._holder), "inode": _inode(self._file)}).encode()
         with _naming(self._path):  # Nothing waits in a buffer that could not be written when the file is closed either.
-            os.ftruncate(self._file.fileno(), 0)
-            os.pwrite(self._file.fileno(), state, 0)
+            os.pwrite(self._file.fileno(), state, 0)  # Before it is shortened: other commands read it at any time.
+            os.ftruncate(self._file.fileno(), len(state))
 
 
 class DataDir:

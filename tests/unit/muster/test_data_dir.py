@@ -1,9 +1,11 @@
 """One run at a time uses the data directory, and what is secret in it is for its owner alone."""
 
 import errno
+import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import astuple
 from pathlib import Path
 
@@ -112,3 +114,25 @@ def test_disk_error_is_reported_in_one_sentence(number: int, words: str) -> None
 
 def test_other_errors_are_not_reported_as_disk_errors() -> None:
     assert disk_error(OSError(errno.ECONNREFUSED, "no")) is None
+
+
+def test_run_is_found_while_it_publishes_an_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two system calls, too: a command would say that nothing runs there."""
+    data_dir, found = DataDir(tmp_path), []
+
+    def spied(call: Callable[..., object]) -> Callable[..., object]:
+        def spy(*arguments: object) -> object:
+            result = call(*arguments)
+            found.append(data_dir.holder())
+            return result
+
+        return spy
+
+    data_dir.create()
+    with data_dir.locked("up") as lock:
+        for name in ("ftruncate", "pwrite"):
+            monkeypatch.setattr(os, name, spied(getattr(os, name)))
+        lock.publish_node_url("http://127.0.0.1:8080")
+
+    assert len(found) == 2
+    assert None not in found
