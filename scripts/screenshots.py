@@ -6,7 +6,6 @@ A node and a database are started as for the console's tests. Times in the pictu
 the console has changed, and not before each commit.
 """
 
-import os
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -21,14 +20,14 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 from structlog.testing import capture_logs
 
 from muster.local.embedded_postgres import EmbeddedPostgres
+from tests.integration.console.chromium import running_chromium
 from tests.integration.console.sample_groups import LONG_MS, SIMPLE_CONSUMER, SampleGroups
 from tests.support.databases import FORGETFUL, Databases, cluster_directory
 from tests.support.http_client import Client, position
 from tests.support.nodes import Node, running_node
 from tests.support.offset_log import wait_for_checkpoint
 from tests.support.report_rows import AUDIT, DAY, FREQUENCY, complete_row, insert_reports, report
-from tests.support.tools import library, program
-from tests.support.waiting import PATIENCE_S
+from tests.support.tools import library
 
 IMAGES: Final = Path(__file__).parents[1] / "docs" / "images"
 WIDTH: Final = 1_280
@@ -99,14 +98,9 @@ def sample_node() -> Iterator[Node]:
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """Start a browser."""
-    path = program("chromium")
     library("libatomic.so.1")
-    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
-    expect.set_options(timeout=1_000 * PATIENCE_S)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=[*sandbox, "--disable-dev-shm-usage"])
+    with sync_playwright() as playwright, running_chromium(playwright) as browser:
         yield browser
-        browser.close()
 
 
 # -- data ---------------------------------------------------------------------------------------------------

@@ -13,6 +13,9 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 PATIENCE_S = 300
 """Limit of every wait, far beyond what a busy machine needs; no result depends on its length."""
 POLL_S = 0.01
+POLL_MAX_S = 0.1
+POLL_SHARE = 0.1
+"""The part of the wait so far after which a condition is looked at again: often at first, and rarely in a long wait."""
 LOOP_TURNS = 100
 
 T = TypeVar("T")
@@ -60,10 +63,13 @@ def poll_until(look: Callable[[], T]) -> T:
         AssertionError: it did not within `PATIENCE_S`; the message shows the source of `look`.
     """
     never = Event()
-    for _ in range(round(PATIENCE_S / POLL_S)):
+    waited_s = 0.0
+    while waited_s < PATIENCE_S:
         if found := look():
             return found
-        never.wait(POLL_S)
+        pause_s = min(max(POLL_S, POLL_SHARE * waited_s), POLL_MAX_S)
+        never.wait(pause_s)
+        waited_s += pause_s
     raise AssertionError(f"not true within {PATIENCE_S} s: {inspect.getsource(look).strip()}")
 
 

@@ -1,39 +1,43 @@
-"""Fixtures of the console's tests: one browser and one node per module; pages fail a test on errors in their log."""
+"""Fixtures of the console's tests: one browser, one node and one page a module; errors in a page's log fail it."""
 
-import os
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    Page,
+    Playwright,
+    ViewportSize,
+    sync_playwright,
+)
 
+from tests.integration.console.chromium import PATIENCE_MS, running_chromium
 from tests.integration.console.sample_groups import SampleGroups
 from tests.support.databases import Databases
 from tests.support.http_client import Client
 from tests.support.nodes import Node, running_node
-from tests.support.tools import library, program
-from tests.support.waiting import PATIENCE_S
+from tests.support.tools import library
 
-WIDTH, HEIGHT = 1_280, 800
-PATIENCE_MS = 1_000 * PATIENCE_S
+WINDOW = ViewportSize(width=1_280, height=800)
 OWN_MEASURES = frozenset({"the server responded with a status of 4"})
 """What Chromium writes into its console when the API refuses, which is no error of the page's."""
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Start a browser for one module: Playwright keeps an event loop running in this thread."""
-    path = program("chromium")
+@pytest.fixture(scope="package")
+def playwright() -> Iterator[Playwright]:
+    """Start Playwright for this folder's tests: it keeps an event loop running in their thread."""
     library("libatomic.so.1")  # Playwright's own server is linked with it.
-    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
-    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=path, args=[*sandbox, "--disable-dev-shm-usage"], timeout=PATIENCE_MS
-        )
+        yield playwright
+
+
+@pytest.fixture(scope="package")
+def browser(playwright: Playwright) -> Iterator[Browser]:
+    with running_chromium(playwright) as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -56,38 +60,80 @@ def samples(client: Client, node: Node) -> Iterator[SampleGroups]:
         yield samples
 
 
-class WatchedPage:
-    """Requests and errors of a page."""
+@contextmanager
+def new_context(browser: Browser) -> Iterator[BrowserContext]:
+    with closing(browser.new_context(viewport=WINDOW, color_scheme="light")) as context:
+        context.set_default_timeout(PATIENCE_MS)
+        yield context
+
+
+class Tab:
+    """A page, with its requests and errors."""
 
     def __init__(self, page: Page) -> None:
-        self.requests: list[str] = []
-        self.complaints: list[str] = []
-        page.on("request", lambda request: self.requests.append(request.url))
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("console", lambda message: self._record_request(message.type, message.text))
+        self.page = page
+        self._requests: list[str] = []
+        self._complaints: list[str] = []
+        page.on("request", lambda request: self._requests.append(request.url))
+        page.on("pageerror", lambda error: self._complaints.append(str(error)))
+        page.on("console", lambda message: self._record_message(message.type, message.text))
 
-    def _record_request(self, kind: str, text: str) -> None:
+    def _record_message(self, kind: str, text: str) -> None:
         if kind in {"error", "warning"} and not any(measure in text for measure in OWN_MEASURES):
-            self.complaints.append(text)
+            self._complaints.append(text)
+
+    def check(self, node: Node) -> None:
+        """Assert that the page has sent requests to this node only, and logged no errors."""
+        self.page.unroute_all(behavior="wait")  # a handler under way would find the page closed
+        assert self._complaints == []
+        assert [url for url in self._requests if not url.startswith((node.url + "/", "data:"))] == []
+
+    def reset(self, node: Node) -> None:
+        """Leave the test's page, and forget what the test has stored and set up."""
+        self.page.unroute_all(behavior="wait")
+        self.page.goto(f"{node.url}/healthz")
+        self.page.evaluate("localStorage.clear(); sessionStorage.clear()")
+        self.page.set_viewport_size(WINDOW)
+        self.page.emulate_media(color_scheme="light")
+        self.page.mouse.move(0, 0)
+        self._requests.clear()
+        self._complaints.clear()
+
+
+@pytest.fixture(scope="module")
+def tab(browser: Browser) -> Iterator[Tab]:
+    """Open one page for a module: a new one would start a process, and load and compile the console's files again."""
+    with new_context(browser) as context:
+        yield Tab(context.new_page())
+
+
+@pytest.fixture
+def unwatched_page(tab: Tab, node: Node) -> Iterator[Page]:
+    """Return an empty page, for tests that let requests fail."""
+    yield tab.page
+    tab.reset(node)
+
+
+@pytest.fixture
+def page(tab: Tab, node: Node, unwatched_page: Page) -> Iterator[Page]:
+    """Return an empty page; check that it sends requests to its own node only and logs no errors."""
+    yield unwatched_page
+    tab.check(node)
 
 
 @pytest.fixture
 def context(browser: Browser) -> Iterator[BrowserContext]:
-    context = browser.new_context(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light")
-    context.set_default_timeout(PATIENCE_MS)
-    yield context
-    context.close()
+    """Return a browser profile of the test's own, for what a page cannot forget, or for another node."""
+    with new_context(browser) as context:
+        yield context
 
 
 @pytest.fixture
-def page(context: BrowserContext, node: Node) -> Iterator[Page]:
-    """Return an empty page; check that it sends requests to its own node only and logs no errors."""
-    page = context.new_page()
-    watched = WatchedPage(page)
-    yield page
-    page.unroute_all(behavior="wait")  # a handler under way would find the page closed
-    assert watched.complaints == []
-    assert [url for url in watched.requests if not url.startswith((node.url + "/", "data:"))] == []
+def fresh_page(context: BrowserContext, node: Node) -> Iterator[Page]:
+    """Return the empty page of a profile of the test's own, with the checks of `page`."""
+    tab = Tab(context.new_page())
+    yield tab.page
+    tab.check(node)
 
 
 @pytest.fixture

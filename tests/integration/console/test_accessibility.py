@@ -1,6 +1,7 @@
 """Accessibility: names of controls, contrast, keyboard operation, and information beside colour."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Literal
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -67,6 +68,14 @@ OVERFULL = """() => [...document.querySelectorAll('main section')]
 """Sections whose content covers the section below."""
 
 
+FOLLOW = """(hash) => new Promise((done) => {
+    addEventListener('hashchange', () => done(), { once: true });
+    location.hash = hash;
+})"""
+"""Follows a link, and returns once the page is shown."""
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+
+
 @pytest.fixture(scope="module")
 def healthy(samples: SampleGroups) -> Group:
     return samples.healthy()
@@ -95,27 +104,43 @@ def places(samples: SampleGroups, healthy: Group) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_texts_have_contrast_and_controls_have_names(page: Page, node: Node, places: list[str], scheme: str) -> None:
-    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # a parameter's words are not narrowed
+def screens(page: Page, node: Node, places: list[str]) -> Iterator[str]:
+    """Show every screen, as links do; give the place of each once it is routed."""
+    page.goto(f"{node.url}/")
     for place in places:
-        page.goto(f"{node.url}/#/{place}")
+        page.evaluate(FOLLOW, f"#/{place}")
+        yield place
+
+
+def loaded_screens(page: Page, node: Node, places: list[str]) -> Iterator[str]:
+    """Show every screen; give the place of each once all of it is loaded."""
+    for place in screens(page, node, places):
         expect(page.locator("#poll-status")).to_have_attribute("data-state", "live")
         expect(page.locator("main")).not_to_contain_text("Loading…")
-        assert page.evaluate(FAINT) == [], place
-        assert page.evaluate(NAMELESS) == [], place
-        assert page.evaluate(SMALL) == [], place
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), place
-        assert page.evaluate(OVERFULL) == [], place
+        yield place
 
 
-def test_every_screen_has_a_title_of_its_own(page: Page, node: Node, places: list[str]) -> None:
-    """It is what tabs, bookmarks, the history and screen readers name a page by (WCAG 2.4.2)."""
+def test_texts_have_contrast_and_controls_have_names(page: Page, node: Node, places: list[str]) -> None:
+    for place in loaded_screens(page, node, places):
+        for scheme in SCHEMES:
+            page.emulate_media(color_scheme=scheme)
+            assert page.evaluate(FAINT) == [], f"{place}, {scheme}"
+            assert page.evaluate(NAMELESS) == [], place
+            assert page.evaluate(SMALL) == [], place
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), place
+            assert page.evaluate(OVERFULL) == [], place
+
+
+def test_every_screen_has_a_title_of_its_own_and_lists_its_keys(page: Page, node: Node, places: list[str]) -> None:
+    """The title is what tabs, bookmarks, the history and screen readers name a page by (WCAG 2.4.2)."""
     titles = []
-    for place in places:
-        page.goto(f"{node.url}/#/{place}")
+    for _ in screens(page, node, places):
         expect(page.locator("main h1")).to_have_count(1)
         titles.append(page.title())
+        page.keyboard.press("?")
+        expect(page.get_by_role("dialog")).to_contain_text("keyboard shortcuts")
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("dialog")).to_have_count(0)
     assert len(set(titles)) == len(places)
     assert {"Groups – Muster", f"{places[1].removeprefix('groups/')} – Muster", "orders – Muster"} <= set(titles)
 
@@ -135,22 +160,19 @@ def test_a_group_that_needs_attention_keeps_its_whole_name(page: Page, node: Nod
     assert link.evaluate("link => link.scrollWidth <= link.clientWidth"), "the name is cut"
 
 
-@pytest.mark.parametrize("width", [390, 700])
-def test_the_bar_fits_a_narrow_window(page: Page, node: Node, width: int) -> None:
-    page.set_viewport_size({"width": width, "height": 800})
+def test_the_bar_fits_a_narrow_window(page: Page, node: Node) -> None:
     page.goto(f"{node.url}/#/settings")
     expect(page.locator("#poll-status")).to_have_attribute("data-state", "live")
-    controls = boxes_of(page.locator(".bar a, .bar button"))
-    assert controls
-    assert all(control.left >= 0 and control.right <= width for control in controls), controls
+    for width in (390, 700):
+        page.set_viewport_size({"width": width, "height": 800})
+        controls = boxes_of(page.locator(".bar a, .bar button"))
+        assert controls
+        assert all(control.left >= 0 and control.right <= width for control in controls), (width, controls)
 
 
 def test_no_screen_is_wider_than_a_narrow_window(page: Page, node: Node, places: list[str]) -> None:
     page.set_viewport_size({"width": 390, "height": 800})
-    for place in places:
-        page.goto(f"{node.url}/#/{place}")
-        expect(page.locator("#poll-status")).to_have_attribute("data-state", "live")
-        expect(page.locator("main")).not_to_contain_text("Loading…")
+    for place in loaded_screens(page, node, places):
         assert page.evaluate("document.documentElement.scrollWidth") == 390, place
 
 
@@ -174,16 +196,6 @@ def test_focus_is_kept_while_the_page_refreshes(page: Page, node: Node, samples:
     samples.client.ok("PUT", f"{healthy.path}/config", values)
     expect(page.get_by_role("region", name="Settings 8")).to_contain_text("77 min")
     expect(button).to_be_focused()
-
-
-def test_keys_are_listed_on_every_screen(page: Page, node: Node, places: list[str]) -> None:
-    for place in places:
-        page.goto("about:blank")  # A change of the page within the document could close the dialogue again.
-        page.goto(f"{node.url}/#/{place}")
-        page.keyboard.press("?")
-        expect(page.get_by_role("dialog")).to_contain_text("keyboard shortcuts")
-        page.keyboard.press("Escape")
-        expect(page.get_by_role("dialog")).to_have_count(0)
 
 
 def test_keys_without_a_modifier_can_be_switched_off(page: Page, node: Node, healthy: Group) -> None:
@@ -254,7 +266,7 @@ def test_color_scheme_follows_the_system_until_chosen(page: Page, node: Node) ->
     expect(page.locator("#theme")).to_have_text("Light")
 
 
-@pytest.mark.parametrize("sign", ["◐ Preparing", "● Stable", "○ Empty"])
-def test_state_is_shown_by_sign_and_word_beside_its_color(page: Page, node: Node, places: list[str], sign: str) -> None:
+def test_state_is_shown_by_sign_and_word_beside_its_color(page: Page, node: Node, places: list[str]) -> None:
     page.goto(f"{node.url}/")
-    expect(page.locator("tbody .badge", has_text=sign).first).to_be_visible()
+    for sign in ("◐ Preparing", "● Stable", "○ Empty"):
+        expect(page.locator("tbody .badge", has_text=sign).first).to_be_visible()

@@ -1,16 +1,15 @@
 """Cross-site requests and DNS rebinding from a real browser."""
 
-import os
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import pytest
 import structlog
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, Playwright
 
+from tests.integration.console.chromium import running_chromium
 from tests.support.http_client import Client, Group, Json, fresh_id, position
 from tests.support.nodes import Node
-from tests.support.tools import program
 from tests.support.waiting import poll_until
 
 EVIL = "http://evil.test"
@@ -28,16 +27,11 @@ SEND = {
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
+def browser(playwright: Playwright) -> Iterator[Browser]:
     """Give a browser for which every name of `.test` is this machine, as a rebound name is."""
-    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
-    rebinding = ["--host-resolver-rules=MAP *.test 127.0.0.1", "--disable-features=LocalNetworkAccessChecks"]
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=program("chromium"), args=[*sandbox, *rebinding, "--disable-dev-shm-usage"]
-        )
+    rebinding = ("--host-resolver-rules=MAP *.test 127.0.0.1", "--disable-features=LocalNetworkAccessChecks")
+    with running_chromium(playwright, *rebinding) as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture

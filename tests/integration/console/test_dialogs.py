@@ -1,9 +1,11 @@
 """Dialogues: what becomes of a request that is not answered yet, of repeated presses, and of what is entered."""
 
 import re
+from collections.abc import Mapping
+from contextlib import closing
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from tests.integration.console.sample_groups import SIMPLE_CONSUMER, SampleGroups
 from tests.support.http_client import Group, fresh_id, position
@@ -31,8 +33,8 @@ class Held:
 
 
 @pytest.fixture
-def page(context: BrowserContext) -> Page:
-    return context.new_page()
+def page(unwatched_page: Page) -> Page:
+    return unwatched_page
 
 
 @pytest.fixture
@@ -59,54 +61,44 @@ def test_button_that_is_pressed_twice_opens_one_dialog(page: Page, group: Group)
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
-@pytest.mark.parametrize("time", ["03/04/2026", "1234", "Apr 3"])
-def test_time_that_could_be_read_in_several_ways_is_refused(page: Page, group: Group, time: str) -> None:
+def assert_preview_says(page: Page, answers: Mapping[str, str | None]) -> None:
+    """Preview the offsets of times, each in a dialogue of its own; `answers` has the refusal of each, None if valid."""
+    dialog = page.get_by_role("dialog")
+    for time, refusal in answers.items():
+        page.get_by_role("button", name="Reset offsets…").click()
+        page.get_by_label("To", exact=True).select_option("datetime")
+        page.get_by_label("Number of records, offset or time").fill(time)
+        page.get_by_role("button", name="Preview").click()
+        if refusal is None:
+            answer = dialog.get_by_role("alert").or_(page.get_by_role("region", name="Preview"))
+            expect(answer, time).not_to_have_text(re.compile("Enter a time|local time"))
+        else:
+            expect(dialog.get_by_role("alert"), time).to_have_text(refusal)
+        page.keyboard.press("Escape")
+        expect(dialog).to_have_count(0)
+
+
+def test_only_times_in_iso_8601_are_accepted(page: Page, group: Group) -> None:
     """A browser reads 03/04/2026 as the fourth of March, and 1234 as a year."""
-    page.get_by_role("button", name="Reset offsets…").click()
-    page.get_by_label("To", exact=True).select_option("datetime")
-    page.get_by_label("Number of records, offset or time").fill(time)
-    page.get_by_role("button", name="Preview").click()
-    expect(page.get_by_role("alert")).to_have_text("Enter a time such as 2026-11-21T02:13:00.")
+    refusal = "Enter a time such as 2026-11-21T02:13:00."
+    valid = ("2026-11-21", "2026-11-21 02:13", "2026-11-21T02:13:00.5Z", "2026-11-21T02:13+05:30")
+    assert_preview_says(page, dict.fromkeys(("03/04/2026", "1234", "Apr 3"), refusal) | dict.fromkeys(valid))
 
 
-@pytest.mark.parametrize("time", ["2026-11-21", "2026-11-21 02:13", "2026-11-21T02:13:00.5Z", "2026-11-21T02:13+05:30"])
-def test_time_in_iso_8601_is_accepted(page: Page, group: Group, time: str) -> None:
-    page.get_by_role("button", name="Reset offsets…").click()
-    page.get_by_label("To", exact=True).select_option("datetime")
-    page.get_by_label("Number of records, offset or time").fill(time)
-    page.get_by_role("button", name="Preview").click()
-    expect(page.get_by_role("alert").or_(page.get_by_role("region", name="Preview"))).not_to_have_text(
-        re.compile("Enter a time")
-    )
-
-
-@pytest.mark.parametrize(
-    ("time", "refusal"),
-    [
-        ("2026-10-25 02:30", "This local time occurs twice: add Z or an offset, as in 2026-11-21T02:13:00+01:00."),
-        ("2026-03-29 02:30", "This local time does not occur: add Z or an offset, as in 2026-11-21T02:13:00+01:00."),
-        ("2026-10-25 01:59", None),
-        ("2026-10-25 03:00", None),
-        ("2026-10-25 02:30+02:00", None),
-        ("2026-03-29", None),
-    ],
-)
-def test_local_time_within_a_change_of_the_clocks_is_refused(
-    browser: Browser, node: Node, group: Group, time: str, refusal: str | None
-) -> None:
+def test_local_time_within_a_change_of_the_clocks_is_refused(browser: Browser, node: Node, group: Group) -> None:
     """In Berlin 2026-10-25 02:30 is an hour of summer time and one of winter time."""
-    page = browser.new_page(timezone_id="Europe/Berlin")
-    page.goto(f"{node.url}/#/groups/{group.group_id}")
-    page.get_by_role("button", name="Reset offsets…").click()
-    page.get_by_label("To", exact=True).select_option("datetime")
-    page.get_by_label("Number of records, offset or time").fill(time)
-    page.get_by_role("button", name="Preview").click()
-    alert = page.get_by_role("alert")
-    if refusal is None:
-        expect(alert.or_(page.get_by_role("region", name="Preview"))).not_to_have_text(re.compile("local time"))
-    else:
-        expect(alert).to_have_text(refusal)
-    page.close()
+    advice = "add Z or an offset, as in 2026-11-21T02:13:00+01:00."
+    answers = {
+        "2026-10-25 02:30": f"This local time occurs twice: {advice}",
+        "2026-03-29 02:30": f"This local time does not occur: {advice}",
+        "2026-10-25 01:59": None,
+        "2026-10-25 03:00": None,
+        "2026-10-25 02:30+02:00": None,
+        "2026-03-29": None,
+    }
+    with closing(browser.new_page(timezone_id="Europe/Berlin")) as page:
+        page.goto(f"{node.url}/#/groups/{group.group_id}")
+        assert_preview_says(page, answers)
 
 
 def test_setting_with_choices_shows_the_present_one_and_can_be_reset(page: Page, group: Group) -> None:

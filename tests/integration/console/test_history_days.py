@@ -2,7 +2,6 @@
 
 from uuid import uuid4
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from tests.integration.console.sample_groups import SampleGroups
@@ -31,24 +30,25 @@ def test_a_run_about_history_shows_its_days(page: Page, node: Node, samples: Sam
     expect(page.locator(".pagination")).to_have_text("2 shown")
 
 
-@pytest.mark.parametrize(
-    ("kind", "consequence"),
-    [
-        ("offset_retention", "the change can be undone"),
-        ("group_cleanup", "That cannot be undone"),
-        ("history_archive", "history_restore brings them back"),
-    ],
-)
 def test_a_run_says_before_it_is_applied_whether_that_can_be_undone(
-    page: Page, node: Node, samples: SampleGroups, kind: str, consequence: str
+    page: Page, node: Node, samples: SampleGroups
 ) -> None:
-    run_id = str(uuid4())
-    with samples.rows.cursor() as cursor:
-        cursor.execute(
-            "INSERT INTO maintenance_runs (run_id, kind, as_of, status, counts)"
-            " VALUES (%s, %s, now(), 'proposed', '{\"candidates\": 0}')",
-            (run_id, kind),
-        )
-    page.goto(f"{node.url}/#/maintenance/{run_id}")
-    page.get_by_role("button", name="Apply").click()
-    expect(page.get_by_role("dialog")).to_contain_text(consequence)
+    consequences = {
+        "offset_retention": "the change can be undone",
+        "group_cleanup": "That cannot be undone",
+        "history_archive": "history_restore brings them back",
+    }
+    for kind, consequence in consequences.items():
+        run_id = str(uuid4())
+        with samples.rows.cursor() as cursor:
+            cursor.execute(
+                "INSERT INTO maintenance_runs (run_id, kind, as_of, status, counts)"
+                " VALUES (%s, %s, now(), 'proposed', '{\"candidates\": 0}')",
+                (run_id, kind),
+            )
+        page.goto(f"{node.url}/#/maintenance/{run_id}")
+        expect(page.get_by_role("heading", level=1)).to_contain_text(kind.replace("_", " "))
+        page.get_by_role("button", name="Apply").click()
+        expect(page.get_by_role("dialog")).to_contain_text(consequence)
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("dialog")).to_have_count(0)

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, Route, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.integration.console.sample_groups import SIMPLE_CONSUMER, SampleGroups
 from tests.support.http_client import Group, position
@@ -12,15 +12,19 @@ from tests.support.nodes import Node
 TOO_LATE = {"detail": "no answer within 2000 ms"}
 
 
+@pytest.fixture
+def page(unwatched_page: Page) -> Page:
+    return unwatched_page
+
+
 def offset_of(group: Group) -> int:
     [offset] = group.client.ok("GET", f"{group.path}/offsets")["offsets"]
     number: int = offset["offset"]
     return number
 
 
-def test_change_whose_answer_was_lost_is_made_once(context: BrowserContext, node: Node, samples: SampleGroups) -> None:
+def test_change_whose_answer_was_lost_is_made_once(page: Page, node: Node, samples: SampleGroups) -> None:
     """Else a shift that is confirmed again moves the offsets twice."""
-    page = context.new_page()
     group = samples.client.group("shifted-once")
     group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(500)]})
     page.goto(f"{node.url}/#/groups/{group.group_id}")
@@ -49,9 +53,8 @@ def test_change_whose_answer_was_lost_is_made_once(context: BrowserContext, node
 
 
 @pytest.fixture
-def refused(context: BrowserContext) -> Page:
+def refused(page: Page) -> Page:
     """Return a page to which the node answers nothing about lag."""
-    page = context.new_page()
     page.route(re.compile("/v1/.*/lag"), lambda route: route.fulfill(status=503, json=TOO_LATE))
     return page
 
@@ -82,23 +85,19 @@ def test_refusal_is_shown_until_the_request_succeeds(refused: Page, node: Node, 
     expect(status).to_have_text("")
 
 
-def test_history_is_shown_although_a_part_of_it_is_refused(
-    context: BrowserContext, node: Node, samples: SampleGroups
-) -> None:
-    page = context.new_page()
+def test_history_is_shown_although_a_part_of_it_is_refused(page: Page, node: Node, samples: SampleGroups) -> None:
     page.route("**/diagnosis", lambda route: route.fulfill(status=503, json=TOO_LATE))
     page.goto(f"{node.url}/#/groups/{samples.healthy().group_id}")
     expect(page.get_by_role("region", name=re.compile("^Timeline"))).to_contain_text("2 rebalances")
     expect(page.get_by_role("region", name=re.compile("^Settings"))).to_contain_text("session_timeout_ms")
 
 
-def test_page_reads_a_limited_number_of_partitions(context: BrowserContext, node: Node, samples: SampleGroups) -> None:
+def test_page_reads_a_limited_number_of_partitions(page: Page, node: Node, samples: SampleGroups) -> None:
     """Else a group with a million of them would keep the node busy for as long as a tab is open."""
     group = samples.client.group("wide")
     for numbers in (range(10_000), [10_000]):
         offsets = [position(1, topic="wide", partition=number, log_end_offset=2) for number in numbers]
         samples.client.ok("POST", f"{group.path}/offsets", {**SIMPLE_CONSUMER, "offsets": offsets})
-    page = context.new_page()
     requests: list[str] = []
     page.on("request", lambda request: requests.append(request.url))
     page.goto(f"{node.url}/#/groups/wide")
@@ -110,8 +109,7 @@ def test_page_reads_a_limited_number_of_partitions(context: BrowserContext, node
     assert [url for url in requests if "cursor=" in url] == []
 
 
-def test_undo_that_cannot_be_prepared_says_why(context: BrowserContext, node: Node, samples: SampleGroups) -> None:
-    page = context.new_page()
+def test_undo_that_cannot_be_prepared_says_why(page: Page, node: Node, samples: SampleGroups) -> None:
     group = samples.client.group("undone-later")
     group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(500)]})
     page.goto(f"{node.url}/#/groups/{group.group_id}")
@@ -152,27 +150,20 @@ def _begin_deletion(page: Page, node: Node, group: Group) -> Route:
     return held[0]
 
 
-def test_change_whose_dialog_was_closed_too_late_is_reported(
-    context: BrowserContext, node: Node, samples: SampleGroups
-) -> None:
+def test_change_whose_dialog_was_closed_too_late_is_reported(page: Page, node: Node, samples: SampleGroups) -> None:
     """Else an operator takes for cancelled what is done."""
-    page = context.new_page()
     _begin_deletion(page, node, samples.client.group("closed-too-late")).continue_()
     expect(page.locator("#toasts")).to_contain_text("Group deleted. Its offsets are archived. Undo…")
 
 
-def test_refusal_after_the_dialog_was_closed_is_shown(
-    context: BrowserContext, node: Node, samples: SampleGroups
-) -> None:
-    page = context.new_page()
+def test_refusal_after_the_dialog_was_closed_is_shown(page: Page, node: Node, samples: SampleGroups) -> None:
     _begin_deletion(page, node, samples.client.group("refused-too-late")).fulfill(status=503, json=TOO_LATE)
     expect(page.locator("#toasts")).to_have_text("Delete: No answer within 2000 ms.")
 
 
-def test_preview_that_was_cancelled_opens_nothing(context: BrowserContext, node: Node, samples: SampleGroups) -> None:
+def test_preview_that_was_cancelled_opens_nothing(page: Page, node: Node, samples: SampleGroups) -> None:
     group = samples.client.group("previewed")
     group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(500)]})
-    page = context.new_page()
     page.goto(f"{node.url}/#/groups/{group.group_id}")
     page.get_by_role("button", name="Reset offsets…").click()
     dialog = page.get_by_role("dialog")
@@ -196,9 +187,8 @@ def test_preview_that_was_cancelled_opens_nothing(context: BrowserContext, node:
     ],
 )
 def test_overview_shows_what_is_answered(
-    context: BrowserContext, node: Node, refused_path: str, unknown: str, known: tuple[str, ...]
+    page: Page, node: Node, refused_path: str, unknown: str, known: tuple[str, ...]
 ) -> None:
-    page = context.new_page()
     page.route(re.compile(refused_path), lambda route: route.fulfill(status=503, json=TOO_LATE))
     page.goto(f"{node.url}/#/overview")
     card = page.locator("section.card")
@@ -209,30 +199,28 @@ def test_overview_shows_what_is_answered(
     page.unroute_all(behavior="wait")
 
 
-@pytest.mark.parametrize("field", ["Reason", "Your name"])
-def test_blank_fields_are_not_sent(context: BrowserContext, node: Node, samples: SampleGroups, field: str) -> None:
-    page = context.new_page()
+def test_blank_fields_are_not_sent(page: Page, node: Node) -> None:
     requests: list[str] = []
     page.on("request", lambda request: requests.append(request.method))
     page.goto(f"{node.url}/#/settings")
     page.get_by_role("button", name="Change group_max_size").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("New value").fill("50")
-    for label, text in {"Reason": "a test", "Your name": "ada", field: "  "}.items():
-        dialog.get_by_label(label).fill(text)
-    dialog.get_by_role("button", name="Set", exact=True).click()
-    expect(dialog.get_by_label(field)).to_be_focused()
-    expect(dialog.get_by_role("alert")).to_be_hidden()
-    dialog.get_by_label(field).fill("now text")
+    for field, other in (("Reason", "Your name"), ("Your name", "Reason")):
+        dialog.get_by_label(other).fill("text")
+        dialog.get_by_label(field).fill("  ")
+        dialog.get_by_role("button", name="Set", exact=True).click()
+        expect(dialog.get_by_label(field)).to_be_focused()
+        expect(dialog.get_by_role("alert")).to_be_hidden()
+    dialog.get_by_label("Your name").fill("now text")
     dialog.get_by_role("button", name="Set", exact=True).click()
     expect(dialog).to_have_count(0)
     assert requests.count("PUT") == 1
 
 
-def test_refusal_is_shown_with_all_its_words(context: BrowserContext, node: Node) -> None:
+def test_refusal_is_shown_with_all_its_words(page: Page, node: Node) -> None:
     """The header is the only place that says why a list does not change."""
     detail = "the database refuses writes because its disk is full: could not extend file base/16384/26, no space left"
-    page = context.new_page()
     page.route("**/v1/config", lambda route: route.fulfill(status=503, json={"detail": detail}))
     page.goto(f"{node.url}/#/settings")
     status = page.locator("#poll-status")
@@ -240,11 +228,8 @@ def test_refusal_is_shown_with_all_its_words(context: BrowserContext, node: Node
     assert status.evaluate("(it) => it.scrollWidth <= it.clientWidth && it.scrollHeight <= it.clientHeight")
 
 
-def test_chart_is_drawn_once_its_script_can_be_loaded(
-    context: BrowserContext, node: Node, samples: SampleGroups
-) -> None:
+def test_chart_is_drawn_once_its_script_can_be_loaded(page: Page, node: Node, samples: SampleGroups) -> None:
     points = [{"at": f"2026-11-27T20:0{n}:00Z", "lag": n, "lag_seconds": n, "is_log_end_stale": False} for n in (1, 2)]
-    page = context.new_page()
     page.route("**/lag/history", lambda route: route.fulfill(json={"points": points}))
     page.route("**/plotly.js", lambda route: route.abort(), times=1)
     page.goto(f"{node.url}/#/groups/{samples.healthy().group_id}")
@@ -253,28 +238,15 @@ def test_chart_is_drawn_once_its_script_can_be_loaded(
     expect(page.locator(".chart .main-svg").first).to_be_visible()
 
 
-def test_page_whose_files_cannot_be_loaded_says_so(context: BrowserContext, node: Node) -> None:
+def test_page_whose_files_cannot_be_loaded_says_so(page: Page, node: Node) -> None:
     """As while nodes of two versions answer behind one address."""
-    page = context.new_page()
     page.route("**/groups_page.js", lambda route: route.fulfill(status=404))
     page.goto(node.url)
     expect(page.locator("main")).to_contain_text("load the page again")
 
 
-def test_page_without_data_is_not_called_paused(page: Page, node: Node) -> None:
-    page.goto(f"{node.url}/#/nowhere")
-    expect(page.get_by_role("link", name="Go to groups")).to_be_visible()
-    page.evaluate(
-        "Object.defineProperty(document, 'hidden', { configurable: true, value: true });"
-        "document.dispatchEvent(new Event('visibilitychange'));"
-        "delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))"
-    )
-    expect(page.locator("#poll-status")).to_have_text("")
-
-
-def test_mirror_that_cannot_read_its_cluster_is_not_shown_as_live(context: BrowserContext, node: Node) -> None:
+def test_mirror_that_cannot_read_its_cluster_is_not_shown_as_live(page: Page, node: Node) -> None:
     """Else its groups seem to be Stable however long the cluster is away."""
-    page = context.new_page()
 
     def serve_mirror(route: Route) -> None:
         response = route.fetch()

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import closing
 from hashlib import sha256
 from json import dumps
-from pathlib import Path
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -45,8 +44,12 @@ def shown(name: str) -> str:
     return re.sub("[\u202e\u2066\u3164\u2800\U000e0041\n]", "�", name)
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_names_are_shown_as_text_on_every_page(page: Page, node: Node, samples: SampleGroups, name: str) -> None:
+def test_names_are_shown_as_text_on_every_page(page: Page, node: Node, samples: SampleGroups) -> None:
+    for name in HOSTILE:
+        _assert_shown_as_text(page, node, samples, name)
+
+
+def _assert_shown_as_text(page: Page, node: Node, samples: SampleGroups, name: str) -> None:
     group = samples.client.group(name)
     path = group.path if name not in {"..", "~tilde"} else f"/v1/groups/~{base64url.encode(name)}"
     topic = SCRIPT[:200]
@@ -66,10 +69,14 @@ def test_names_are_shown_as_text_on_every_page(page: Page, node: Node, samples: 
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-@pytest.mark.parametrize("name", ["\u202eright to left\u2066", "שלום 12", "two\nlines", "W" * 200, "constructor"])
 def test_members_topics_and_reasons_are_text_in_tables_and_dialogs(
-    page: Page, node: Node, samples: SampleGroups, name: str
+    page: Page, node: Node, samples: SampleGroups
 ) -> None:
+    for name in ("\u202eright to left\u2066", "שלום 12", "two\nlines", "W" * 200, "constructor"):
+        _assert_text_in_tables_and_dialogs(page, node, samples, name)
+
+
+def _assert_text_in_tables_and_dialogs(page: Page, node: Node, samples: SampleGroups, name: str) -> None:
     group = samples.client.group(fresh_id("hostile"))
     patient = {"client_id": name, "session_timeout_ms": 900_000, "rebalance_timeout_ms": 900_000}
     member = group.stable(name, **patient, reason=name)
@@ -222,8 +229,8 @@ def test_unknown_page_links_to_the_groups(page: Page, node: Node) -> None:
     expect(page.get_by_label(re.compile("Filter"))).to_be_visible()
 
 
-def test_unreachable_node_is_reported_and_retried(context: BrowserContext, node: Node) -> None:
-    page = context.new_page()
+def test_unreachable_node_is_reported_and_retried(unwatched_page: Page, node: Node) -> None:
+    page = unwatched_page
     page.goto(f"{node.url}/")
     expect(page.locator("#poll-status")).to_have_attribute("data-state", "live")
 
@@ -237,8 +244,8 @@ def test_unreachable_node_is_reported_and_retried(context: BrowserContext, node:
 
 
 @pytest.mark.parametrize("body", ['{"groups": [', "<html>Welcome</html>"], ids=["cut off", "of a proxy"])
-def test_answer_that_is_not_a_whole_one_of_a_node_is_reported(context: BrowserContext, node: Node, body: str) -> None:
-    page = context.new_page()
+def test_answer_that_is_not_a_whole_one_of_a_node_is_reported(unwatched_page: Page, node: Node, body: str) -> None:
+    page = unwatched_page
     page.route("**/v1/**", lambda route: route.fulfill(status=200, body=body))
     page.goto(f"{node.url}/")
     expect(page.locator("#poll-status")).to_have_text("What answers is no node, or its answer was cut off.")
@@ -256,14 +263,25 @@ def test_hidden_page_sends_no_requests(page: Page, node: Node) -> None:
     expect(page.locator("#poll-status")).to_have_attribute("data-state", "live")
 
 
+def test_page_without_data_is_not_called_paused(page: Page, node: Node) -> None:
+    page.goto(f"{node.url}/#/nowhere")
+    expect(page.get_by_role("link", name="Go to groups")).to_be_visible()
+    page.evaluate(
+        "Object.defineProperty(document, 'hidden', { configurable: true, value: true });"
+        "document.dispatchEvent(new Event('visibilitychange'));"
+        "delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))"
+    )
+    expect(page.locator("#poll-status")).to_have_text("")
+
+
 # -- tokens -----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def guarded(databases: Databases, tmp_path: Path) -> Iterator[Node]:
+@pytest.fixture(scope="module")
+def guarded(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     """Serve a node that requires tokens."""
     entry = {"sha256": sha256(TOKEN.encode()).hexdigest(), "actor": "olga", "role": "operator"}
-    tokens = tmp_path / "tokens.json"
+    tokens = tmp_path_factory.mktemp("guarded") / "tokens.json"
     tokens.write_text(dumps({"tokens": [entry]}))
     url = databases.create()
     secret = {"cluster_secret": CLUSTER_SECRET}

@@ -12,8 +12,9 @@ from tests.support.nodes import Node
 THREE_HOURS_AHEAD = "const real = Date.now; Date.now = () => real() + 3 * 3_600_000;"
 
 
-def test_ages_are_by_the_clock_of_the_node(page: Page, node: Node, samples: SampleGroups) -> None:
+def test_ages_are_by_the_clock_of_the_node(fresh_page: Page, node: Node, samples: SampleGroups) -> None:
     """Else every member seems to have missed its session timeout, and the timeline to be empty."""
+    page = fresh_page
     page.add_init_script(THREE_HOURS_AHEAD)
     page.goto(f"{node.url}/#/groups/{samples.healthy().group_id}")
     expect(page.get_by_role("region", name=re.compile("^Timeline"))).to_contain_text("2 rebalances in the last 5 min")

@@ -111,12 +111,8 @@ class NewUser:
         self._database_url = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
         return self._database_url
 
-    def trigger(self, dag_id: str, conf: dict[str, object]) -> str:
-        """Trigger a DAG with the password that was printed, and return how its run ended."""
-        return self.end_of(dag_id, self.start(dag_id, conf))
-
     def start(self, dag_id: str, conf: dict[str, object]) -> str:
-        """Trigger a DAG, as soon as Airflow has read its file, and return the run's id."""
+        """Trigger a DAG with the printed password, as soon as Airflow has read its file, and return the run's id."""
         runs: list[Json] = []
 
         def is_started() -> bool:
