@@ -1,4 +1,4 @@
-"""Fixtures of the console's tests: one browser, one node and one page a module; errors in a page's log fail it."""
+"""Fixtures of the console's tests, which share a browser, a page and a node; errors in the page's log fail a test."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -25,6 +25,23 @@ WINDOW = ViewportSize(width=1_280, height=800)
 OWN_MEASURES = frozenset({"the server responded with a status of 4"})
 """What Chromium writes into its console when the API refuses, which is no error of the page's."""
 
+OF_ALL_GROUPS = frozenset(
+    {
+        "test_accessibility",
+        "test_changes_filters",
+        "test_fast_key_presses",
+        "test_flapping_group",
+        "test_lost_answers",
+        "test_many_groups",
+        "test_operator_tasks",
+        "test_pages_of_all_groups",
+        "test_screenshots",
+        "test_topic_page",
+        "test_untrusted_input",
+    }
+)
+"""Modules with a node of their own, since they look at lists of all groups, or change a setting of the cluster."""
+
 
 @pytest.fixture(scope="package")
 def playwright() -> Iterator[Playwright]:
@@ -40,12 +57,27 @@ def browser(playwright: Playwright) -> Iterator[Browser]:
         yield browser
 
 
-@pytest.fixture(scope="module")
-def node(databases: Databases) -> Iterator[Node]:
+@contextmanager
+def new_node(databases: Databases) -> Iterator[Node]:
     url = databases.create()
     with running_node(url, group_initial_rebalance_delay_ms=0, request_timeout_ms=PATIENCE_MS) as node:
         yield node
     databases.drop(url)
+
+
+@pytest.fixture(scope="package")
+def shared_node(databases: Databases) -> Iterator[Node]:
+    with new_node(databases) as node:
+        yield node
+
+
+@pytest.fixture(scope="module")
+def node(request: pytest.FixtureRequest, databases: Databases) -> Iterator[Node]:
+    if request.path.stem not in OF_ALL_GROUPS:
+        yield request.getfixturevalue("shared_node")
+        return
+    with new_node(databases) as node:
+        yield node
 
 
 @pytest.fixture(scope="module")
@@ -100,9 +132,9 @@ class Tab:
         self._complaints.clear()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def tab(browser: Browser) -> Iterator[Tab]:
-    """Open one page for a module: a new one would start a process, and load and compile the console's files again."""
+    """Open one page for all tests: a new one would start a process, and load and compile the console's files again."""
     with new_context(browser) as context:
         yield Tab(context.new_page())
 
