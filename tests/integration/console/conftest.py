@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import (
     Browser,
     BrowserContext,
+    CDPSession,
     Page,
     Playwright,
     ViewportSize,
@@ -155,26 +155,24 @@ def page(tab: Tab, node: Node, unwatched_page: Page) -> Iterator[Page]:
 
 @pytest.fixture
 def context(browser: Browser) -> Iterator[BrowserContext]:
-    """Return a browser profile of the test's own, for what a page cannot forget, or for another node."""
+    """Return a browser profile of the test's own, for permissions, or for another node."""
     with new_context(browser) as context:
         yield context
 
 
 @pytest.fixture
-def fresh_page(context: BrowserContext, node: Node) -> Iterator[Page]:
-    """Return the empty page of a profile of the test's own, with the checks of `page`."""
-    tab = Tab(context.new_page())
-    yield tab.page
-    tab.check(node)
+def devtools(unwatched_page: Page) -> Iterator[CDPSession]:
+    """Return a session of the page's DevTools; what is set with it ends with the test."""
+    session = unwatched_page.context.new_cdp_session(unwatched_page)
+    yield session
+    session.detach()
 
 
 @pytest.fixture
-def picture(page: Page, tmp_path: Path) -> Callable[[str], Path]:
-    """Return a function that takes a screenshot of the whole page and returns its path."""
+def time_zone(devtools: CDPSession) -> Callable[[str], None]:
+    """Return a function that lets the browser be in a time zone."""
 
-    def take(name: str) -> Path:
-        path = tmp_path / f"{name}.png"
-        page.screenshot(path=path, full_page=True)
-        return path
+    def be_in(name: str) -> None:
+        devtools.send("Emulation.setTimezoneOverride", {"timezoneId": name})
 
-    return take
+    return be_in

@@ -1,11 +1,10 @@
 """Dialogues: what becomes of a request that is not answered yet, of repeated presses, and of what is entered."""
 
 import re
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Callable, Mapping
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, Route, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.integration.console.sample_groups import SIMPLE_CONSUMER, SampleGroups
 from tests.support.http_client import Group, fresh_id, position
@@ -85,7 +84,9 @@ def test_only_times_in_iso_8601_are_accepted(page: Page, group: Group) -> None:
     assert_preview_says(page, dict.fromkeys(("03/04/2026", "1234", "Apr 3"), refusal) | dict.fromkeys(valid))
 
 
-def test_local_time_within_a_change_of_the_clocks_is_refused(browser: Browser, node: Node, group: Group) -> None:
+def test_local_time_within_a_change_of_the_clocks_is_refused(
+    page: Page, time_zone: Callable[[str], None], group: Group
+) -> None:
     """In Berlin 2026-10-25 02:30 is an hour of summer time and one of winter time."""
     advice = "add Z or an offset, as in 2026-11-21T02:13:00+01:00."
     answers = {
@@ -96,9 +97,8 @@ def test_local_time_within_a_change_of_the_clocks_is_refused(browser: Browser, n
         "2026-10-25 02:30+02:00": None,
         "2026-03-29": None,
     }
-    with closing(browser.new_page(timezone_id="Europe/Berlin")) as page:
-        page.goto(f"{node.url}/#/groups/{group.group_id}")
-        assert_preview_says(page, answers)
+    time_zone("Europe/Berlin")
+    assert_preview_says(page, answers)
 
 
 def test_setting_with_choices_shows_the_present_one_and_can_be_reset(page: Page, group: Group) -> None:

@@ -4,10 +4,9 @@ import re
 from collections.abc import Callable
 from contextlib import closing
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
+from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from tests.integration.console.sample_groups import SIMPLE_CONSUMER, SampleGroups
 from tests.support.databases import Databases
@@ -545,49 +544,21 @@ def test_pages_of_candidates_follow_each_other(shows: Callable[[str], Page], sam
     expect(candidates(page)).to_have_count(100)
 
 
-def test_every_screen_renders_in_both_themes(
-    shows: Callable[[str], Page],
-    picture: Callable[[str], Path],
-    samples: SampleGroups,
-    healthy: Group,
-    stuck: Group,
-    flapping: Group,
-) -> None:
-    places = {
-        "groups": "",
-        **{
-            name: f"groups/{each.group_id}"
-            for name, each in [("healthy", healthy), ("stuck", stuck), ("flaps", flapping)]
-        },
-        "runs": "maintenance",
-        "run": f"maintenance/{samples.proposal(samples.client.group('pictured'))}",
-        "changes": "changes",
-    }
-    for name, place in places.items():
-        page = shows(place)
-        expect(page.locator("#poll-status")).to_have_attribute("data-state", "live")
-        expect(page.locator("main")).not_to_contain_text("Loading…")
-        for scheme in ("light", "dark"):
-            page.emulate_media(color_scheme=scheme)
-            assert picture(f"{name}-{scheme}").stat().st_size > 10_000
-
-
 def test_date_is_local_midnight_and_large_numbers_are_rejected(
-    browser: Browser, node: Node, samples: SampleGroups
+    shows: Callable[[str], Page], time_zone: Callable[[str], None], samples: SampleGroups
 ) -> None:
     group = samples.client.group("far-east")
     group.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(500)]})
-    with closing(browser.new_context(timezone_id="Asia/Tokyo")) as context:
-        page = context.new_page()
-        page.goto(f"{node.url}/#/groups/far-east")
-        page.get_by_role("button", name="Reset offsets…").click()
-        page.get_by_label("To", exact=True).select_option("offset")
-        page.get_by_label("Number of records").fill("9007199254740993")
+    time_zone("Asia/Tokyo")
+    page = shows("groups/far-east")
+    page.get_by_role("button", name="Reset offsets…").click()
+    page.get_by_label("To", exact=True).select_option("offset")
+    page.get_by_label("Number of records").fill("9007199254740993")
+    page.get_by_role("button", name="Preview").click()
+    expect(page.get_by_role("alert")).to_contain_text("too large for a browser")
+    page.get_by_label("To", exact=True).select_option("datetime")
+    page.get_by_label("Number of records").fill("2026-11-22")
+    with page.expect_request("**/offsets/reset") as asked:
         page.get_by_role("button", name="Preview").click()
-        expect(page.get_by_role("alert")).to_contain_text("too large for a browser")
-        page.get_by_label("To", exact=True).select_option("datetime")
-        page.get_by_label("Number of records").fill("2026-11-22")
-        with page.expect_request("**/offsets/reset") as asked:
-            page.get_by_role("button", name="Preview").click()
-        body = asked.value.post_data_json
-        assert body and body["datetime"] == "2026-11-21T15:00:00.000Z"  # noqa: PT018 - one thing
+    body = asked.value.post_data_json
+    assert body and body["datetime"] == "2026-11-21T15:00:00.000Z"  # noqa: PT018 - one thing
