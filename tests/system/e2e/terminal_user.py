@@ -158,6 +158,11 @@ class NewUser:
         tasks = self._airflow("GET", f"dags/{dag_id}/dagRuns/{quote(dag_run_id)}/taskInstances")
         return {each["task_id"]: each["state"] for each in tasks.json()["task_instances"]}
 
+    def slots(self, pool: str) -> int:
+        """Return how many slots a pool has."""
+        found: int = self._airflow("GET", f"pools/{pool}").json()["slots"]
+        return found
+
     def has_active_runs(self, dag_id: str) -> bool:
         """Tell whether a run of the DAG is queued or running."""
         return bool(self.runs(dag_id, "state=queued&state=running"))
