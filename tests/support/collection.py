@@ -37,10 +37,7 @@ LONGEST_FIRST: Final = (
     "tests/integration/spark/archive/test_archive_kill.py",
     "tests/integration/airflow/test_provider_services.py",
     "tests/integration/spark/test_rebalance_frequency_job.py",
-    "tests/integration/console/test_lost_answers.py",
-    "tests/integration/console/test_untrusted_input.py",
     "tests/integration/cli/test_error_messages.py",
-    "tests/integration/console/test_accessibility.py",
     "tests/integration/mirror/test_truncated_log.py",
     "tests/system/chaos/test_chaos.py",
     "tests/integration/mirror/test_go_members.py",
@@ -61,10 +58,11 @@ SHARED_SYSTEMS: Final = {
     "tests/integration/spark/": "spark",
     "tests/system/e2e/sick_groups/test_reported_numbers.py": "spark",
     "tests/integration/airflow/": "airflow",
+    "tests/integration/console/": "browser",
     "tests/integration/mirror/": "kafka",
     "tests/system/e2e/test_local_mirror.py": "kafka",
 }
-"""Files and folders whose tests run in one process, so that their Spark, Airflow or Kafka is started once."""
+"""Files and folders whose tests run in one process, so that their Spark, Airflow, browser or Kafka is started once."""
 
 
 class SharingSchedule(LoadFileScheduling):  # type: ignore[misc]  # without types

@@ -161,16 +161,17 @@ def _show_chart(page: Page, node: Node, lags: list[int | None], *, stale: Collec
         for minute, lag in enumerate(lags)
     ]
     page.route(re.compile("/lag/history"), lambda route: route.fulfill(json={"points": points}))
+    page.goto(f"{node.url}/#/settings")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Settings")
     page.goto(f"{node.url}/#/groups/subscriber")
     return page.get_by_role("img", name=re.compile("^Lag over the last hour"))
 
 
-def test_chart_of_lag_marks_where_log_ends_were_not_reported(page: Page, node: Node, readers: dict[str, Group]) -> None:
+def test_chart_of_lag_marks_what_is_not_known(page: Page, node: Node, readers: dict[str, Group]) -> None:
+    """Where log ends were not reported it has a band, and where the lag is not known a gap."""
     chart = _show_chart(page, node, [7, 8, 8, 8, 9, 9, 9], stale={0, 2, 3, 5, 6})
     expect(chart).to_have_attribute("aria-label", re.compile("9 now; estimated while log ends were not reported$"))
     expect(chart.get_by_text("log ends not reported")).to_have_count(3)
 
-
-def test_chart_of_lag_has_a_gap_where_it_is_not_known(page: Page, node: Node, readers: dict[str, Group]) -> None:
     chart = _show_chart(page, node, [None, 7, 8, None, 9, None])
     expect(chart).to_have_attribute("aria-label", re.compile(": 7 records at the start, not known now$"))

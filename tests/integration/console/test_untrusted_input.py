@@ -10,7 +10,7 @@ from urllib.parse import quote
 from uuid import uuid4
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, Route, expect
+from playwright.sync_api import Page, Route, expect
 
 from api.http import base64url
 from tests.integration.console.boxes import box_of
@@ -290,8 +290,15 @@ def guarded(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> I
     databases.drop(url)
 
 
-def test_required_token_is_requested_and_stored_for_the_tab(context: BrowserContext, guarded: Node) -> None:
-    page = context.new_page()
+@pytest.fixture
+def guest(unwatched_page: Page) -> Iterator[Page]:
+    """Return an empty page; what it has stored of the node that requires tokens is gone after the test."""
+    yield unwatched_page
+    unwatched_page.evaluate("localStorage.clear(); sessionStorage.clear()")
+
+
+def test_required_token_is_requested_and_stored_for_the_tab(guest: Page, guarded: Node) -> None:
+    page = guest
     page.goto(f"{guarded.url}/")
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("A bearer token is needed.")
@@ -317,8 +324,8 @@ def test_required_token_is_requested_and_stored_for_the_tab(context: BrowserCont
     expect(page.get_by_role("region", name=re.compile("^Changes"))).to_contain_text("olga (Ольга)")
 
 
-def test_client_without_token_is_asked_once(context: BrowserContext, guarded: Node) -> None:
-    page = context.new_page()
+def test_client_without_token_is_asked_once(guest: Page, guarded: Node) -> None:
+    page = guest
     page.goto(f"{guarded.url}/")
     expect(page.get_by_role("dialog")).to_have_count(1)
     page.keyboard.press("Escape")
@@ -331,8 +338,8 @@ def test_client_without_token_is_asked_once(context: BrowserContext, guarded: No
     expect(page.get_by_role("dialog")).to_have_count(1)
 
 
-def test_late_refusal_of_the_former_token_does_not_ask_for_one_again(context: BrowserContext, guarded: Node) -> None:
-    page = context.new_page()
+def test_late_refusal_of_the_former_token_does_not_ask_for_one_again(guest: Page, guarded: Node) -> None:
+    page = guest
     page.goto(f"{guarded.url}/")
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Bearer token").fill(TOKEN)
