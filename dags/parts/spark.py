@@ -43,7 +43,7 @@ def spark_task(
         jars="{{ submit.find_jdbc_jar() }}",
         py_files="{{ submit.py_files() }}",
         pool=REPORT_POOL if job.is_report else SPARK_POOL,
-        # Else a cleared task would find that its job in a cluster has succeeded, and not run it; and YARN is refused.
+        # Else Airflow refuses YARN's cluster mode, in which it would have to follow the job by YARN's REST API.
         durable=False,
         **task,
     )

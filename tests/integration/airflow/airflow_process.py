@@ -327,7 +327,6 @@ def _describe_dag(dag: Any) -> dict[str, Any]:  # noqa: ANN401 - likewise
                 "tells_of_failure": bool(task.on_failure_callback),
                 "mode": getattr(task, "mode", None),
                 "longest_pause_s": _seconds(getattr(task, "max_wait", None)) or getattr(task, "poke_interval", None),
-                "is_durable": getattr(task, "durable", None),
                 "pool": task.pool,
                 "priority": _priority(task),
                 "operator": type(task).__name__,

@@ -157,12 +157,6 @@ def test_long_waits_start_few_processes(dags: list[dict[str, Any]]) -> None:
     assert [name for name, pause_s in pauses.items() if pause_s < 30] == []
 
 
-def test_cleared_spark_task_runs_its_job_again_on_every_cluster(dags: list[dict[str, Any]]) -> None:
-    """One that is durable finds in a cluster's master that its job has succeeded, and ends without it."""
-    spark = [task for _, task in tasks_of(dags) if task["operator"] == "SparkJobOperator"]
-    assert {task["is_durable"] for task in spark} == {False}
-
-
 def test_spark_pools_can_be_configured(dags: list[dict[str, Any]]) -> None:
     spark = [(name, task["pool"]) for name, task in tasks_of(dags) if task["operator"] == "SparkJobOperator"]
     assert len(spark) >= len(JOBS)
