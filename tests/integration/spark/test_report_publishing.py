@@ -84,6 +84,31 @@ def test_later_report_of_an_interval_replaces_the_earlier(
     assert report_rows(connection) == ["both", "quick one"]
 
 
+def publish(connection: pg.connection, end: datetime, *group_ids: str, is_dry_run: bool = False) -> list[int]:
+    """Publish rows for a day that ends then."""
+    arguments = replace(ARGUMENTS, interval_start=end - timedelta(days=1), interval_end=end, is_dry_run=is_dry_run)
+    return replace_interval(connection, TABLES, arguments, staged(connection, *group_ids))
+
+
+def test_second_report_replaces_only_its_interval(connection: pg.connection) -> None:
+    publish(connection, END, "first", "gone")
+    publish(connection, END + timedelta(days=1), "next day")
+    assert publish(connection, END, "first", "second") == [2]
+    assert report_rows(connection) == ["first", "next day", "second"]
+
+
+def test_dry_run_counts_and_changes_nothing(connection: pg.connection) -> None:
+    publish(connection, END, "first")
+    assert publish(connection, END, "second", "third", is_dry_run=True) == [2]
+    assert report_rows(connection) == ["first"]
+
+
+def test_rows_are_kept_for_days_that_are_counted_from_the_end_of_the_interval(connection: pg.connection) -> None:
+    for number in range(3):
+        publish(connection, END - timedelta(days=99 - number), f"day {number}")
+    assert report_rows(connection) == ["day 1", "day 2"]
+
+
 def test_rows_are_kept_for_days_that_are_counted_from_now_if_the_interval_ends_later(connection: pg.connection) -> None:
     now = datetime.now(UTC)
     for name, end in (
