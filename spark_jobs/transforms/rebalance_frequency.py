@@ -99,19 +99,18 @@ def rebalance_frequency(
     Returns:
         One row per group that rebalanced, or evicted a member, within the interval, REPORT_COLUMNS.
     """
-    timed = _timed(rebalances, interval)
     found = (
-        _groups(rebalances, evictions)
-        .join(_rebalances(timed, interval, thresholds), on=KEY, how="left")
-        .join(_lived(rebalances, lifetimes, evictions, interval), on=KEY, how="left")
-        .join(_by_trigger(timed), on=KEY, how="left")
-        .join(spurious_evictions(evictions, joins, thresholds.grace_ms), on=KEY, how="left")
+        _rebalances(_timed(rebalances, interval), interval, thresholds)
+        .join(spurious_evictions(evictions, joins, thresholds.grace_ms), on=KEY, how="full")
+        .join(_lifetimes(lifetimes), on=KEY, how="left")
         .join(longest_waits(waits), on=KEY, how="left")
     )
     under_way_ms = sf.lit(interval.end_ms) - sf.unix_millis("rebalancing_since")
     return (
         found.na.fill(0, subset=list(COUNTS))
-        .na.fill("{}", subset=["by_trigger"])
+        .withColumn("shard_id", sf.coalesce("shard_id", "evicted_shard_id"))
+        .withColumn("by_trigger", sf.to_json(_counted(sf.coalesce("triggers", sf.array()))))
+        .withColumn("existed_ms", _existed_ms(interval))
         .withColumn("rebalancing_share", rules.rebalancing_share(sf.col("rebalancing_ms"), sf.col("existed_ms")))
         .withColumn("is_churning", rules.is_churning(under_way_ms, sf.col("restarts_max"), thresholds))
         .select(*REPORT_COLUMNS)
@@ -129,19 +128,26 @@ def _timed(rebalances: DataFrame, interval: Interval) -> DataFrame:
     )
 
 
-def _groups(rebalances: DataFrame, evictions: DataFrame) -> DataFrame:
-    both = rebalances.select(KEY, "shard_id").union(evictions.select(KEY, "shard_id"))
-    return both.groupBy(KEY).agg(sf.max("shard_id").alias("shard_id"))
+def _lifetimes(lifetimes: DataFrame) -> DataFrame:
+    each = sf.struct("group_created_at", "died_at")
+    return lifetimes.groupBy(KEY).agg(sf.collect_list(each).alias("lifetimes"))
 
 
-def _lived(rebalances: DataFrame, lifetimes: DataFrame, evictions: DataFrame, interval: Interval) -> DataFrame:
-    """Sum up how long each group existed in the interval; without events, it existed throughout."""
-    key = (KEY, "group_created_at")
-    undated = rebalances.select(*key).union(evictions.select(*key)).withColumn("died_at", sf.lit(None))
-    by_life = lifetimes.select(*key, "died_at").union(undated).groupBy(*key).agg(sf.max("died_at").alias("died_at"))
-    created_ms, died_ms = sf.unix_millis("group_created_at"), sf.unix_millis("died_at")
-    lived = rules.existed_ms(created_ms, died_ms, interval.start_ms, interval.end_ms)
-    return by_life.groupBy(KEY).agg(sf.sum(lived).alias("existed_ms"))
+def _existed_ms(interval: Interval) -> Column:
+    """Return how long a group existed in the interval; without events, it existed throughout."""
+    known = sf.coalesce("lifetimes", sf.array())
+    began = [
+        known.getField("group_created_at"),
+        *(sf.coalesce(name, sf.array()) for name in ("lives", "evicted_lives")),
+    ]
+
+    def existed_ms(created_at: Column) -> Column:
+        of_life = sf.filter(known, lambda each: each["group_created_at"] == created_at)
+        died_ms = sf.unix_millis(sf.array_max(of_life.getField("died_at")))
+        return rules.existed_ms(sf.unix_millis(created_at), died_ms, interval.start_ms, interval.end_ms)
+
+    lives = sf.array_distinct(sf.concat(*began))
+    return sf.aggregate(lives, sf.lit(0).cast("long"), lambda total, created_at: total + existed_ms(created_at))
 
 
 def _rebalances(timed: DataFrame, interval: Interval, thresholds: Thresholds) -> DataFrame:
@@ -153,6 +159,9 @@ def _rebalances(timed: DataFrame, interval: Interval, thresholds: Thresholds) ->
         .withColumn("over_restarts", sf.when(is_over, sf.col("restarts")))
         .groupBy(KEY)
         .agg(
+            sf.max("shard_id").alias("shard_id"),
+            sf.collect_set("group_created_at").alias("lives"),
+            sf.collect_list(sf.when(is_over, sf.col("trigger"))).alias("triggers"),
             sf.count_if(is_over).cast("int").alias("rebalances"),
             *(sf.count_if(is_over & (outcome == each)).cast("int").alias(each) for each in OUTCOMES),
             sf.sum("over_restarts").alias("restarts"),
@@ -186,14 +195,16 @@ def _with_churn(timed: DataFrame, thresholds: Thresholds) -> DataFrame:
     )
 
 
-def _by_trigger(timed: DataFrame) -> DataFrame:
-    counted = timed.where("is_over").groupBy(KEY, "trigger").agg(sf.count("*").alias("count"))
-    entries = sf.sort_array(sf.collect_list(sf.struct("trigger", "count")))
-    return counted.groupBy(KEY).agg(sf.to_json(sf.map_from_entries(entries)).alias("by_trigger"))
+def _counted(names: Column) -> Column:
+    """Return an array's values, in order, and how often each occurs."""
+    different = sf.array_sort(sf.array_distinct(names))
+    return sf.map_from_arrays(
+        different, sf.transform(different, lambda name: sf.size(sf.filter(names, lambda each: each == name)))
+    )
 
 
 def spurious_evictions(evictions: DataFrame, joins: DataFrame, grace_ms: int) -> DataFrame:
-    """Return the number of evictions, and of spurious ones, of each group."""
+    """Return each group's shard and lives, and the number of its evictions and of spurious ones."""
     who = identity_of(*map(sf.col, ("group_instance_id", "client_id", "client_host")))
     gone, back = (each.withColumn("identity", who).alias(name) for each, name in ((evictions, "gone"), (joins, "back")))
     # The identity is implied by the rule, and in the join's key: not every eviction is compared with every join.
@@ -208,7 +219,11 @@ def spurious_evictions(evictions: DataFrame, joins: DataFrame, grace_ms: int) ->
     spurious = alive.join(back, on=is_back, how="left_semi").groupBy(KEY)
     return (
         evictions.groupBy(KEY)
-        .agg(sf.count("*").cast("int").alias("evicted"))
+        .agg(
+            sf.max("shard_id").alias("evicted_shard_id"),
+            sf.collect_set("group_created_at").alias("evicted_lives"),
+            sf.count("*").cast("int").alias("evicted"),
+        )
         .join(spurious.agg(sf.count("*").cast("int").alias("spuriously_evicted")), on=KEY, how="left")
     )
 

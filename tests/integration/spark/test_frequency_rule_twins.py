@@ -106,10 +106,10 @@ def test_an_eviction_is_compared_with_joins_of_its_consumer_only(
 ) -> None:
     """With the group alone as the join's key, the time is quadratic in the evictions of a group."""
     text = {name: sf.col("id").cast("string").alias(name) for name in CONSUMER_COLUMNS}
-    at = {name: sf.timestamp_seconds("id").alias(name) for name in ("ended_at", "silent_since", "joined_at")}
-    some = spark.range(5).where("id > 1")
-    evictions = some.select(*text.values(), at["ended_at"], at["silent_since"])
-    spurious_evictions(evictions, some.select(*text.values(), at["joined_at"]), grace_ms=10).explain()
+    some, at = spark.range(5).where("id > 1"), sf.timestamp_seconds("id")
+    of_evictions = (at.alias(name) for name in ("group_created_at", "ended_at", "silent_since"))
+    joins = some.select(*text.values(), at.alias("joined_at"))
+    spurious_evictions(some.select(*text.values(), *of_evictions), joins, grace_ms=10).explain()
     keys = re.findall(r"Join \[([^]]*)\], \[[^]]*\], Left(?:Anti|Semi)", capsys.readouterr().out)
     assert ["identity" in each for each in keys] == [True, True]
 

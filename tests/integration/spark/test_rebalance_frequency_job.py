@@ -1,6 +1,8 @@
 """Tests of rebalance_frequency_report against a real Postgres."""
 
 import random
+import re
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -13,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.database import Database, parse_url
 from spark_jobs.errors import JobError
+from spark_jobs.history import History
 from spark_jobs.jobs.rebalance_frequency_report import JOB
 from spark_jobs.report_job import ReportArguments, describe, report
 from spark_jobs.submit import default_options
@@ -306,6 +309,22 @@ def test_an_interval_that_is_not_over_is_refused(
         report(JOB, spark, database, connection, of_day(tomorrow))
     with pytest.raises(JobError, match="is empty"):
         report(JOB, spark, database, connection, replace(of_day(), interval_end=DAY))
+
+
+def test_each_history_is_read_once_and_that_of_evictions_twice(
+    spark: SparkSession, database: Database, connection: pg.connection
+) -> None:
+    """Each read is a query of all its days in Postgres."""
+    (found,) = JOB.find(History(spark, database, connection), of_day())
+    plan = found._jdf.queryExecution().executedPlan().toString()
+    relations = re.findall(r"JDBCRelation\(.*?\) AS (\w+)\)", plan, re.DOTALL)
+    assert Counter(relations) == {
+        "rebalances_within": 1,
+        "lifetimes_within": 1,
+        "waits_within": 1,
+        "evictions_within": 2,
+        "joins_within": 1,
+    }
 
 
 # -- a backfill ---------------------------------------------------------------------------------------------------
