@@ -36,6 +36,12 @@ class Sum:
     row_count: int
     checksum: str
 
+    def __add__(self, other: "Sum") -> "Sum":
+        """Return the sum of the rows of both."""
+        parts = zip(self.checksum.split("-"), other.checksum.split("-"), strict=True)
+        checksum = "-".join(str(int(part) + int(others)) for part, others in parts)
+        return Sum(self.row_count + other.row_count, checksum)
+
 
 @dataclass(frozen=True, slots=True)
 class TypedColumn:

@@ -174,6 +174,7 @@ def test_day_restored_during_the_comparison_is_not_changed(
         patch.setattr(archive_restore, "sum_in_spark", restored_meanwhile)
         with pytest.raises(JobError, match=f"{OLD} of offset_history was restored meanwhile"):
             restore_days(spark, database, archived, "offset_history", OLD, OLD, "operator")
+    assert len(sums) == 2, "each of the two restores reads the files once to compare them"
     assert in_postgres(archived, "offset_history").row_count == 200
     assert rows(archived, f"SELECT to_regclass('offset_history_r{OLD:%Y%m%d}')") == [(None,)]
 
