@@ -7,21 +7,20 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 
 from muster.local.java import find_java, spark_environment
-from tests.integration.spark.archive import halting_archive_process
 from tests.support.waiting import poll_until
 
 
 @contextmanager
 def process(
-    what: str, step: str, times: int, archive: str, *, database_url: str, tmp_path: Path
+    program: ModuleType, *arguments: str, database_url: str, tmp_path: Path
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start a process of its own group, which is what the kernel and container engines kill."""
     base = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "MUSTER_"))}
     environment = base | spark_environment(find_java(tmp_path / "java"), base) | {"MUSTER_DATABASE_URL": database_url}
-    given = (what, step, str(times), str(tmp_path / "halted"), archive)
-    command = [sys.executable, "-m", halting_archive_process.__name__, *given]
+    command = [sys.executable, "-m", program.__name__, *arguments]
     with (tmp_path / "log").open("wb") as log:
         started = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
     try:

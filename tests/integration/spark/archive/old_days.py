@@ -30,26 +30,31 @@ OLD, OLDER, KEPT = date(2026, 10, 2), date(2026, 10, 1), date(2026, 11, 20)
 
 LATE = date(2026, 9, 15)
 
-ROWS = """
+ROWS = {
+    "offset_history": """
 INSERT INTO offset_history (group_id, shard_id, topic, partition, at, committed_offset, log_end_offset, member_id)
 SELECT 'ünï ' || chr(10) || n, n % 50, 'orders', n,
     timestamptz '{day} 00:00:00+00' + n * interval '1 second 1 microsecond', n * 1000000007::bigint,
     nullif(n % 3, 0), CASE WHEN n % 2 = 0 THEN '' ELSE 'm' END
-FROM generate_series(0, 99) AS n;
+FROM generate_series(0, 99) AS n
+""",
+    "partition_ownership": """
 INSERT INTO partition_ownership (group_id, shard_id, group_created_at, rebalance_id, generation, member_id,
     topic, partitions,
     valid_from, valid_to)
 SELECT 'g', 7, timestamptz '{day} 01:00:00+00', gen_random_uuid(), n, 'm', 'orders', ARRAY[n, n + 1], timestamptz
     '{day} 01:00:00+00', timestamptz '{day} 02:00:00+00'
-FROM generate_series(1, 5) AS n;
-"""
+FROM generate_series(1, 5) AS n
+""",
+}
+"""Table → what stores its rows of a day."""
 
 STRAY = """
 INSERT INTO group_transitions (group_id, shard_id, group_created_at, at, generation, to_state, reason)
 VALUES ('late', 3, now(), timestamptz '{day} 23:30:00+00', 1, 'Empty', 'why')
 """
 
-OTHERS = ("offset_history", "partition_ownership")
+OTHERS = tuple(ROWS)
 
 TABLES = (*OTHERS, "group_transitions")
 
@@ -60,17 +65,18 @@ def rows(connection: pg.connection, statement: str) -> list[tuple[Any, ...]]:
         return cursor.fetchall() if cursor.description else []
 
 
-def add_day(connection: pg.connection, day: date) -> None:
-    for table in OTHERS:
-        bounds = f"FROM ('{day} 00:00:00+00') TO ('{day + timedelta(days=1)} 00:00:00+00')"
-        rows(connection, f"CREATE TABLE {table}_p{day:%Y%m%d} PARTITION OF {table} FOR VALUES {bounds}")
-    rows(connection, ROWS.format(day=day))
+def add_day(connection: pg.connection, table: str, day: date) -> None:
+    bounds = f"FROM ('{day} 00:00:00+00') TO ('{day + timedelta(days=1)} 00:00:00+00')"
+    rows(connection, f"CREATE TABLE {table}_p{day:%Y%m%d} PARTITION OF {table} FOR VALUES {bounds}")
+    rows(connection, ROWS[table].format(day=day))
 
 
 def add_old_days(connection: pg.connection) -> None:
     """Store two days that are old enough, one that is kept, and a row that came too late for its partition."""
-    for day in (OLD, OLDER, KEPT):
-        add_day(connection, day)
+    for day in (OLD, KEPT):
+        for table in OTHERS:
+            add_day(connection, table, day)
+    add_day(connection, "offset_history", OLDER)
     rows(connection, STRAY.format(day=LATE))
 
 
@@ -78,7 +84,6 @@ EXPECTED = [
     ("group_transitions", LATE, "group_transitions_default", 1),
     ("offset_history", OLDER, "offset_history_p20261001", 100),
     ("offset_history", OLD, "offset_history_p20261002", 100),
-    ("partition_ownership", OLDER, "partition_ownership_p20261001", 5),
     ("partition_ownership", OLD, "partition_ownership_p20261002", 5),
 ]
 
@@ -124,6 +129,12 @@ def everything(spark: SparkSession, database: Database, connection: pg.connectio
 
 def in_postgres(connection: pg.connection, table: str) -> Sum:
     return sum_in_postgres(connection, Identifier(table), history_tables(connection)[table].columns)
+
+
+def in_both_places(connection: pg.connection, table: str) -> Sum:
+    """Count and sum the rows of a table, in the archive by the checksums that were recorded."""
+    archived = f"SELECT row_count, checksum FROM archived_partitions WHERE table_name = '{table}'"  # noqa: S608 - ours
+    return sum((Sum(*row) for row in rows(connection, archived)), start=in_postgres(connection, table))
 
 
 class Killed(BaseException):

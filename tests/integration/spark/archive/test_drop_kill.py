@@ -6,13 +6,19 @@ from pathlib import Path
 
 import psycopg2.extensions as pg
 import pytest
-from pyspark.sql import SparkSession
 
-from spark_jobs.arguments import JobArguments
-from spark_jobs.database import Database
+from tests.integration.spark.archive import halting_node_process
 from tests.integration.spark.archive.copied_days import CopiedDays
 from tests.integration.spark.archive.halting_processes import kill, process, wait_until
-from tests.integration.spark.archive.old_days import RUN_ID, TABLES, apply, everything, in_postgres, outcomes, rows
+from tests.integration.spark.archive.old_days import (
+    RUN_ID,
+    TABLES,
+    apply,
+    in_both_places,
+    in_postgres,
+    outcomes,
+    rows,
+)
 from tests.support.waiting import PATIENCE_S, poll_until
 
 pytestmark = pytest.mark.slow
@@ -35,14 +41,11 @@ def wait_until_alone(connection: pg.connection) -> None:
 
 @pytest.mark.parametrize(
     ("step", "dropped"),
-    [("_judge_and_drop", 1), ("_record_drop", 1), ("_decide", 1), ("drop_next", 1), ("", 5)],
+    [("_judge_and_drop", 1), ("_record_drop", 1), ("_decide", 1), ("drop_next", 1), ("", 4)],
     ids=["rows gone", "copy noted", "outcome noted", "about to commit", "never"],
 )
 def test_kill_during_a_partition_drop_is_atomic(
-    spark: SparkSession,
-    database: Database,
     connection: pg.connection,
-    arguments: JobArguments,
     database_url: str,
     tmp_path: Path,
     step: str,
@@ -51,9 +54,10 @@ def test_kill_during_a_partition_drop_is_atomic(
     """The second day that is dropped: one transaction, which a kill at any time rolls back."""
     before = {table: in_postgres(connection, table) for table in TABLES}
     rows(connection, f"UPDATE maintenance_runs SET status = 'applying' WHERE run_id = '{RUN_ID}'")  # noqa: S608 - ours
-    with process("node", step, 2, arguments.archive, database_url=database_url, tmp_path=tmp_path) as node:
+    halted = tmp_path / "halted"
+    with process(halting_node_process, step, "2", str(halted), database_url=database_url, tmp_path=tmp_path) as node:
         if step:
-            wait_until((tmp_path / "halted").exists, node, tmp_path / "log")
+            wait_until(halted.exists, node, tmp_path / "log")
             kill(node)
             assert node.returncode == -signal.SIGKILL
         else:
@@ -61,7 +65,7 @@ def test_kill_during_a_partition_drop_is_atomic(
     wait_until_alone(connection)
     assert list(outcomes(connection).values()).count("dropped") == dropped
     assert rows(connection, "SELECT count(*) FROM archived_partitions") == [(dropped,)]
-    assert {table: everything(spark, database, connection, table) for table in TABLES} == before
+    assert {table: in_both_places(connection, table) for table in TABLES} == before
     apply(database_url)
     assert set(outcomes(connection).values()) == {"dropped"}
-    assert {table: everything(spark, database, connection, table) for table in TABLES} == before
+    assert {table: in_both_places(connection, table) for table in TABLES} == before

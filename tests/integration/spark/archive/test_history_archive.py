@@ -2,8 +2,6 @@
 
 from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import psycopg2.extensions as pg
@@ -15,25 +13,21 @@ from coordinator_core.state_store.tables import HISTORY_TABLES
 from spark_jobs.archive import archive_copy
 from spark_jobs.archive.archive_copy import Archived, archive_closed_days
 from spark_jobs.archive.checksums import Sum, TypedColumn, sum_in_postgres, sum_in_spark
-from spark_jobs.archive.days import Day, archived_copies, history_tables
+from spark_jobs.archive.days import Day, history_tables
 from spark_jobs.archive.files import write_day
 from spark_jobs.arguments import JobArguments
 from spark_jobs.database import Database
 from spark_jobs.errors import JobError
-from spark_jobs.history import History, TablePeriod
 from spark_jobs.jobs.history_archive import describe
 from tests.integration.spark.archive.old_days import (
     CHANGE_ID,
     EXPECTED,
     LATE,
-    NEXT_RUN_ID,
     OLD,
     OLDER,
-    OTHERS,
-    ROWS,
-    RUN_ID,
     STRAY,
     Killed,
+    add_day,
     apply,
     candidates,
     everything,
@@ -46,50 +40,16 @@ from tests.support.databases import DAYS_AHEAD
 # -- the copy -------------------------------------------------------------------------------------------------
 
 
-def test_days_older_than_keep_days_are_copied_and_not_dropped(
-    spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments
+def test_days_older_than_keep_days_are_copied_by_the_role_for_jobs_and_not_dropped(
+    spark: SparkSession, as_jobs_role: Database, populated: pg.connection, arguments: JobArguments
 ) -> None:
     before = {table: in_postgres(populated, table) for table in HISTORY_TABLES}
-    archived = archive_closed_days(spark, database, populated, arguments)
-    partitions = 7 + len(HISTORY_TABLES) * (1 + DAYS_AHEAD)
-    assert archived == Archived("proposed", {"candidates": 5, "of": partitions, "rows": 211, "unverified": 0}, ())
+    with closing(as_jobs_role.connect()) as own:
+        archived = archive_closed_days(spark, as_jobs_role, own, arguments)
+    partitions = 6 + len(HISTORY_TABLES) * (1 + DAYS_AHEAD)
+    assert archived == Archived("proposed", {"candidates": 4, "of": partitions, "rows": 206, "unverified": 0}, ())
     assert candidates(populated) == EXPECTED
     assert {table: in_postgres(populated, table) for table in HISTORY_TABLES} == before
-
-
-def test_the_role_for_jobs_is_enough_to_copy(
-    spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments
-) -> None:
-    rows(populated, "CREATE ROLE archiving_under_test LOGIN PASSWORD 'p' IN ROLE muster_jobs")
-    role = replace(database, user="archiving_under_test", password="p")
-    with closing(role.connect()) as connection:
-        archive_closed_days(spark, role, connection, arguments)
-    rows(populated, "DROP ROLE archiving_under_test")
-    assert candidates(populated) == EXPECTED
-
-
-@pytest.mark.slow
-def test_second_run_reuses_copies_of_the_first(
-    spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments
-) -> None:
-    archive_closed_days(spark, database, populated, arguments)
-    archive_closed_days(spark, database, populated, replace(arguments, run_id=NEXT_RUN_ID))
-    assert candidates(populated, NEXT_RUN_ID) == EXPECTED
-    assert rows(populated, "SELECT count(DISTINCT path) FROM archive_candidates") == [(5,)]
-
-
-@pytest.mark.slow
-def test_damaged_copy_is_written_again(
-    spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments
-) -> None:
-    archive_closed_days(spark, database, populated, arguments)
-    ((path,),) = rows(populated, "SELECT path FROM archive_candidates WHERE table_name = 'group_transitions'")
-    for file in Path(path.removeprefix("file://")).glob("*.parquet"):
-        file.unlink()
-    archive_closed_days(spark, database, populated, arguments)
-    ((again,),) = rows(populated, "SELECT path FROM archive_candidates WHERE table_name = 'group_transitions'")
-    assert again != path
-    assert candidates(populated) == EXPECTED
 
 
 def test_day_that_changes_while_copied_is_not_proposed(
@@ -151,158 +111,83 @@ def test_job_without_archive_is_rejected(
     assert rows(populated, "SELECT * FROM maintenance_runs") == []
 
 
-# -- the drop -------------------------------------------------------------------------------------------------
+MOVED = """
+INSERT INTO archived_partitions (table_name, day, run_id, change_id, source, path, row_count, checksum,
+    verified_at, dropped_at, restored_at)
+VALUES ('{table}', '{day}', '{change_id}', '{change_id}', 's', 'p', 1, 'c', to_timestamp(0), to_timestamp(0), NULL);
+UPDATE archived_partitions SET {moved_at} = clock_timestamp() WHERE table_name = '{table}'
+"""
 
 
-def test_copied_days_are_dropped_and_reports_read_both_places(
-    spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments, database_url: str
-) -> None:
-    before = {table: in_postgres(populated, table) for table in (*OTHERS, "group_transitions")}
-    archive_closed_days(spark, database, populated, arguments)
-    apply(database_url)
-    assert set(outcomes(populated).values()) == {"dropped"}
-    left = {table: in_postgres(populated, table).row_count for table in before}
-    assert left == {"partition_ownership": 5, "offset_history": 100, "group_transitions": 0}
-    assert {table: everything(spark, database, populated, table) for table in before} == before
-    kept = (
-        "SELECT actor, after ->> 'run_id', count(*) FROM changes WHERE action = 'drop_history_partition' GROUP BY 1, 2"
-    )
-    assert rows(populated, kept) == [("operator", RUN_ID, 5)]
-    counts = rows(populated, "SELECT status, counts ->> 'dropped' FROM maintenance_runs")
-    assert counts == [("applied", "5")]
-
-
-def test_a_report_reads_no_more_of_the_archive_than_its_interval(
-    spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments, database_url: str
-) -> None:
-    archive_closed_days(spark, database, populated, arguments)
-    apply(database_url)
-    start = datetime(2026, 10, 1, 0, 0, 30, tzinfo=UTC)
-    history = History(spark, database, populated, archive=arguments.archive)
-    found = history.rows(TablePeriod("offset_history", start, start + timedelta(days=1)))
-    assert found.count() == 100
-    assert [row.day for row in archived_copies(populated, "offset_history", OLDER, OLD)] == [OLDER]
-
-
-@pytest.mark.slow
-def test_day_with_a_late_row_is_kept_and_copied_again(
-    spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments, database_url: str
-) -> None:
-    archive_closed_days(spark, database, populated, arguments)
-    rows(populated, ROWS.format(day=OLD))
-    apply(database_url)
-    stayed = {key for key, outcome in outcomes(populated).items() if outcome == "changed_since"}
-    assert stayed == {(table, OLD) for table in OTHERS}
-    before = in_postgres(populated, "offset_history")
-    assert before.row_count == 300
-    archive_closed_days(spark, database, populated, replace(arguments, run_id=NEXT_RUN_ID))
-    apply(database_url, NEXT_RUN_ID)
-    assert in_postgres(populated, "offset_history").row_count == 100
-    assert everything(spark, database, populated, "offset_history").row_count == 400
-
-
-def test_row_written_after_the_drop_is_archived_in_a_second_copy(
-    spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments, database_url: str
-) -> None:
-    archive_closed_days(spark, database, populated, arguments)
-    apply(database_url)
-    rows(populated, STRAY.format(day=LATE))
-    archive_closed_days(spark, database, populated, replace(arguments, run_id=NEXT_RUN_ID))
-    assert candidates(populated, NEXT_RUN_ID) == [("group_transitions", LATE, "group_transitions_default", 1)]
-    apply(database_url, NEXT_RUN_ID)
-    assert everything(spark, database, populated, "group_transitions").row_count == 2
-    assert in_postgres(populated, "group_transitions").row_count == 0
-
-
-@pytest.mark.slow
-def test_late_row_does_not_replace_one_that_another_run_dropped(
-    spark: SparkSession, database: Database, populated: pg.connection, arguments: JobArguments, database_url: str
-) -> None:
-    """Two runs copy the same late row, the second drops it, and another late row of that day makes the counts equal."""
-    archive_closed_days(spark, database, populated, arguments)
-    archive_closed_days(spark, database, populated, replace(arguments, run_id=NEXT_RUN_ID))
-    apply(database_url, NEXT_RUN_ID)
-    rows(populated, STRAY.format(day=LATE).replace("'late'", "'later'"))
-    apply(database_url)
-    assert rows(populated, "SELECT group_id FROM group_transitions") == [("later",)]
-    assert everything(spark, database, populated, "group_transitions").row_count == 2
-
-
-@pytest.mark.parametrize("moved_at", ["dropped_at", "restored_at"])
 def test_day_dropped_or_restored_while_copied_waits_for_the_next_run(
     spark: SparkSession,
     database: Database,
     populated: pg.connection,
     arguments: JobArguments,
     monkeypatch: pytest.MonkeyPatch,
-    moved_at: str,
 ) -> None:
-    move = f"""
-        INSERT INTO archived_partitions (table_name, day, run_id, change_id, source, path, row_count, checksum,
-            verified_at, dropped_at, restored_at)
-        VALUES ('group_transitions', '{LATE}', '{CHANGE_ID}', '{CHANGE_ID}', 's', 'p', 1, 'c', to_timestamp(0),
-            to_timestamp(0), NULL);
-        UPDATE archived_partitions SET {moved_at} = clock_timestamp()
-    """  # noqa: S608 - of the test's own
+    moved = {("group_transitions", LATE): "dropped_at", ("offset_history", OLDER): "restored_at"}
     read_back = archive_copy._read_back
 
     def move_and_read(archive: archive_copy.Archive, day: Day, path: str) -> Sum:
-        if day.day == LATE:
-            rows(populated, move)
+        if moved_at := moved.get((day.table.name, day.day)):
+            rows(populated, MOVED.format(table=day.table.name, day=day.day, change_id=CHANGE_ID, moved_at=moved_at))
         return read_back(archive, day, path)
 
     monkeypatch.setattr(archive_copy, "_read_back", move_and_read)
     archived = archive_closed_days(spark, database, populated, arguments)
-    assert archived.unverified == (f"group_transitions of {LATE}",)
-    assert candidates(populated) == [row for row in EXPECTED if row[0] != "group_transitions"]
+    assert archived.unverified == tuple(f"{table} of {day}" for table, day in moved)
+    assert candidates(populated) == [row for row in EXPECTED if row[:2] not in moved]
 
 
 # -- kills ----------------------------------------------------------------------------------------------------
 
 
-STEPS = (
-    "sum_in_postgres",
-    "_older_copy",
-    "write_day",
-    "_read_back",
-    "_record_copy",
-    "_delete_older_copies",
-    "describe_run",
+MOMENTS = (
+    ("write_day", "before"),
+    ("write_day", "after"),
+    ("_read_back", "after"),
+    ("_record_copy", "after"),
+    ("_delete_older_copies", "before"),
+    ("_delete_older_copies", "after"),
+    ("describe_run", "after"),
 )
+"""Those between two steps, each once; what precedes `write_day` only reads."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("step", STEPS)
-def test_next_job_completes_one_killed_around_any_step(
+@pytest.mark.parametrize(("step", "moment"), MOMENTS)
+def test_next_job_completes_one_killed_between_any_steps(
     spark: SparkSession,
     database: Database,
-    populated: pg.connection,
+    connection: pg.connection,
     arguments: JobArguments,
     database_url: str,
     step: str,
-    is_done: bool,
+    moment: str,
 ) -> None:
-    before = in_postgres(populated, "offset_history")
+    for day in (OLDER, OLD):
+        add_day(connection, "offset_history", day)
+    before = in_postgres(connection, "offset_history")
     original = getattr(archive_copy, step)
     calls = iter(range(100))
 
     def killed(*given: Any) -> Any:  # noqa: ANN401 - as the original
-        if next(calls) < 2 and step not in {"_delete_older_copies", "describe_run"}:
+        if next(calls) < 1 and step not in {"_delete_older_copies", "describe_run"}:
             return original(*given)
-        if is_done:
+        if moment == "after":
             original(*given)
         raise Killed
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(archive_copy, step, killed)
         with pytest.raises(Killed):
-            archive_closed_days(spark, database, populated, arguments)
-    archive_closed_days(spark, database, populated, arguments)
-    assert candidates(populated) == EXPECTED
+            archive_closed_days(spark, database, connection, arguments)
+    archive_closed_days(spark, database, connection, arguments)
+    assert candidates(connection) == [row for row in EXPECTED if row[0] == "offset_history"]
     apply(database_url)
-    assert set(outcomes(populated).values()) == {"dropped"}
-    assert everything(spark, database, populated, "offset_history") == before
+    assert set(outcomes(connection).values()) == {"dropped"}
+    assert everything(spark, database, connection, "offset_history") == before
 
 
 # -- the checksum ---------------------------------------------------------------------------------------------

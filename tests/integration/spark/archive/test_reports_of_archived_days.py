@@ -5,25 +5,27 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import psycopg2.extensions as pg
 import pytest
 from psycopg2.sql import SQL, Identifier
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
 
 from muster.cli.jobs import run_job
 from muster.settings import load_settings
 from spark_jobs import report_job
 from spark_jobs.archive.archive_copy import archive_closed_days
-from spark_jobs.archive.archive_restore import restore_days
 from spark_jobs.arguments import JobArguments
 from spark_jobs.database import Database, parse_url
 from spark_jobs.errors import JobError
-from spark_jobs.history import History, Relation, TablePeriod
+from spark_jobs.history import History, TablePeriod
 from spark_jobs.jdbc import write_staging
 from spark_jobs.jobs import rebalance_frequency_report, timeout_advice
+from spark_jobs.jobs.rebalance_frequency_report import SILENCE_MAX
 from spark_jobs.report_job import ReportArguments, ReportingJob, report
 from spark_jobs.report_relations import (
     ended_rebalances_within,
@@ -57,6 +59,23 @@ END = MIDNIGHT - 10 * DAY
 """When the past of these tests ends, at a midnight."""
 GRACE = timedelta(minutes=1)
 READ = ("rebalances", "rebalance_members", "member_sessions")
+COUNTS = """
+CREATE TABLE counts (interval_start timestamptz, interval_end timestamptz, run_id uuid, as_of timestamptz,
+    group_id text, what text, number bigint, PRIMARY KEY (interval_end, interval_start, group_id, what));
+CREATE TABLE counts_staging (attempt_id uuid, group_id text, what text, number bigint)
+"""
+
+
+def find_counts(history: History, arguments: ReportArguments) -> list[DataFrame]:
+    """Count the rebalances and evictions of an interval by group."""
+    within = arguments.interval_start, arguments.interval_end
+    relations = (rebalances_within(*within), evictions_within(*within))
+    found = (history.read(each, ["group_id"]).withColumn("what", sf.lit(each.name)) for each in relations)
+    return [reduce(DataFrame.union, found).groupBy("group_id", "what").agg(sf.count("*").alias("number"))]
+
+
+COUNTING = ReportingJob(replace(FREQUENCY.spec, reports=("counts",)), find_counts, "nothing has happened")
+"""The least report that reads history, for what all reports have in common."""
 
 
 def archive_arguments(archive: str) -> JobArguments:
@@ -77,6 +96,7 @@ def store_past(connection: pg.connection) -> None:
     past.rebalance("scattered 1", END - DAY - GRACE, 2 * GRACE // timedelta(milliseconds=1))
     add_partitions(connection, END - 3 * DAY, END + DAY)
     past.store(connection)
+    rows(connection, COUNTS)
 
 
 @pytest.fixture(scope="module")
@@ -89,11 +109,12 @@ def copied_past(
 
 @pytest.fixture(scope="module")
 def at_first(copied_past: CopiedDays, spark: SparkSession) -> list[dict[str, Any]]:
-    """The frequency report on the first day, while no day was dropped."""
+    """The counts of the first day, while no day was dropped."""
     database = parse_url(copied_past.url)
     with closing(database.connect()) as connection:
-        found = report_rows(FREQUENCY, spark, connection, database, asked(FREQUENCY, 2))
-        rows(connection, f"TRUNCATE {FREQUENCY.spec.reports[0]}")
+        found = report_rows(COUNTING, spark, connection, database, asked(COUNTING, 2))
+        rows(connection, "TRUNCATE counts")
+    assert len(found) == 8
     return found
 
 
@@ -146,23 +167,16 @@ def report_rows(
 def test_archived_days_are_reported_as_before(
     spark: SparkSession, database: Database, past: pg.connection, archiving: JobArguments, database_url: str
 ) -> None:
-    """The last day is in Postgres but for what began before it; the one before is archived, and its grace is not."""
-    reports = {
-        "the last day": asked(FREQUENCY),
-        "a day later": asked(FREQUENCY, 1),
-        "both days archived": asked(FREQUENCY, 2),
-        "archived and stored days": replace(asked(FREQUENCY), interval_start=END - 3 * DAY),
-    }
-    at_first = {what: report_rows(FREQUENCY, spark, past, database, one) for what, one in reports.items()}
-    for found in at_first.values():
-        assert len(found) >= 4
-        assert sum(row["evicted"] for row in found) > sum(row["spuriously_evicted"] for row in found) > 0
+    """Two days of the interval are archived, and the last one is not."""
+    three_days = replace(asked(FREQUENCY), interval_start=END - 3 * DAY)
+    at_first = report_rows(FREQUENCY, spark, past, database, three_days)
+    assert len(at_first) >= 4
+    assert sum(row["evicted"] for row in at_first) > sum(row["spuriously_evicted"] for row in at_first) > 0
     before = {table: in_postgres(past, table).row_count for table in READ}
     apply(database_url)
     assert all(0 < in_postgres(past, table).row_count < before[table] for table in READ)
-    for what, one in reports.items():
-        again = report_rows(FREQUENCY, spark, past, database, replace(one, archive=archiving.archive))
-        assert again == at_first[what], what
+    asked_again = replace(three_days, archive=archiving.archive)
+    assert report_rows(FREQUENCY, spark, past, database, asked_again) == at_first
 
 
 def test_advice_over_archived_days_is_unchanged(
@@ -182,7 +196,7 @@ def test_a_day_that_was_copied_and_not_yet_dropped_is_counted_once(
     archiving: JobArguments,
     at_first: list[dict[str, Any]],
 ) -> None:
-    assert report_rows(FREQUENCY, spark, past, database, asked(FREQUENCY, 2, archiving.archive)) == at_first
+    assert report_rows(COUNTING, spark, past, database, asked(COUNTING, 2, archiving.archive)) == at_first
 
 
 def test_a_row_that_came_after_its_day_was_dropped_is_counted_with_it(
@@ -192,24 +206,11 @@ def test_a_row_that_came_after_its_day_was_dropped_is_counted_with_it(
     late = Past(END)
     late.session("late", "c", END - 3 * DAY, END - 2 * DAY - GRACE, "session_expired")
     late.store(past)
-    found = report_rows(FREQUENCY, spark, past, database, asked(FREQUENCY, 2, archiving.archive))
-    assert [row["evicted"] for row in found if row["group_id"] == "late"] == [1]
+    found = report_rows(COUNTING, spark, past, database, asked(COUNTING, 2, archiving.archive))
+    assert [(row["what"], row["number"]) for row in found if row["group_id"] == "late"] == [("evictions_within", 1)]
     archive_closed_days(spark, database, past, replace(archiving, run_id=NEXT_RUN_ID))
     apply(database_url, NEXT_RUN_ID)
-    assert report_rows(FREQUENCY, spark, past, database, asked(FREQUENCY, 2, archiving.archive)) == found
-
-
-def test_restored_days_are_read_from_postgres(
-    spark: SparkSession,
-    database: Database,
-    past: pg.connection,
-    database_url: str,
-    at_first: list[dict[str, Any]],
-) -> None:
-    apply(database_url)
-    for table in READ:
-        restore_days(spark, database, past, table, (END - 5 * DAY).date(), END.date(), "operator")
-    assert report_rows(FREQUENCY, spark, past, database, asked(FREQUENCY, 2)) == at_first
+    assert report_rows(COUNTING, spark, past, database, asked(COUNTING, 2, archiving.archive)) == found
 
 
 LIVES = f"""
@@ -221,51 +222,56 @@ CROSS JOIN LATERAL (SELECT timestamptz '{END.isoformat()}' - n * interval '3 hou
 """  # noqa: S608 - an instant
 
 
-@pytest.mark.parametrize(
-    "relation",
-    [
-        rebalances_within(END - 2 * DAY, END),
-        waits_within(END - 2 * DAY, END),
-        evictions_within(END - 2 * DAY, END),
-        joins_within(END - 2 * DAY, END + GRACE),
-        sessions_within(END - 2 * DAY, END),
-        lifetimes_within(END - 2 * DAY, END),
-        evictions_and_exits_within(END - 2 * DAY, END),
-        reconnects_within(END - 2 * DAY, END, GRACE),
-        missed_waits_within(END - 2 * DAY, END),
-        rejoins_within(END - 2 * DAY, END),
-        ended_rebalances_within(END - 2 * DAY, END),
-        new_member_rebalances_within(END - 2 * DAY, END),
-    ],
-    ids=lambda relation: relation.name,
+RELATIONS = (
+    rebalances_within(END - 2 * DAY, END),
+    rebalances_within(END - DAY, END),
+    waits_within(END - 2 * DAY, END),
+    evictions_within(END - 2 * DAY, END),
+    joins_within(END - 2 * DAY, END + GRACE),
+    joins_within(END - 2 * DAY, END - DAY + GRACE),
+    joins_within(END - DAY - SILENCE_MAX, END + GRACE),
+    sessions_within(END - 2 * DAY, END),
+    lifetimes_within(END - 2 * DAY, END),
+    evictions_and_exits_within(END - 2 * DAY, END),
+    reconnects_within(END - 2 * DAY, END, GRACE),
+    missed_waits_within(END - 2 * DAY, END),
+    rejoins_within(END - 2 * DAY, END),
+    ended_rebalances_within(END - 2 * DAY, END),
+    new_member_rebalances_within(END - 2 * DAY, END),
 )
-def test_relation_has_equal_rows_in_postgres_and_spark(
-    spark: SparkSession, database: Database, past: pg.connection, relation: Relation
+
+
+def test_relations_have_equal_rows_in_postgres_in_spark_and_from_the_archive(
+    spark: SparkSession, database: Database, past: pg.connection, archiving: JobArguments, database_url: str
 ) -> None:
-    """With bounds to the microsecond, and in Spark over the very same rows."""
+    """With bounds to the microsecond, and in Spark over the very same rows; all days but the last are then archived."""
     rows(past, "UPDATE groups SET rebalance_started_at = state_since")
     rows(past, LIVES)
     history = History(spark, database, past)
-    in_postgres = history.read(relation, ["*"])
-    tables = {span.table: history.rows(replace(span, end=None)) for span in relation.periods}
-    tables |= {
-        name: spark.read.jdbc(database.jdbc_url, name, properties=database.jdbc_properties())
-        for name in relation.present
-    }
-    in_spark = spark.sql(relation.text, None, **tables)
-    assert in_spark.columns == in_postgres.columns
-    expected = sorted(map(str, in_postgres.collect()))
-    assert len(expected) > 5
-    assert sorted(map(str, in_spark.collect())) == expected
+    in_postgres = [history.read(relation, ["*"]) for relation in RELATIONS]
+    found = [sorted(map(str, frame.collect())) for frame in in_postgres]
+    for relation, frame, expected in zip(RELATIONS, in_postgres, found, strict=True):
+        tables = {span.table: history.rows(replace(span, end=None)) for span in relation.periods}
+        tables |= {
+            name: spark.read.jdbc(database.jdbc_url, name, properties=database.jdbc_properties())
+            for name in relation.present
+        }
+        in_spark = spark.sql(relation.text, None, **tables)
+        assert in_spark.columns == frame.columns, relation.name
+        assert len(expected) > 5, relation.name
+        assert sorted(map(str, in_spark.collect())) == expected, relation.name
+    apply(database_url)
+    again = History(spark, database, past, archive=archiving.archive)
+    for relation, expected in zip(RELATIONS, found, strict=True):
+        assert sorted(map(str, again.read(relation, ["*"]).collect())) == expected, relation.name
 
 
 @pytest.mark.usefixtures("jobs_in_warm_spark")
 def test_muster_job_reads_the_archive_of_its_data_directory(
-    past: pg.connection,
-    database_url: str,
-    tmp_path: Path,
-    at_first: list[dict[str, Any]],
+    spark: SparkSession, database: Database, past: pg.connection, database_url: str, tmp_path: Path
 ) -> None:
+    at_first = report_rows(FREQUENCY, spark, past, database, asked(FREQUENCY, 2))
+    rows(past, f"TRUNCATE {FREQUENCY.spec.reports[0]}")
     apply(database_url)
     day = f"{(END - 3 * DAY).date()}"
     run_job(FREQUENCY.spec.name, END - 2 * DAY, False, load_settings(database_url=database_url, data_dir=tmp_path), day)
@@ -283,13 +289,13 @@ def test_archived_days_without_archive_are_rejected_and_reports_kept(
     database_url: str,
     at_first: list[dict[str, Any]],
 ) -> None:
-    assert report_rows(FREQUENCY, spark, past, database, asked(FREQUENCY, 2)) == at_first
+    assert report_rows(COUNTING, spark, past, database, asked(COUNTING, 2)) == at_first
     apply(database_url)
     with pytest.raises(JobError) as refusal:
-        report(FREQUENCY, spark, database, past, asked(FREQUENCY, 2))
+        report(COUNTING, spark, database, past, asked(COUNTING, 2))
     why = f"History of rebalances of {(END - 3 * DAY).date()} to {(END - 2 * DAY).date()} is only in the archive"
     assert str(refusal.value) == f"{why}: set MUSTER_ARCHIVE_URI."
-    assert table_rows(past, FREQUENCY.spec.reports[0]) == at_first
+    assert table_rows(past, COUNTING.spec.reports[0]) == at_first
 
 
 def test_moved_archive_is_read_from_its_new_path(
@@ -302,9 +308,9 @@ def test_moved_archive_is_read_from_its_new_path(
 ) -> None:
     apply(database_url)
     shutil.move(tmp_path / "archive", tmp_path / "moved")
-    assert report_rows(FREQUENCY, spark, past, database, asked(FREQUENCY, 2, f"file://{tmp_path}/moved/")) == at_first
+    assert report_rows(COUNTING, spark, past, database, asked(COUNTING, 2, f"file://{tmp_path}/moved/")) == at_first
     with pytest.raises(JobError, match=r"files are not at file:.*/archive/.*, nor at file:///nowhere/.*; set"):
-        report(FREQUENCY, spark, database, past, asked(FREQUENCY, 2, "file:///nowhere"))
+        report(COUNTING, spark, database, past, asked(COUNTING, 2, "file:///nowhere"))
 
 
 def test_files_that_lack_rows_are_refused(
@@ -323,11 +329,11 @@ def test_files_that_lack_rows_are_refused(
         JobError,
         match=r"^History of rebalances of .* is in the archive, and its files have \d+ rows where \d+ were.*; restore",
     ):
-        report(FREQUENCY, spark, database, past, asked(FREQUENCY, 2, archiving.archive))
+        report(COUNTING, spark, database, past, asked(COUNTING, 2, archiving.archive))
     for file in (tmp_path / "archive" / "rebalances" / f"day={day}").glob("*/_SUCCESS"):
         (file.parent / "part.parquet").write_bytes(b"no such thing")
     with pytest.raises(JobError, match=r"^History of rebalances of .* is in the archive and cannot be read; set"):
-        report(FREQUENCY, spark, database, past, asked(FREQUENCY, 2, archiving.archive))
+        report(COUNTING, spark, database, past, asked(COUNTING, 2, archiving.archive))
 
 
 # -- days that move meanwhile ---------------------------------------------------------------------------------
@@ -351,9 +357,9 @@ def test_days_dropped_during_a_report_are_read_again(
         write(*given)
 
     monkeypatch.setattr(report_job, "write_staging", drop_and_write)
-    assert report_rows(FREQUENCY, spark, past, database, asked(FREQUENCY, 2, archiving.archive)) == at_first
+    assert report_rows(COUNTING, spark, past, database, asked(COUNTING, 2, archiving.archive)) == at_first
     assert len(calls) == 2
-    assert table_rows(past, f"{FREQUENCY.spec.reports[0]}_staging") == []
+    assert table_rows(past, f"{COUNTING.spec.reports[0]}_staging") == []
 
 
 def test_report_gives_up_when_days_keep_moving(
@@ -364,8 +370,8 @@ def test_report_gives_up_when_days_keep_moving(
 ) -> None:
     monkeypatch.setattr(History, "has_moved", lambda _: True)
     with pytest.raises(JobError, match="during each of 3 reads; run it again when history_archive"):
-        report(FREQUENCY, spark, database, past, asked(FREQUENCY))
-    assert table_rows(past, FREQUENCY.spec.reports[0]) == []
+        report(COUNTING, spark, database, past, asked(COUNTING))
+    assert table_rows(past, COUNTING.spec.reports[0]) == []
 
 
 def test_table_without_daily_partitions_is_rejected(
