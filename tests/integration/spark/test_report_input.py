@@ -10,7 +10,7 @@ from muster.cli.jobs import run_job
 from muster.errors import UserError
 from muster.settings import Settings, load_settings
 from spark_jobs.errors import JobError
-from spark_jobs.jobs import assignment_balance_audit, rebalance_frequency_report
+from spark_jobs.jobs import assignment_balance_audit, rebalance_frequency_report, timeout_advice
 from spark_jobs.report_job import ReportArguments, ReportingJob, read_report_arguments, run, why_nothing
 from spark_jobs.submit import default_options, job_arguments, start_date
 from tests.support.stored_history import BORN, GROUP, SHARD, group, insert
@@ -19,7 +19,7 @@ RUN_ID = "0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d"
 AS_OF = "2026-11-21T13:00:00+01:00"
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 MIDNIGHT = datetime(2026, 11, 21, tzinfo=UTC)
-FREQUENCY, AUDIT = rebalance_frequency_report.JOB, assignment_balance_audit.JOB
+FREQUENCY, AUDIT, ADVICE = rebalance_frequency_report.JOB, assignment_balance_audit.JOB, timeout_advice.JOB
 
 
 def just_now() -> str:
@@ -52,9 +52,11 @@ def test_archive_argument_overrides_the_environment(monkeypatch: pytest.MonkeyPa
 
 def test_default_interval_is_the_last_whole_day_or_the_as_of_time() -> None:
     now = just_now()
-    day, moment = read(FREQUENCY), read(AUDIT, as_of=now)
+    day = read(FREQUENCY)
     assert (day.interval_start, day.interval_end) == (MIDNIGHT - timedelta(days=1), MIDNIGHT)
-    assert (moment.interval_start, moment.interval_end) == (datetime.fromisoformat(now), datetime.fromisoformat(now))
+    for job in (AUDIT, ADVICE):
+        moment = read(job, as_of=now)
+        assert {moment.interval_start, moment.interval_end} == {datetime.fromisoformat(now)}
 
 
 @pytest.mark.parametrize(
@@ -168,10 +170,9 @@ def test_invalid_default_is_rejected_in_one_sentence(settings: Settings, monkeyp
 
 @pytest.mark.usefixtures("jobs_in_warm_spark")
 def test_one_day_report_is_shown(database_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run_job(FREQUENCY.spec.name, NOON, False, load_settings(database_url=database_url, data_dir=tmp_path), "2026-11-19")
+    run_job(ADVICE.spec.name, NOON, False, load_settings(database_url=database_url, data_dir=tmp_path), "2026-11-19")
     interval = "2026-11-19T00:00:00+00:00 to 2026-11-20T00:00:00+00:00"
-    counts = "rebalance_frequency_reports 0 (there are no groups)"
-    output = f"rebalance_frequency_report: wrote the report of {interval}: {counts}."
+    output = f"timeout_advice: wrote the report of {interval}: timeout_advice 0 (there are no groups)."
     assert capsys.readouterr().out.splitlines()[1:] == [output]
 
 
