@@ -1,11 +1,11 @@
 """Tests of assignment_balance_audit against a real Postgres."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg2.extensions as pg
 import pytest
@@ -13,13 +13,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.archive.archive_copy import archive_closed_days
 from spark_jobs.arguments import JobArguments
-from spark_jobs.database import Database
+from spark_jobs.database import Database, parse_url
 from spark_jobs.errors import JobError
 from spark_jobs.history import History
 from spark_jobs.jobs.assignment_balance_audit import JOB
 from spark_jobs.report_job import ReportArguments, report
 from spark_jobs.submit import default_options
 from tests.integration.spark.archive.old_days import NEXT_RUN_ID, apply
+from tests.support.databases import Databases
 from tests.support.stored_history import BORN, DAY, GROUP, SHARD, at, group, insert, member, rebalance, rows, table_rows
 
 RUN_ID = "0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d"
@@ -34,13 +35,6 @@ def audited(connection: pg.connection, *columns: str, table: str = AUDITS) -> di
     """Return columns of the newest rows, by group or topic."""
     key = "group_id" if table == AUDITS else "topic"
     return {row[key]: tuple(row[column] for column in columns) for row in table_rows(connection, table)}
-
-
-def instant_of(connection: pg.connection) -> datetime:
-    """Return as of when all rows of the one audit are."""
-    ((as_of,),) = rows(connection, f"SELECT as_of FROM {AUDITS} UNION SELECT as_of FROM {TOPICS}")  # noqa: S608 - ours
-    assert isinstance(as_of, datetime)
-    return as_of
 
 
 def topic(name: str, partitions: int) -> dict[str, Any]:
@@ -59,7 +53,7 @@ def committed(partition: int, offset: int, end: int | None, group_id: str = GROU
     }
 
 
-def lost(member_id: str, partitions: list[int], valid_to_s: float) -> dict[str, Any]:
+def lost(member_id: str, partitions: list[int], valid_to_s: float, **columns: object) -> dict[str, Any]:
     return {
         "group_id": GROUP,
         "shard_id": SHARD,
@@ -71,6 +65,7 @@ def lost(member_id: str, partitions: list[int], valid_to_s: float) -> dict[str, 
         "partitions": partitions,
         "valid_from": BORN,
         "valid_to": at(0, valid_to_s),
+        **columns,
     }
 
 
@@ -88,21 +83,43 @@ def uneven_group(connection: pg.connection) -> None:
     )
 
 
-def test_a_group_is_audited_as_a_whole_and_topic_by_topic(
-    spark: SparkSession, database: Database, connection: pg.connection
-) -> None:
-    uneven_group(connection)
-    began_at = datetime.now(UTC)
-    assert report(JOB, spark, database, connection, ARGUMENTS) == [1, 1]
-    as_of = instant_of(connection)
-    assert began_at - ONE_MS <= as_of <= datetime.now(UTC)
+# -- one audit of many groups ---------------------------------------------------------------------------------
+
+
+class Audit(NamedTuple):
+    """What an audit has returned, when it ran, and a connection that shows its rows."""
+
+    counts: list[int]
+    began_at: datetime
+    ended_at: datetime
+    connection: pg.connection
+
+
+@pytest.fixture(scope="module")
+def audit(databases: Databases, spark: SparkSession) -> Iterator[Audit]:
+    """Audit groups as the role for jobs; tests have groups and topics of their own."""
+    url = databases.create()
+    as_jobs = parse_url(databases.jobs_url(url))
+    with closing(parse_url(url).connect()) as connection, closing(as_jobs.connect()) as own:
+        for store in STORED:
+            store(connection)
+        began_at = datetime.now(UTC)
+        counts = report(JOB, spark, as_jobs, own, ARGUMENTS)
+        yield Audit(counts, began_at, datetime.now(UTC), connection)
+    databases.drop(url)
+
+
+def test_a_group_is_audited_as_a_whole_and_topic_by_topic(audit: Audit) -> None:
+    as_of = {row["as_of"] for table in (AUDITS, TOPICS) for row in table_rows(audit.connection, table)}
+    assert len(as_of) == 1
+    assert audit.began_at - ONE_MS <= max(as_of) <= audit.ended_at
     spread = {
         "interval_start": at(0),
         "interval_end": at(1),
         "group_id": GROUP,
         "shard_id": SHARD,
         "run_id": RUN_ID,
-        "as_of": as_of,
+        "as_of": max(as_of),
         "members": 3,
         "idle_members": 1,
         "partitions": 7,
@@ -117,63 +134,70 @@ def test_a_group_is_audited_as_a_whole_and_topic_by_topic(
         "score": 71,
         "moved": 1,
     }
-    assert table_rows(connection, AUDITS) == [
+    audits, topics = (table_rows(audit.connection, table) for table in (AUDITS, TOPICS))
+    assert audit.counts == [len(audits), len(topics)]
+    assert [row for row in audits if row["group_id"] == GROUP] == [
         {**spread, "moves_needed": 3, "generation": 5, "topics": 1, "score_before": None, "trend": "first"}
     ]
-    assert table_rows(connection, TOPICS) == [{**spread, "moves_needed": 2, "topic": "clicks"}]
+    assert [row for row in topics if row["group_id"] == GROUP] == [{**spread, "moves_needed": 2, "topic": "clicks"}]
     for table in (AUDITS, TOPICS):
-        assert rows(connection, f"SELECT * FROM {table}_staging") == []  # noqa: S608 - tables of ours
+        assert rows(audit.connection, f"SELECT * FROM {table}_staging") == []  # noqa: S608 - tables of ours
 
 
-def test_unreadable_rows_exclude_only_their_group_from_the_audit(
-    spark: SparkSession, database: Database, connection: pg.connection
-) -> None:
-    uneven_group(connection)
-    held = {"clicks": {0: 5}}
-    spoilt: dict[str, dict[str, object]] = {
-        "ownership": {"ownership": [{"topic": "clicks"}]},
-        "assignment": {"assignment": [{"topic": "clicks"}]},
-        "subscription": {"subscription": {"topics": "clicks"}},
-    }
-    for group_id, columns in spoilt.items():
+SPOILT: dict[str, dict[str, object]] = {
+    "ownership": {"ownership": [{"topic": "clicks"}]},
+    "assignment": {"assignment": [{"topic": "clicks"}]},
+    "subscription": {"subscription": {"topics": "clicks"}},
+}
+"""Groups, and a column of their member that cannot be parsed."""
+
+
+def store_spoilt_groups(connection: pg.connection) -> None:
+    for group_id, columns in SPOILT.items():
         insert(connection, "groups", group(group_id))
-        insert(connection, "members", {**member("a", ["clicks"], held, group_id=group_id), **columns})
-    assert report(JOB, spark, database, connection, ARGUMENTS) == [1, 1]
-    assert audited(connection, "members") == {GROUP: (3,)}
+        insert(connection, "members", {**member("a", ["clicks"], {"clicks": {0: 5}}, group_id=group_id), **columns})
 
 
-@pytest.mark.parametrize(("first", "last", "moved"), [("gone", "b", 0), ("b", "gone", 1)])
-def test_last_of_several_former_owners_is_the_previous_owner(
-    spark: SparkSession, database: Database, connection: pg.connection, first: str, last: str, moved: int
-) -> None:
-    insert(connection, "topics", topic("clicks", 1))
-    insert(connection, "groups", group())
-    insert(connection, "members", member("b", ["clicks"], {"clicks": {0: 5}}))
-    insert(
-        connection, "rebalances", rebalance(at(0, -300), generation=4), rebalance(at(0, 10), generation=5, took_s=10)
-    )
-    insert(connection, "partition_ownership", lost(last, [0], 12), lost(first, [0], 5))
-    report(JOB, spark, database, connection, ARGUMENTS)
-    assert audited(connection, "moved") == {GROUP: (moved,)}
+def test_unreadable_rows_exclude_only_their_group_from_the_audit(audit: Audit) -> None:
+    assert GROUP in audited(audit.connection)
+    assert audited(audit.connection).keys() & SPOILT.keys() == set()
 
 
-def test_what_a_member_gave_up_with_the_previous_generation_moves_to_its_next_owner(
-    spark: SparkSession, database: Database, connection: pg.connection
-) -> None:
-    """As with cooperative assignors: partition 0 has no owner in generation 4, and partition 1 is handed over in it."""
-    insert(connection, "topics", topic("clicks", 4))
-    insert(connection, "groups", group())
-    insert(connection, "members", member("a", ["clicks"], {"clicks": {2: 3, 3: 3}}))
-    insert(connection, "members", member("b", ["clicks"], {"clicks": {0: 5, 1: 4}}))
-    insert(connection, "rebalances", rebalance(at(), generation=4, took_s=5), rebalance(at(0, 10), generation=5))
-    insert(connection, "partition_ownership", lost("a", [0, 1], 5))
-    report(JOB, spark, database, connection, ARGUMENTS)
-    assert audited(connection, "moved", "moves_needed") == {GROUP: (1, 1)}
+def store_groups_with_former_owners(connection: pg.connection) -> None:
+    """Store two groups in which b has a partition that two members had before, b itself first or last."""
+    insert(connection, "topics", topic("moving", 1))
+    for first, last in (("gone", "b"), ("b", "gone")):
+        its: dict[str, Any] = {"group_id": f"first {first}"}
+        of_topic = {**its, "topic": "moving"}
+        insert(connection, "groups", group(**its))
+        insert(connection, "members", member("b", ["moving"], {"moving": {0: 5}}, **its))
+        insert(connection, "rebalances", rebalance(at(0, -300), generation=4, **its))
+        insert(connection, "rebalances", rebalance(at(0, 10), generation=5, took_s=10, **its))
+        insert(connection, "partition_ownership", lost(last, [0], 12, **of_topic), lost(first, [0], 5, **of_topic))
 
 
-def test_groups_that_are_not_stable_or_cannot_be_read_are_not_audited(
-    spark: SparkSession, database: Database, connection: pg.connection
-) -> None:
+@pytest.mark.parametrize(("first", "moved"), [("gone", 0), ("b", 1)])
+def test_last_of_several_former_owners_is_the_previous_owner(audit: Audit, first: str, moved: int) -> None:
+    assert audited(audit.connection, "moved")[f"first {first}"] == (moved,)
+
+
+def store_a_cooperative_group(connection: pg.connection) -> None:
+    """Partition 0 has no owner in generation 4, and partition 1 is handed over in it."""
+    its: dict[str, Any] = {"group_id": "cooperative"}
+    insert(connection, "topics", topic("four", 4))
+    insert(connection, "groups", group(**its))
+    insert(connection, "members", member("a", ["four"], {"four": {2: 3, 3: 3}}, **its))
+    insert(connection, "members", member("b", ["four"], {"four": {0: 5, 1: 4}}, **its))
+    insert(connection, "rebalances", rebalance(at(), generation=4, took_s=5, **its))
+    insert(connection, "rebalances", rebalance(at(0, 10), generation=5, **its))
+    insert(connection, "partition_ownership", lost("a", [0, 1], 5, topic="four", **its))
+
+
+def test_what_a_member_gave_up_with_the_previous_generation_moves_to_its_next_owner(audit: Audit) -> None:
+    assert audited(audit.connection, "moved", "moves_needed")["cooperative"] == (1, 1)
+
+
+def store_groups_that_are_not_audited(connection: pg.connection) -> None:
     insert(connection, "topics", topic("t", 2))
     insert(
         connection, "groups", group("fine"), group("empty", state="Empty"), group("connect", protocol_type="connect")
@@ -182,46 +206,75 @@ def test_groups_that_are_not_stable_or_cannot_be_read_are_not_audited(
     for group_id in ("fine", "connect", "preparing"):
         insert(connection, "members", member("a", ["t"], {"t": {0: 1, 1: 1}}, group_id=group_id))
     insert(connection, "members", member("a", ["t"], {}, group_id="unreadable", subscription=None))
-    report(JOB, spark, database, connection, ARGUMENTS)
-    assert audited(connection, "score", "lag_max", "moved") == {"fine": (100, None, 0)}
 
 
-def test_an_uneven_group_for_which_nothing_better_exists_scores_100(
-    spark: SparkSession, database: Database, connection: pg.connection
-) -> None:
+def test_groups_that_are_not_stable_or_cannot_be_read_are_not_audited(audit: Audit) -> None:
+    found = audited(audit.connection, "score", "lag_max", "moved")
+    assert found["fine"] == (100, None, 0)
+    assert found.keys() & {"empty", "connect", "unreadable", "preparing"} == set()
+
+
+def store_a_group_of_two_topics(connection: pg.connection) -> None:
+    its: dict[str, Any] = {"group_id": "two topics"}
     insert(connection, "topics", topic("large", 9), topic("small", 1))
-    insert(connection, "groups", group())
-    insert(connection, "members", member("reads both", ["large", "small"], {"large": dict.fromkeys(range(9), 5)}))
-    insert(connection, "members", member("reads one", ["small"], {"small": {0: 5}}))
-    report(JOB, spark, database, connection, ARGUMENTS)
-    assert audited(connection, "partitions_max", "has_better", "score") == {GROUP: (9, False, 100)}
-    assert audited(connection, "idle_members", "score", table=TOPICS) == {"large": (0, 100), "small": (1, 100)}
+    insert(connection, "groups", group(**its))
+    held = {"large": dict.fromkeys(range(9), 5)}
+    insert(connection, "members", member("reads both", ["large", "small"], held, **its))
+    insert(connection, "members", member("reads one", ["small"], {"small": {0: 5}}, **its))
+
+
+def test_an_uneven_group_for_which_nothing_better_exists_scores_100(audit: Audit) -> None:
+    found = audited(audit.connection, "partitions_max", "has_better", "score")
+    assert found["two topics"] == (9, False, 100)
+    by_topic = audited(audit.connection, "idle_members", "score", table=TOPICS)
+    assert (by_topic["large"], by_topic["small"]) == ((0, 100), (1, 100))
+
+
+STORED = (
+    uneven_group,
+    store_spoilt_groups,
+    store_groups_with_former_owners,
+    store_a_cooperative_group,
+    store_groups_that_are_not_audited,
+    store_a_group_of_two_topics,
+)
+
+# -- several audits -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def audits_in_turn(databases: Databases, spark: SparkSession) -> Iterator[list[dict[str, Any]]]:
+    """Audit an interval, and the next one twice, after a group has changed and another one was created again."""
+    url = databases.create()
+    database = parse_url(url)
+    with closing(database.connect()) as connection:
+        uneven_group(connection)
+        insert(connection, "groups", group("recreated"))
+        insert(connection, "members", member("a", ["clicks"], {"clicks": {0: 5}}, group_id="recreated"))
+        report(JOB, spark, database, connection, ARGUMENTS)
+        rows(connection, "UPDATE members SET assignment = '[]' WHERE member_id = 'b'")
+        rows(connection, "UPDATE groups SET created_at = now() WHERE group_id = 'recreated'")
+        later = replace(ARGUMENTS, interval_start=at(1), interval_end=at(2), as_of=at(2) + timedelta(seconds=1))
+        for _ in range(2):
+            report(JOB, spark, database, connection, later)
+        yield sorted(table_rows(connection, AUDITS), key=lambda row: row["interval_end"])
+    databases.drop(url)
 
 
 def test_an_audit_is_compared_with_the_one_before_and_a_re_run_replaces_it(
-    spark: SparkSession, database: Database, connection: pg.connection
+    audits_in_turn: list[dict[str, Any]],
 ) -> None:
-    uneven_group(connection)
-    report(JOB, spark, database, connection, ARGUMENTS)
-    rows(connection, "UPDATE members SET assignment = '[]' WHERE member_id = 'b'")
-    later = replace(ARGUMENTS, interval_start=at(1), interval_end=at(2), as_of=at(2) + timedelta(seconds=1))
-    for _ in range(2):
-        report(JOB, spark, database, connection, later)
-    scores = [
-        (row["interval_end"], row["score"], row["score_before"], row["trend"]) for row in table_rows(connection, AUDITS)
-    ]
-    assert sorted(scores) == [(at(1), 71, None, "first"), (at(2), 42, 71, "worse")]
+    found = [row for row in audits_in_turn if row["group_id"] == GROUP]
+    scores = [(row["interval_end"], row["score"], row["score_before"], row["trend"]) for row in found]
+    assert scores == [(at(1), 71, None, "first"), (at(2), 42, 71, "worse")]
 
 
 def test_an_audit_is_not_compared_with_that_of_a_deleted_group_of_the_same_name(
-    spark: SparkSession, database: Database, connection: pg.connection
+    audits_in_turn: list[dict[str, Any]],
 ) -> None:
-    uneven_group(connection)
-    report(JOB, spark, database, connection, ARGUMENTS)
-    rows(connection, "UPDATE groups SET created_at = now()")
-    report(JOB, spark, database, connection, replace(ARGUMENTS, interval_start=at(1), interval_end=at(2)))
-    found = [(row["interval_end"], row["score_before"], row["trend"]) for row in table_rows(connection, AUDITS)]
-    assert sorted(found) == [(at(1), None, "first"), (at(2), None, "first")]
+    found = [row for row in audits_in_turn if row["group_id"] == "recreated"]
+    scores = [(row["interval_end"], row["score_before"], row["trend"]) for row in found]
+    assert scores == [(at(1), None, "first"), (at(2), None, "first")]
 
 
 def test_an_audit_describes_one_instant_whatever_is_stored_while_it_reads(
@@ -261,13 +314,3 @@ def test_long_stable_group_is_audited_alike_after_its_history_is_archived(
     assert rows(connection, "SELECT FROM rebalances UNION ALL SELECT FROM partition_ownership") == []
     with pytest.raises(JobError, match="is only in the archive: set MUSTER_ARCHIVE_URI"):
         report(JOB, spark, database, connection, ARGUMENTS)
-
-
-def test_the_role_for_jobs_is_enough(spark: SparkSession, database: Database, connection: pg.connection) -> None:
-    uneven_group(connection)
-    rows(connection, "CREATE ROLE jobs_auditing LOGIN PASSWORD 'p@ss/word' IN ROLE muster_jobs")
-    as_jobs = replace(database, user="jobs_auditing", password="p@ss/word")
-    with closing(as_jobs.connect()) as own:
-        report(JOB, spark, as_jobs, own, ARGUMENTS)
-    rows(connection, "DROP ROLE jobs_auditing")
-    assert audited(connection, "members") == {GROUP: (3,)}
