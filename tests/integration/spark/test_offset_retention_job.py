@@ -1,9 +1,10 @@
 """Tests of offset_retention against a real Postgres: parallel reads by shard, one complete proposal."""
 
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg2.extensions as pg
 import pytest
@@ -11,7 +12,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # comes
 from pyspark.sql import SparkSession
 
 from spark_jobs.arguments import JobArguments
-from spark_jobs.database import Database
+from spark_jobs.database import Database, parse_url
 from spark_jobs.jdbc import shard_predicates
 from spark_jobs.jobs.offset_retention import JOB, find, find_due
 from spark_jobs.proposal_job import Reading, describe, propose
@@ -19,13 +20,13 @@ from spark_jobs.publish import Published
 from spark_jobs.relations import offsets_that_can_be_due
 from tests.integration.spark.live_groups import add_group, add_offset, rows
 from tests.integration.spark.rows import NOW, RETENTION_MS
+from tests.support.databases import Databases
 
 RUN_ID = "0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d"
 ARGUMENTS = JobArguments(RUN_ID, NOW, None, None, RETENTION_MS, is_dry_run=False, read_partitions=3)
 
 
-@pytest.fixture
-def populated(connection: pg.connection) -> pg.connection:
+def populate(connection: pg.connection) -> None:
     """Insert a group of each kind that the rule distinguishes, on the first, the last and a middle shard."""
     add_offset(connection, "simple/ünïcode 'quoted'", 0, "30 days")
     add_offset(connection, "simple/ünïcode 'quoted'", 0, "1 day", partition=1)
@@ -39,6 +40,11 @@ def populated(connection: pg.connection) -> pg.connection:
     add_offset(connection, "moved-on", 33, "30 days")
     add_group(connection, "unreadable", 33, "30 days", state="Stable", topics=None)
     add_offset(connection, "unreadable", 33, "30 days")
+
+
+@pytest.fixture
+def populated(connection: pg.connection) -> pg.connection:
+    populate(connection)
     return connection
 
 
@@ -57,10 +63,34 @@ def proposed(connection: pg.connection) -> list[tuple[Any, ...]]:
     )
 
 
-def test_only_due_offsets_are_proposed(spark: SparkSession, database: Database, populated: pg.connection) -> None:
-    published = propose(JOB, spark, database, populated, ARGUMENTS)
-    assert proposed(populated) == DUE
-    assert published.counts == {
+LIVE = "SELECT o.*, g.* FROM offsets o FULL JOIN groups g USING (group_id) ORDER BY o.group_id, o.partition"
+
+
+class Proposed(NamedTuple):
+    """Two proposals of one run, the live rows before them, and a connection that shows what they wrote."""
+
+    first: Published
+    second: Published
+    live: list[tuple[Any, ...]]
+    connection: pg.connection
+
+
+@pytest.fixture(scope="module")
+def twice(databases: Databases, spark: SparkSession) -> Iterator[Proposed]:
+    """Propose twice as the role for jobs."""
+    url = databases.create()
+    as_jobs = parse_url(databases.jobs_url(url))
+    with closing(parse_url(url).connect()) as connection, closing(as_jobs.connect()) as own:
+        populate(connection)
+        live = rows(connection, LIVE)
+        first, second = (propose(JOB, spark, as_jobs, own, ARGUMENTS) for _ in range(2))
+        yield Proposed(first, second, live, connection)
+    databases.drop(url)
+
+
+def test_only_due_offsets_are_proposed(twice: Proposed) -> None:
+    assert proposed(twice.connection) == DUE
+    assert twice.first.counts == {
         "candidates": 3,
         "of": 7,
         "groups": 3,
@@ -70,28 +100,16 @@ def test_only_due_offsets_are_proposed(spark: SparkSession, database: Database, 
         "simple_group": 1,
         "topic_unsubscribed": 1,
     }
-    assert rows(populated, "SELECT as_of, status FROM maintenance_runs") == [(NOW, "proposed")]
-    assert rows(populated, "SELECT * FROM expiry_candidates_staging") == []
+    assert rows(twice.connection, "SELECT as_of, status FROM maintenance_runs") == [(NOW, "proposed")]
+    assert rows(twice.connection, "SELECT * FROM expiry_candidates_staging") == []
 
 
-def test_the_role_for_jobs_is_enough(spark: SparkSession, as_jobs_role: Database, populated: pg.connection) -> None:
-    with closing(as_jobs_role.connect()) as connection:
-        propose(JOB, spark, as_jobs_role, connection, ARGUMENTS)
-    assert proposed(populated) == DUE
+def test_a_second_run_proposes_the_same_again(twice: Proposed) -> None:
+    assert twice.second == twice.first
 
 
-def test_a_second_run_proposes_the_same_again(
-    spark: SparkSession, database: Database, populated: pg.connection
-) -> None:
-    assert propose(JOB, spark, database, populated, ARGUMENTS) == propose(JOB, spark, database, populated, ARGUMENTS)
-    assert proposed(populated) == DUE
-
-
-def test_nothing_live_is_changed(spark: SparkSession, database: Database, populated: pg.connection) -> None:
-    live = "SELECT o.*, g.* FROM offsets o FULL JOIN groups g USING (group_id) ORDER BY o.group_id, o.partition"
-    before = rows(populated, live)
-    propose(JOB, spark, database, populated, ARGUMENTS)
-    assert rows(populated, live) == before
+def test_nothing_live_is_changed(twice: Proposed) -> None:
+    assert rows(twice.connection, LIVE) == twice.live
 
 
 def test_settings_in_the_database_are_narrower_than_the_argument(
@@ -184,13 +202,12 @@ def test_proposal_and_forecast_share_one_query(
 
 
 def test_the_forecast_is_kept_beside_the_proposal(
-    spark: SparkSession, database: Database, populated: pg.connection
+    twice: Proposed,
 ) -> None:
-    propose(JOB, spark, database, populated, ARGUMENTS)
     found = "SELECT group_id, within_a_day, within_a_week, %(now)s - next_expiry_at, run_id::text FROM"
     in_six_days, in_a_week = timedelta(days=-6), timedelta(days=-7, minutes=1)
-    assert rows(populated, f"{found} offset_expiry_forecasts ORDER BY group_id") == [
+    assert rows(twice.connection, f"{found} offset_expiry_forecasts ORDER BY group_id") == [
         ("just-emptied", 0, 1, in_a_week, RUN_ID),
         ("simple/ünïcode 'quoted'", 0, 1, in_six_days, RUN_ID),
     ]
-    assert rows(populated, "SELECT * FROM offset_expiry_forecasts_staging") == []
+    assert rows(twice.connection, "SELECT * FROM offset_expiry_forecasts_staging") == []
