@@ -99,8 +99,35 @@ def run_report(
     return row
 
 
-def test_frequency_is_that_of_the_mirrored_rebalances(
+def test_balance_is_that_of_the_mirrored_assignment(
     spark: SparkSession, database: Database, mirrored: pg.connection
+) -> None:
+    row = run_report(assignment_balance_audit.JOB, spark, database, mirrored)
+    owned = rows(mirrored, "SELECT sum(jsonb_array_length(ownership -> 0 -> 'partitions'))::int FROM members")
+    assert [(row["partitions"],)] == owned == [(3,)]
+    assert (row["generation"], row["members"], row["partitions_max"], row["score"]) == (len(GENERATIONS), 2, 2, 100)
+    assert (row["moved"], row["lag_max"]) == (1, None), "the mirror has read no log end"
+
+
+def test_advice_is_of_what_the_mirror_knows_and_that_of_the_present_is_the_same(
+    spark: SparkSession, database: Database, mirrored: pg.connection, queries: Queries
+) -> None:
+    row = run_report(timeout_advice.JOB, spark, database, mirrored)
+    assert (row["heartbeats"], row["session_verdict"]) == (0, "too_little_data")
+    assert (row["session_present_ms"], row["rebalance_present_ms"]) == (10_000, 60_000)
+    assert (row["rebalance_verdict"], row["initial_delay_verdict"]) == ("too_little_data", "too_little_data")
+    advice = {each["name"]: each["effect"] for each in row["recommendations"]}
+    assert advice["static_membership"]["restarts"] == RESTARTS
+    from_ms, to_ms = (round((MIDNIGHT + days * DAY).timestamp() * 1000) for days in (-27, 1))
+    question = TuningQuery(GROUP, from_ms, to_ms, grace_ms=60_000, max_rows=100, max_evictions=100)
+    found = queries.read(read_tuning_history, question)
+    live = advise(found.evidence(), CurrentTimeouts(10_000, 60_000, 3_000), found.assigned, Bounds(), Policy())
+    assert [each.as_json() for each in live.recommendations] == row["recommendations"]
+    assert (live.session.because, live.rebalance.because) == (row["session_reason"], row["rebalance_reason"])
+
+
+def test_frequency_is_that_of_the_mirrored_rebalances_also_when_their_days_are_archived(
+    spark: SparkSession, database: Database, mirrored: pg.connection, database_url: str, tmp_path: Path
 ) -> None:
     history = rows(mirrored, "SELECT trigger, completed_at - started_at FROM rebalances WHERE outcome = 'completed'")
     by_trigger = Counter(trigger for trigger, _ in history)
@@ -113,42 +140,6 @@ def test_frequency_is_that_of_the_mirrored_rebalances(
     assert (row["evicted"], row["spuriously_evicted"]) == (0, 0), "the log does not say which members were evicted"
     assert (row["waited_for_member_id"], row["waited_for_ms"]) == (None, None)
 
-
-def test_balance_is_that_of_the_mirrored_assignment(
-    spark: SparkSession, database: Database, mirrored: pg.connection
-) -> None:
-    row = run_report(assignment_balance_audit.JOB, spark, database, mirrored)
-    owned = rows(mirrored, "SELECT sum(jsonb_array_length(ownership -> 0 -> 'partitions'))::int FROM members")
-    assert [(row["partitions"],)] == owned == [(3,)]
-    assert (row["generation"], row["members"], row["partitions_max"], row["score"]) == (len(GENERATIONS), 2, 2, 100)
-    assert (row["moved"], row["lag_max"]) == (1, None), "the mirror has read no log end"
-
-
-def test_advice_is_of_what_the_mirror_knows(spark: SparkSession, database: Database, mirrored: pg.connection) -> None:
-    row = run_report(timeout_advice.JOB, spark, database, mirrored)
-    assert (row["heartbeats"], row["session_verdict"]) == (0, "too_little_data")
-    assert (row["session_present_ms"], row["rebalance_present_ms"]) == (10_000, 60_000)
-    assert (row["rebalance_verdict"], row["initial_delay_verdict"]) == ("too_little_data", "too_little_data")
-    advice = {each["name"]: each["effect"] for each in row["recommendations"]}
-    assert advice["static_membership"]["restarts"] == RESTARTS
-
-
-def test_live_advice_is_that_of_the_job(
-    spark: SparkSession, database: Database, mirrored: pg.connection, queries: Queries
-) -> None:
-    row = run_report(timeout_advice.JOB, spark, database, mirrored)
-    from_ms, to_ms = (round((MIDNIGHT + days * DAY).timestamp() * 1000) for days in (-27, 1))
-    question = TuningQuery(GROUP, from_ms, to_ms, grace_ms=60_000, max_rows=100, max_evictions=100)
-    found = queries.read(read_tuning_history, question)
-    live = advise(found.evidence(), CurrentTimeouts(10_000, 60_000, 3_000), found.assigned, Bounds(), Policy())
-    assert [each.as_json() for each in live.recommendations] == row["recommendations"]
-    assert (live.session.because, live.rebalance.because) == (row["session_reason"], row["rebalance_reason"])
-
-
-def test_archived_days_are_complete_and_give_the_same_report(
-    spark: SparkSession, database: Database, mirrored: pg.connection, database_url: str, tmp_path: Path
-) -> None:
-    before = run_report(rebalance_frequency_report.JOB, spark, database, mirrored)
     (not_measured,) = rows(mirrored, "SELECT count(*) FROM member_sessions WHERE heartbeat_count IS NULL")
     assert not_measured == (RESTARTS,)
     archive = f"file://{tmp_path}/archive"
@@ -161,4 +152,4 @@ def test_archived_days_are_complete_and_give_the_same_report(
     assert tables >= {"rebalances", "rebalance_members", "member_sessions"}
     apply(database_url)
     assert rows(mirrored, "SELECT count(*) FROM rebalances") == [(0,)]
-    assert run_report(rebalance_frequency_report.JOB, spark, database, mirrored, archive) == before
+    assert run_report(rebalance_frequency_report.JOB, spark, database, mirrored, archive) == row

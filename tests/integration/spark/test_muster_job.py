@@ -32,8 +32,6 @@ NODE = (
     " ('dead', '{\"http\": \"http://127.0.0.1:1\"}', '1', now(), now())"
 )
 
-# Each run starts Spark.
-
 
 @pytest.fixture
 def node() -> Iterator[FakeNode]:
@@ -177,6 +175,7 @@ def test_run_whose_nodes_end_while_it_is_applied_continues(
     assert "The proposal waits" not in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("jobs_in_warm_spark")
 @pytest.mark.slow
 def test_failed_job_reports_reason_and_log_file(
     settings: Settings, sql_connection: PsycopgConnection, tmp_path: Path
