@@ -5,15 +5,22 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
+from itertools import pairwise, starmap
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
 import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
+from pyspark.sql import SparkSession
 
 from muster.local.java import find_java, spark_environment
 from spark_jobs import package, submit
+from spark_jobs.arguments import read_arguments
+from spark_jobs.database import parse_url
+from spark_jobs.jobs import offset_retention
+from spark_jobs.proposal_job import describe, propose
 from tests.integration.spark.cluster import Cluster, clean_environment, running_cluster
 from tests.support.class_archive import java_options
 from tests.support.documented_commands import the_command
@@ -57,18 +64,6 @@ def zipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def submitted(
-    environment: dict[str, str], directory: Path, master: str, *conf: str
-) -> subprocess.CompletedProcess[str]:
-    """Run the job by spark-submit as `muster job` does, in a directory without project files."""
-    arguments = submit.job_arguments(run_id=RUN_ID, as_of=AS_OF, retention_ms=6_000_000, is_dry_run=False)
-    command = submit.command(JOB, master=master, jar=submit.find_jdbc_jar(), arguments=arguments)
-    more = [part for each in conf for part in ("--conf", each)]
-    return subprocess.run(
-        [*command[:1], *more, *command[1:]], env=environment, cwd=directory, capture_output=True, text=True, check=False
-    )
-
-
 def proposed(connection: PsycopgConnection) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute("SELECT group_id FROM expiry_candidates ORDER BY partition")
@@ -79,46 +74,48 @@ DUE = [(f"old-{n}",) for n in range(100, 201)]
 OUTPUT = f"{JOB}: proposed run {RUN_ID}: candidates 101, groups 101, simple_group 101.\n"
 
 
-@pytest.mark.usefixtures("zipped")
 @pytest.mark.slow
-def test_job_has_equal_results_on_a_standalone_cluster_and_locally(
-    cluster: Cluster, environment: dict[str, str], sql_connection: PsycopgConnection, tmp_path: Path
+def test_documented_submission_proposes_on_a_cluster_what_the_job_proposes_locally(
+    spark: SparkSession,
+    cluster: Cluster,
+    environment: dict[str, str],
+    sql_connection: PsycopgConnection,
+    tmp_path: Path,
+    zipped: Path,
 ) -> None:
+    """By the documented words, with the configuration of `muster job`, in a directory without project files."""
     with sql_connection.cursor() as cursor:
         cursor.execute(OFFSETS)
-    ran = submitted(environment, tmp_path, cluster.master, *CONF)
-    assert (ran.returncode, ran.stdout.endswith(OUTPUT)) == (0, True), ran.stderr[-4000:]
-    assert proposed(sql_connection) == DUE
-    launched = [log.read_text().count("Launch command") for log in cluster.worker_logs]
-    assert all(launched), "each worker ran an executor"
-    assert "Registered app offset_retention" in cluster.master_log.read_text()
-    here = submitted(environment, tmp_path, "local[*]")
-    assert (here.returncode, here.stdout) == (0, ran.stdout), here.stderr[-4000:]
-    assert proposed(sql_connection) == DUE
-
-
-@pytest.mark.slow
-def test_documented_submission_proposes_on_a_cluster(
-    cluster: Cluster, environment: dict[str, str], sql_connection: PsycopgConnection, tmp_path: Path, zipped: Path
-) -> None:
-    with sql_connection.cursor() as cursor:
-        cursor.execute(OFFSETS)
+    jar, file = submit.find_jdbc_jar(), submit.application(JOB)
     own = {
         "spark://host:7077": cluster.master,
         "dist/muster_spark.zip": str(zipped),
-        "postgresql.jar": str(submit.find_jdbc_jar()),
-        "spark_jobs/jobs/offset_retention.py": str(package.ROOT / "spark_jobs" / "jobs" / "offset_retention.py"),
+        "postgresql.jar": str(jar),
+        "spark_jobs/jobs/offset_retention.py": file,
         "…": RUN_ID,
         "604800000": "6000000",
     }
     program, *words = shlex.split(the_command("docs/maintenance.md", "spark-submit --master"))
     assert own.keys() < set(words)
-    spark_submit, *_ = submit.command(JOB, master="", jar=submit.find_jdbc_jar(), arguments=[])
+    spark_submit, *of_muster_job = submit.command(JOB, master=cluster.master, jar=jar, arguments=[])
     assert Path(spark_submit).name == program
-    conf = [part for each in CONF for part in ("--conf", each)]
-    command = [spark_submit, *conf, *(own.get(word, word) for word in words)]
+    documented = [own.get(word, word) for word in words]
+    options = documented[: documented.index(file)]
+    assert {*zip(options[::2], options[1::2], strict=True)} <= {*pairwise(of_muster_job)}
+    conf = [part for each in (*starmap("{}={}".format, submit.SPARK_CONF.items()), *CONF) for part in ("--conf", each)]
+    command = [spark_submit, *conf, *documented]
     ran = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout.endswith(OUTPUT)) == (0, True), ran.stderr[-4000:]
+    assert proposed(sql_connection) == DUE
+    launched = [log.read_text().count("Launch command") for log in cluster.worker_logs]
+    assert all(launched), "each worker ran an executor"
+    assert f"Registered app {JOB}" in cluster.master_log.read_text()
+
+    arguments = read_arguments(JOB, ["--run-id", RUN_ID, "--as-of", AS_OF, "--retention-ms", "6000000"])
+    database = parse_url(environment["MUSTER_JOBS_DATABASE_URL"])
+    with closing(database.connect()) as connection:
+        here = propose(offset_retention.JOB, spark, database, connection, arguments)
+    assert f"{describe(JOB, RUN_ID, here)}\n" == OUTPUT
     assert proposed(sql_connection) == DUE
 
 
