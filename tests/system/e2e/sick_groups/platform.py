@@ -2,20 +2,22 @@
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, redirect_stdout
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from io import StringIO
 from typing import Any
 from urllib.request import urlopen
 
 import psycopg2
 import psycopg2.extras
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from muster.settings import psql_url
+from muster.cli.main import main
+from muster.settings import ENVIRONMENT_PREFIX, psql_url
 
 PATIENCE_S = 600.0
 
@@ -44,17 +46,16 @@ class Platform:
 
     def command(self, *arguments: str) -> Json:
         """Return what the command line prints for programs."""
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("MUSTER_")}
-        ran = subprocess.run(
-            [sys.executable, "-m", "muster", *arguments, "--json"],
-            env={**environment, "MUSTER_URL": self.url, "MUSTER_ACTOR": "tests"},
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-        )
-        assert ran.returncode == 0, ran.stderr
-        return json.loads(ran.stdout)
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as output:
+            for name in [name for name in os.environ if name.startswith(ENVIRONMENT_PREFIX)]:
+                patch.delenv(name)
+            patch.setenv("MUSTER_URL", self.url)
+            patch.setenv("MUSTER_ACTOR", "tests")
+            patch.setattr(sys, "argv", ["muster", *arguments, "--json"])
+            with pytest.raises(SystemExit) as ended:
+                main()
+        assert not ended.value.code, output.getvalue()
+        return json.loads(output.getvalue())
 
     def sql(self, statement: str, *values: object) -> list[Row]:
         """Return rows by column."""
