@@ -84,8 +84,8 @@ def test_the_airflow_of_a_mirror_reports_and_expires_nothing(kafka: KafkaBroker,
         platform.reads(r"Airflow's database")
         platform.reads(r"user admin, password")
         poll_until(lambda: shows(platform, group_id))
-        assert "assignment_balance_audit: success" in platform.reads("A report.*").group()
         run_id = platform.start("offset_retention", {})
+        assert "assignment_balance_audit: success" in platform.reads("A report.*").group()
         assert platform.end_of("offset_retention", run_id) == "success"
         assert set(platform.task_states("offset_retention", run_id).values()) == {"skipped"}
         assert platform.sql("SELECT count(*) FROM maintenance_runs WHERE kind = 'offset_retention'") == [(0,)]
