@@ -180,9 +180,8 @@ def bound_listener(host: str, port: int, setting: str = "--port") -> Iterator[so
             listener.listen(BACKLOG)  # An address that is bound and does not listen, two processes can have.
         except OSError as failure:
             reason = failure.strerror or failure
-            raise UserError(
-                f"The node cannot listen on {host}:{port} ({reason}); choose another {setting}."
-            ) from failure
+            advice = f"choose another {setting}, or an address of this machine"
+            raise UserError(f"The node cannot listen on {host}:{port} ({reason}); {advice}.") from failure
         yield listener
 
 

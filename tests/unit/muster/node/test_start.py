@@ -64,3 +64,13 @@ def test_log_line_is_lost_on_a_full_disk_and_the_node_goes_on(monkeypatch: pytes
         structlog.configure(**before)
 
     assert "first_line" in disk.lost
+
+
+def test_host_that_is_not_this_machine_is_no_question_of_the_port_alone() -> None:
+    with pytest.raises(UserError) as refusal, bound_listener("192.0.2.1", 0, "MUSTER_KAFKA_PORT"):
+        pass
+
+    assert refusal.value.sentence == (
+        "The node cannot listen on 192.0.2.1:0 (Cannot assign requested address);"
+        " choose another MUSTER_KAFKA_PORT, or an address of this machine."
+    )
