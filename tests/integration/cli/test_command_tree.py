@@ -189,6 +189,10 @@ def _loaded(command: str, entry: str, *names: str) -> list[str]:
         (["offset-log", "dump", "--group", ""], "Invalid value for '--group': it is empty."),
         (["offset-log", "dump", "--shard", "-1"], "Invalid value for '--shard': "),
         (["sql", ""], "Invalid value for 'SQL': it is empty."),
+        (
+            ["token", "new", "--actor", "a", "--role", "root"],
+            "Invalid value for '--role': 'root' is not one of 'agent', ",
+        ),
         (["up", "--data-dir", ""], "Invalid value for '--data-dir': it is empty."),
         (["offsets", "export", "g", "--to", ""], "Invalid value for '--to': it is empty."),
         # As of a variable that is not set: it would choose all groups.
