@@ -35,6 +35,7 @@ OTHER_DATABASE_CONNECTIONS = 6
 """Connections of a node to the database beside those of its reads and queries."""
 CLUSTER_SECRET_MIN_BYTES = 32
 PORT_MAX: Final = 65_535
+ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})  # they stand for all addresses of the machine
 HOST: Final = r"(?:\[[0-9a-fA-F:.]+\]|[^\s:/?#@\[\]]+)"
 ADVERTISED: Final = {
     "advertised_url": (
@@ -152,7 +153,7 @@ class NodeSettings(BaseSettings):
     kafka_host: str = "127.0.0.1"
     """The address of that listener. An address other than loopback requires tokens."""
     kafka_advertised: str | None = None
-    """The `host:port` at which Kafka clients reach that listener. None: its host and port."""
+    """The `host:port` at which Kafka clients reach that listener. None: its host (not 0.0.0.0 or ::) and port."""
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
     """Host names that a node accepts beside loopback and the host of its advertised URL, separated by commas: names,
     addresses, or `*.` and a name for all names below it ([security.md](security.md#browsers))."""

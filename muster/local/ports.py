@@ -10,9 +10,9 @@ from pathlib import Path
 from muster.display import printable
 from muster.errors import USAGE_EXIT_CODE, UserError
 from muster.process_table import PROC
+from muster.settings import ANY_ADDRESS
 
 LISTENING = "0A"
-ANY_ADDRESS = frozenset({"0.0.0.0", "::"})
 
 
 def require_free_port(host: str, port: int, option: str) -> None:

@@ -8,17 +8,29 @@ from typing import TYPE_CHECKING
 from api.kafka import LISTENER
 from api.shared.node_context import NodeContext
 from api.shared.trusted_proxies import TrustedProxies
-from muster.errors import UserError
+from muster.errors import USAGE_EXIT_CODE, UserError
 from muster.node.limits import kafka_limits
-from muster.settings import Settings
+from muster.settings import ANY_ADDRESS, Settings
 
 if TYPE_CHECKING:
     from api.kafka.server import KafkaServer
 
 
 def addresses(settings: Settings) -> dict[str, str]:
-    """Return the address of the listener by its name; nothing if the node has none."""
-    return {} if settings.kafka_port is None else {LISTENER: settings.kafka_address}
+    """Return the address of the listener by its name; nothing if the node has none.
+
+    Raises:
+        UserError: clients could not connect to it.
+    """
+    if settings.kafka_port is None:
+        return {}
+    if settings.kafka_advertised is None and settings.kafka_host in ANY_ADDRESS:
+        raise UserError(
+            f"MUSTER_KAFKA_HOST is {settings.kafka_host}, which is no address for clients: set MUSTER_KAFKA_ADVERTISED"
+            " to the host:port at which they reach this node.",
+            USAGE_EXIT_CODE,
+        )
+    return {LISTENER: settings.kafka_address}
 
 
 def make_server(node: NodeContext, settings: Settings, listener: socket.socket) -> "KafkaServer":

@@ -13,6 +13,7 @@ import structlog
 from coordinator_core.protocol.errors import CoordinatorNotAvailable
 from coordinator_core.queries.limits import QueryLimits
 from muster.errors import UserError
+from muster.node.kafka import addresses
 from muster.node.serve import bound_listener, serve_node, write_log
 from muster.settings import Settings
 from tests.support.memory_store import MemoryStore
@@ -28,6 +29,15 @@ class LostDatabase:
 
     def close(self) -> None:
         """Do nothing."""
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_kafka_listener_of_all_addresses_has_to_be_named_for_clients(host: str) -> None:
+    settings = Settings(require_tokens=True, kafka_host=host, kafka_port=9_092)
+    with pytest.raises(UserError, match="set MUSTER_KAFKA_ADVERTISED"):
+        addresses(settings)
+    named = settings.model_copy(update={"kafka_advertised": "muster-1:9092"})
+    assert addresses(named) == {"kafka": "muster-1:9092"}
 
 
 def test_a_database_that_is_lost_before_the_kafka_listener_starts_is_reported_in_one_sentence() -> None:
