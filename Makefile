@@ -5,10 +5,10 @@
 .PHONY: help setup run test test-all sim conformance chaos mirror-soak peers bench spark-package docker-check docker-test check format docs screenshots lock audit sbom clean
 
 BIN := .venv/bin
-# Each file of tests is run by one of TEST_PROCESSES: two a core, since tests wait half of the time, as far as 2.4 GB of memory
-# are available for each. Which files come first is in tests/support/collection.py. A process that dies ends the run: its
+# Each file of tests is run by one of TEST_PROCESSES: three a core, since tests wait for most of the time, as far as 2.4 GB of
+# memory are available for each. Which files come first is in tests/support/collection.py. A process that dies ends the run: its
 # replacement might wait for ever for tests that are already done.
-TEST_PROCESSES ?= $(shell awk -v most=$$((2 * $$(nproc))) '/^MemAvailable/ {n = int($$2 / 2400000); print n < 1 ? 1 : n < most ? n : most}' /proc/meminfo)
+TEST_PROCESSES ?= $(shell awk -v most=$$((3 * $$(nproc))) '/^MemAvailable/ {n = int($$2 / 2400000); print n < 1 ? 1 : n < most ? n : most}' /proc/meminfo)
 PYTEST := $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 SBOM ?= dist/muster.cdx.json
 # What scripts/install-tools.sh installs before the tests, when it is missing.
