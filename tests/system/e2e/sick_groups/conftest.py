@@ -14,6 +14,7 @@ from api.http.app import make_app
 from api.http.limits import HttpLimits
 from api.http.server import HttpServer
 from api.shared.node_context import NodeContext
+from coordinator_core.runtime import timer_loop
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.coordinator import Coordinator
 from muster.node.serve import bound_listener, open_queries, open_store
@@ -28,6 +29,8 @@ from tests.system.e2e.sick_groups.sick_groups import Hour
 HOUR_S = 3_600.0
 PAUSE_MS = 600_000
 """Everything runs in one loop, which pauses on a slow machine; that must not extend sessions."""
+TICK_MS = 10_000
+"""Pauses are not looked for, so that the loop of deadlines need not wake ten times a second for an hour."""
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +51,8 @@ def platform(databases: Databases) -> Iterator[Platform]:
 def _run(database_url: str, serving: "Future[Platform]", stopping: threading.Event) -> None:
     loop = LapseLoop(behind_s=HOUR_S)
     try:
-        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner, pytest.MonkeyPatch.context() as patch:
+            patch.setattr(timer_loop, "TICK_MS", TICK_MS)
             runner.run(_serve(loop, database_url, serving, stopping))
     except BaseException as failure:
         if not serving.done():
