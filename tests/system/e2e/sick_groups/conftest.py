@@ -29,6 +29,8 @@ from tests.system.e2e.sick_groups.sick_groups import Hour
 HOUR_S = 3_600.0
 PAUSE_MS = 600_000
 """Everything runs in one loop, which pauses on a slow machine; that must not extend sessions."""
+LEASE_MS = 600_000
+"""Renewals of a lease of seconds would be a third of what the database does in the hour."""
 TICK_MS = 10_000
 """Pauses are not looked for, so that the loop of deadlines need not wake ten times a second for an hour."""
 
@@ -66,7 +68,7 @@ async def _serve(loop: LapseLoop, database_url: str, serving: "Future[Platform]"
         settings = Settings(database_url=database_url, http_port=listener.getsockname()[1])  # type: ignore[arg-type]  # a text, validated there
         with closing(open_store(settings)) as store, closing(open_queries(settings)) as queries:
             address = f"127.0.0.1:{settings.http_port}"
-            config = NodeConfig(address, {"http": settings.node_url}, pause_ms=PAUSE_MS)
+            config = NodeConfig(address, {"http": settings.node_url}, lease_ttl_ms=LEASE_MS, pause_ms=PAUSE_MS)
             coordinator = Coordinator(store, config, loop, InlineThreads())
             await coordinator.start()
             limits = HttpLimits()
