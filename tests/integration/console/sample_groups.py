@@ -10,7 +10,7 @@ from muster.settings import psql_url
 from tests.support.http_client import Answer, Client, Group, Json, Member, fresh_id, gives, join_body, position
 from tests.support.nodes import Node
 from tests.support.offset_log import wait_for_checkpoint
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, poll_until
 
 LONG_MS = 900_000
 """Timeouts long enough that no member is evicted during a test."""
@@ -97,8 +97,7 @@ class SampleGroups:
         member = group.join(**_long("slowpoke"))
         _check(member.sync(_assignment_of(member.member_id, range(4))))
         self._parked.append((member, self.client.later(group, "join", _long_body(group, "eager"))))
-        while group.describe()["state"] != "PreparingRebalance":
-            pass
+        poll_until(lambda: group.describe()["state"] == "PreparingRebalance")
         return group
 
     def proposal(self, group: Group, offsets: int = 3) -> str:
@@ -130,8 +129,7 @@ class SampleGroups:
 
     def _rejoin(self, member: Member, client_id: str, topic: str = "orders") -> Member:
         """Rejoin once the group is rebalancing."""
-        while member.post("heartbeat").status == 200:
-            pass
+        poll_until(lambda: member.post("heartbeat").status != 200)
         answer = member.group.post("join", join_body(topic, member_id=member.member_id, **_long(client_id)))
         return member.group.member(answer)
 

@@ -8,7 +8,7 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 
 from tests.support.http_client import AS_JSON, Client, Group, fresh_id, gives, join_body, position
 from tests.support.nodes import Node
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, poll_until
 
 SIMPLE_CONSUMER = {"generation": -1, "member_id": ""}
 
@@ -170,8 +170,7 @@ def test_description_lists_awaited_members(client: Client, group: Group) -> None
 def test_sync_phase_awaits_its_leader_first_and_shows_previous_ownership(client: Client, group: Group) -> None:
     old = group.stable()
     new_member = client.later(group, "join", join_body(group_instance_id="i-1"))
-    while old.post("heartbeat").status == 200:
-        pass
+    poll_until(lambda: old.post("heartbeat").status != 200)
     leader = group.member(group.post("join", join_body(member_id=old.member_id)))
     follower = group.member(new_member.result(PATIENCE_S))
 
@@ -181,8 +180,7 @@ def test_sync_phase_awaits_its_leader_first_and_shows_previous_ownership(client:
     assert {each["missing_request"] for each in described["members"]} == {"sync"}
     assert by_id[leader.member_id]["owned_partitions"] == [{"topic": "orders", "partitions": [0]}]
     parked = client.later(group, "sync", {"generation": 2, "member_id": follower.member_id, "assignments": []})
-    while group.describe()["waiting_for"] != [leader.member_id]:
-        pass
+    poll_until(lambda: group.describe()["waiting_for"] == [leader.member_id])
     by_id = {each["member_id"]: each for each in group.describe()["members"]}
     assert [
         (each["missing_request"], each["parked_request"])

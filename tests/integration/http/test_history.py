@@ -11,7 +11,7 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 from tests.support.http_client import Answer, Client, Group, fresh_id, gives, join_body, position
 from tests.support.nodes import running_node
 from tests.support.offset_log import wait_for_checkpoint
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, poll_until
 
 Json = Any
 SIMPLE_CONSUMER = {"generation": -1, "member_id": ""}
@@ -47,8 +47,7 @@ def test_every_rebalance_is_logged_with_reason_and_outcome(group: Group) -> None
 def test_slowest_member_of_a_rebalance_is_returned(client: Client, group: Group) -> None:
     member = group.stable()
     parked = client.later(group, "join", join_body(member_id=group.handshake()))
-    while member.post("heartbeat").status == 200:
-        pass
+    poll_until(lambda: member.post("heartbeat").status != 200)
     group.post("leave", {"members": [{"member_id": member.member_id}]})
     new_member = group.member(parked.result(PATIENCE_S)).member_id
     assert group.member(parked.result()).sync(gives(new_member, 0)).status == 200

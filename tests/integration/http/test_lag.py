@@ -8,6 +8,7 @@ import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
 from tests.support.http_client import Client, Group, gives, join_body, position
+from tests.support.waiting import poll_until
 
 Json = Any
 SIMPLE_CONSUMER = {"generation": -1, "member_id": ""}
@@ -98,8 +99,7 @@ def test_lag_is_returned_during_a_rebalance_and_without_members(client: Client, 
     member = group.stable(topic)
     member.commit(position(5, topic=topic, log_end_offset=9))
     parked = client.later(group, "join", join_body(member_id=group.handshake()))
-    while group.describe()["state"] == "Stable":
-        pass
+    poll_until(lambda: group.describe()["state"] != "Stable")
     assert lag_of(group)["lag"] == 4
     group.post("leave", {"members": [{"member_id": member.member_id}]})
     new_member = parked.result().json["member_id"]

@@ -7,6 +7,7 @@ import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
 from tests.support.http_client import Client, Group
+from tests.support.waiting import poll_until
 
 SIMPLE_CONSUMER = {"generation": -1, "member_id": ""}
 REASON = {"reason": "reviewed"}
@@ -51,8 +52,8 @@ def test_applied_run_completes_and_may_be_applied_again(client: Client, run_id: 
 
     assert answer.status == 202
     assert answer.json["status"] == "applying"
-    while (run := client.ok("GET", f"/v1/maintenance/runs/{run_id}"))["status"] != "applied":
-        pass
+    poll_until(lambda: client.ok("GET", f"/v1/maintenance/runs/{run_id}")["status"] == "applied")
+    run = client.ok("GET", f"/v1/maintenance/runs/{run_id}")
     assert run["counts"] == {"groups": 1, "not_due": 1}
     assert client.call("POST", f"/v1/maintenance/runs/{run_id}/apply").status == 202
 
@@ -176,8 +177,8 @@ def test_empty_group_is_retired_and_its_members_become_unknown(
             (run_id, group.group_id),
         )
     client.call("POST", f"/v1/maintenance/runs/{run_id}/apply", REASON)
-    while (run := client.ok("GET", f"/v1/maintenance/runs/{run_id}"))["status"] != "applied":
-        pass
+    poll_until(lambda: client.ok("GET", f"/v1/maintenance/runs/{run_id}")["status"] == "applied")
+    run = client.ok("GET", f"/v1/maintenance/runs/{run_id}")
     assert run["counts"] == {"retired": 1}
     assert client.ok("GET", f"/v1/groups/{group.group_id}")["state"] == "Dead"
     assert member.post("heartbeat").code == "UNKNOWN_MEMBER_ID"

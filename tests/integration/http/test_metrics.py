@@ -18,6 +18,7 @@ from tests.support.http_client import Client, Group, gives, join_body, position
 from tests.support.nodes import running_node
 from tests.support.offset_log import wait_for_checkpoint
 from tests.support.repository import ROOT
+from tests.support.waiting import poll_until
 
 PAGE = ROOT / "docs" / "metrics.md"
 OF_MIRRORS = "muster_mirror_"
@@ -181,8 +182,7 @@ def test_lag_is_shown_in_seconds_where_it_is_known(
 def test_rebalancing_group_is_exported_with_the_members_it_waits_for(client: Client, group: Group) -> None:
     member = group.stable(rebalance_timeout_ms=60_000)
     parked = client.later(group, "join", join_body(member_id=group.handshake()))
-    while group.describe()["state"] == "Stable":
-        pass
+    poll_until(lambda: group.describe()["state"] != "Stable")
 
     found = scraped(client, "?detail=group")
     group.post("leave", {"members": [{"member_id": member.member_id}]})

@@ -17,6 +17,7 @@ from tests.support.databases import Databases
 from tests.support.http_client import Client, Group, Json, fresh_id, position
 from tests.support.nodes import CLUSTER_SECRET, running_node
 from tests.support.offset_log import wait_for_checkpoint
+from tests.support.waiting import poll_until
 
 SIMPLE_CONSUMER = {"generation": -1, "member_id": ""}
 
@@ -107,8 +108,7 @@ def test_candidates_are_listed_with_recorded_state_and_outcome(client: Client, g
     answer_fits(client.ok("GET", "/openapi.json"), "get", "/v1/maintenance/runs/{run_id}/candidates", answer)
 
     client.ok("POST", f"{path}/apply", {"reason": "reviewed"})
-    while client.ok("GET", path)["status"] != "applied":
-        pass
+    poll_until(lambda: client.ok("GET", path)["status"] == "applied")
     assert client.ok("GET", f"{path}/candidates")["candidates"][0]["outcome"] == "not_due"
 
 

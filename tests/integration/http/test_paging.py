@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 
 from tests.support.http_client import Client, Group, Json, gives, join_body, position
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, poll_until
 
 AS_ASKED: Final = "as many as the request, which is limited"
 GROUP_SIZE: Final = "members of a group (group_max_size), and partitions that they own (member_assignment_max_bytes)"
@@ -118,8 +118,7 @@ def test_lag_and_ownership_come_in_pages(client: Client, group: Group) -> None:
 def test_members_of_a_group_and_of_a_rebalance_come_in_pages(client: Client, group: Group) -> None:
     first = group.stable()
     parked = [client.later(group, "join", join_body(member_id=group.handshake())) for _ in range(2)]
-    while len(client.ok("GET", group.path)["members"]) < 3:
-        pass
+    poll_until(lambda: len(client.ok("GET", group.path)["members"]) >= 3)
     members, pages = walk(client, group.path, "members")
     listed = [each["member_id"] for each in members["members"]]
     assert (listed, pages) == (sorted(listed), 2)

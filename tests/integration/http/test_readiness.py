@@ -85,12 +85,12 @@ def test_unreachable_database_is_reported_until_it_returns(client: Client, datab
     with closing(admin), admin.cursor() as cursor:
         cursor.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
         cursor.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
-        while (away := readiness(client))[0] == 200:
-            pass
+        poll_until(lambda: readiness(client)[0] != 200)
+        away = readiness(client)
         lives, scraped = client.call("GET", "/healthz").status, client.call("GET", "/metrics")
         cursor.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
-        while (back := readiness(client))[0] != 200:
-            pass
+        poll_until(lambda: readiness(client)[0] == 200)
+        back = readiness(client)
 
     assert (away[0], lives, scraped.status, back) == (503, 200, 200, (200, []))
     assert any("database" in reason for reason in away[1])

@@ -13,6 +13,7 @@ from tests.support.databases import Databases
 from tests.support.http_client import AS_JSON, OPERATOR, Client, Group, Json, fresh_id, position
 from tests.support.nodes import running_node
 from tests.support.offset_log import wait_for_checkpoint
+from tests.support.waiting import poll_until
 
 SIMPLE_CONSUMER = {"generation": -1, "member_id": ""}
 
@@ -476,9 +477,8 @@ def test_an_undo_needs_a_reason(client: Client) -> None:
 
 def applied_run(client: Client, run_id: str) -> Json:
     path = f"/v1/maintenance/runs/{run_id}"
-    while (run := client.ok("GET", path))["status"] != "applied":
-        pass
-    return run
+    poll_until(lambda: client.ok("GET", path)["status"] == "applied")
+    return client.ok("GET", path)
 
 
 def test_deleted_topic_and_its_offsets_are_restored_by_undo(client: Client, group: Group) -> None:
