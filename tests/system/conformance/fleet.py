@@ -28,8 +28,10 @@ CALM_SLACK_MS: Final = 500.0
 """Scenarios with less real slack start when the short ones, which keep the node busy, have ended."""
 SHORT_S: Final = 20.0
 ATTEMPTS_MAX: Final = 3
-LATE_SHARE: Final = 0.6
-"""The part of a scenario's slack that lateness may take before its run shows nothing."""
+LATE_SHARE: Final = 0.3
+"""The part of a scenario's slack that lateness may take before its run shows nothing: latenesses add up, as that of the
+end of a rebalance and that of the sessions which begin then.
+"""
 PULSE_S: Final = 0.05
 PATIENCE_MAX_S: Final = 10.0
 
