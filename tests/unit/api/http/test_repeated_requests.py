@@ -547,7 +547,7 @@ async def test_the_context_of_the_connection_has_nothing_of_a_request(node: Node
 
 async def test_repeated_requests_leave_nothing_to_the_garbage_collector(node: Node) -> None:
     member, wire = await node.member(), node.connect()
-    accepted = heartbeat(member)
+    accepted, stored = heartbeat(member), commit(member, 10)
     member.member_id = "x" * len(member.member_id)
     refused = heartbeat(member)
     gc.collect()
@@ -556,10 +556,11 @@ async def test_repeated_requests_leave_nothing_to_the_garbage_collector(node: No
         for _ in range(100):
             await wire.ask(accepted)
             assert b"UNKNOWN_MEMBER_ID" in await wire.ask(refused)
+            assert status(await wire.ask(stored)) == 200
         garbage = gc.collect()
     finally:
         gc.enable()
-    assert wire.repeated.answered == 199
+    assert wire.repeated.answered == 298
     assert garbage < 100
 
 
