@@ -1,0 +1,88 @@
+"""Dirty offsets are the last commits of their partitions, in whatever order they are added, taken and put back."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator_core.protocol.records import OffsetsCommitted
+from coordinator_core.protocol.requests import OffsetToCommit
+from coordinator_core.state_store.dirty_offsets import MINUTE_MS, DirtyOffsets, LoggedCommits
+
+Key = tuple[str, str, int]
+Entry = tuple[int, int]
+"""When an offset was committed, and the minute of the first commit of its partition that the table lacks."""
+
+
+class EachAlone:
+    """The same offsets, of which each is added alone."""
+
+    def __init__(self) -> None:
+        self.commits: dict[Key, Entry] = {}
+        self.superseded: list[tuple[Key, int]] = []
+
+    def add(self, key: Key, at_ms: int) -> None:
+        minute_ms = at_ms // MINUTE_MS * MINUTE_MS
+        before = self.commits.get(key)
+        if before is not None and before[0] < minute_ms:
+            self.superseded.append((key, before[0]))
+        self.commits[key] = at_ms, minute_ms if before is None else before[1]
+
+
+def check(dirty: DirtyOffsets, alone: EachAlone) -> None:
+    assert len(dirty) == len(alone.commits) + len(alone.superseded)
+    found = {key: (commit.record.at_ms, commit.first_minute_ms) for key, (commit, _) in dirty.commits.items()}
+    assert found == alone.commits
+    for key, (commit, offset) in dirty.commits.items():
+        assert key == (commit.group_id, offset.topic, offset.partition)
+        assert offset in commit.record.offsets
+    superseded = [((it.group_id, one.topic, one.partition), it.record.at_ms) for it, one in dirty.superseded]
+    assert sorted(superseded) == sorted(alone.superseded)
+    assert len(dirty.all()) == len(dirty)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(
+            st.just("commit"),
+            st.sampled_from("ggggh"),
+            st.sampled_from([("t0", "t1"), ("t0", "t1"), ("t0", "t1"), ("t0", "t2"), ("t0",), ("t0", "t0")]),
+            st.sampled_from([10, 10, 10, 10, 10, MINUTE_MS]),
+        ),
+        st.sampled_from([("read",), ("take",), ("begin",), ("put back",)]),
+    ),
+    min_size=10,
+    max_size=25,
+)
+
+
+@given(STEPS)
+def test_last_commits_are_kept_whatever_was_committed_together(steps: list[tuple[Any, ...]]) -> None:
+    dirty, under_way, alone, at_ms = DirtyOffsets(), DirtyOffsets(), EachAlone(), MINUTE_MS
+    for version, step in enumerate(steps):
+        match step:
+            case ("commit", group_id, names, later_ms):
+                at_ms += later_ms
+                offsets = tuple(OffsetToCommit(name[0], int(name[1]), version) for name in names)
+                before = dirty.size
+                grew = dirty.add(LoggedCommits(0, group_id, (OffsetsCommitted(at_ms, "m", None, offsets),)), version)
+                assert dirty.size == before + grew == len(dirty)
+                for topic, partition in {(one.topic, one.partition) for one in offsets}:
+                    alone.add((group_id, topic, partition), at_ms)
+            case ("begin",) if not under_way:
+                under_way, dirty = dirty, under_way
+            case ("take",) if not under_way:
+                taken = dirty.take(2)
+                for commit, one in taken.superseded:
+                    alone.superseded.remove(((commit.group_id, one.topic, one.partition), commit.record.at_ms))
+                for key, (commit, _) in taken.commits.items():
+                    assert alone.commits.pop(key) == (commit.record.at_ms, commit.first_minute_ms)
+            case ("read",) if not under_way:
+                check(dirty, alone)
+            case ("put back",):
+                under_way.add_newer(dirty)
+                under_way, dirty = DirtyOffsets(), under_way
+            case _:
+                pass  # while a checkpoint is under way
+    under_way.add_newer(dirty)
+    check(under_way, alone)
