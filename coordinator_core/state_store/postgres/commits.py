@@ -13,12 +13,12 @@ from coordinator_core.state_store import tables
 from coordinator_core.state_store.dirty_offsets import UNKNOWN_ORIGIN, DirtyOffset, DirtyOffsets
 from coordinator_core.state_store.postgres.arrays import Arrays, quoted
 from coordinator_core.state_store.postgres.connections import Transaction
-from coordinator_core.state_store.postgres.upserts import insert, or_replace, run
+from coordinator_core.state_store.postgres.upserts import or_replace, run
 
 
 def store_commits(transaction: Transaction, dirty: DirtyOffsets) -> None:
     """Store offsets that are newer than those in the table."""
-    insert(transaction, "offset_history", _OFFSET_HISTORY, map(_past_row, dirty.superseded))
+    run(transaction, _STORE_SUPERSEDED, _OFFSET_HISTORY, map(_past_row, dirty.superseded))
     run(transaction, _STORE, _COMMITS, (_row(dirty.commits[key]) for key in sorted(dirty.commits)))
 
 
@@ -66,6 +66,17 @@ _NAMES = ", ".join(quoted(column.name) for column in _COMMITS.columns[1:])
 _IS_NAMED = "excluded.member_id = '' OR excluded.committed_offset < offsets.committed_offset"
 _ORIGINS = {name: f"CASE WHEN {_IS_NAMED} THEN excluded.{name} END" for name in ("token_id", "client_address")}
 """Only commits without a member, and those that rewind, keep their origin; so does the first one of a partition."""
+
+_STORE_SUPERSEDED = f"""
+INSERT INTO offset_history ({_OFFSET_HISTORY.column_list})
+SELECT * FROM ({_OFFSET_HISTORY.source}) AS given WHERE NOT EXISTS (
+    SELECT FROM offset_history AS stored WHERE stored.group_id = given.group_id AND stored.topic = given.topic
+        AND stored.partition = given.partition AND stored.at = given.at
+    OFFSET 0
+)
+"""  # noqa: S608 - names of tables.py
+"""After a kill between the transactions of a checkpoint the next owner repeats it, also if newer offsets are stored.
+OFFSET keeps the planner from a join that scans the history; each row is one look-up in the index of its day."""
 
 _STORE = f"""
 WITH given AS MATERIALIZED ({_COMMITS.source}),

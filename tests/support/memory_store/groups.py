@@ -168,9 +168,14 @@ class Groups:
         """Store dirty offsets; return their history rows."""
         news = History()
         for group_id, of_group in _by_group(dirty).items():
+            of_group.superseded = [one for one in of_group.superseded if not self._is_in_history(*one)]
             _store_dirty(self._groups.setdefault(group_id, Group()), news, of_group)
         self.history.extend(news)
         return news
+
+    def _is_in_history(self, commit: Commit, offset: OffsetToCommit) -> bool:
+        key = (commit.group_id, commit.shard_id, offset.topic, offset.partition, commit.record.at_ms)
+        return any(row[:5] == key for row in self.history.offset_history)
 
     def record_change(self, change: ChangeRow) -> None:
         """Add a change that is not part of a group's write."""

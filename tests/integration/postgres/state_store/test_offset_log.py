@@ -2,6 +2,8 @@
 
 from collections.abc import Collection
 
+import pytest
+
 from coordinator_core.state_store.interface import Store
 from coordinator_core.state_store.rows import Batch, CheckpointResult, ShardCheckpoint
 from tests.support.store_rows import (
@@ -96,6 +98,18 @@ def test_repeated_checkpoint_changes_nothing(owner: Owner, world: World, store: 
     store.checkpoint(NODE, {SHARD: first})
     assert (logged(store), stored(store)) == ([], [6])
     assert [row.offset for row in world.history().offset_history] == [5]
+
+
+@pytest.mark.parametrize("stored_first", [1, 2], ids=["of an earlier minute", "all"])
+def test_next_owner_repeats_no_history_of_a_checkpoint_that_ended_between_its_transactions(
+    owner: Owner, world: World, store: Store, stored_first: int
+) -> None:
+    owner.append(write(committed=(committed(offset=5),)))
+    owner.append(write(committed=(committed(offset=6, at_ms=NOW_MS + MINUTE_MS),)))
+    dirty = checkpoint_of(store, SHARD, owner.epochs[SHARD]).dirty.take(stored_first)
+    store.checkpoint(NODE, {SHARD: ShardCheckpoint(owner.epochs[SHARD], 0, dirty)})
+    owner.write(write(committed=(committed(offset=7, at_ms=NOW_MS + 2 * MINUTE_MS),)))
+    assert [row.offset for row in world.history().offset_history] == [5, 6]
 
 
 def test_older_commit_replaces_no_newer_one(owner: Owner, world: World, store: Store) -> None:
