@@ -1,18 +1,20 @@
 """Queries of reports: the newest row of each group, or every row of some days, with the columns of the table."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final
 
-from sqlalchemy import RowMapping, Table, select, tuple_
+from sqlalchemy import FromClause, RowMapping, Select, Table, and_, select, tuple_
 from sqlalchemy.dialects.postgresql import distinct_on
 
 from coordinator_core.jobs import JOBS
 from coordinator_core.queries.group_patterns import GroupPatterns, covers
 from coordinator_core.state_store.postgres.connections import Transaction
 from coordinator_core.state_store.postgres.timestamps import as_ms, from_ms
-from coordinator_core.state_store.report_tables import report_table
+from coordinator_core.state_store.report_tables import INTERVAL_KEY, report_table
 
 Report = Mapping[str, Any]
 """Column → value; times are datetimes in UTC."""
@@ -64,28 +66,21 @@ REPORT_PARTS: Final[Mapping[str, Table]] = {
 """The table of the parts of a report, one row per topic."""
 
 
-def key_of(report: Report) -> tuple[Any, ...]:
-    """Return the key that a report and its parts have in common."""
-    return report["group_id"], report["interval_end"], report["interval_start"]
-
-
-def with_parts(reports: Iterable[Report], parts: Iterable[Report]) -> list[Report]:
-    """Return the reports with their parts, whose order is kept."""
-    by_report: dict[tuple[Any, ...], list[Report]] = {}
-    for part in parts:
-        by_report.setdefault(key_of(part), []).append(part)
-    return [{**report, PARTS: by_report.get(key_of(report), [])} for report in reports]
-
-
 def read_reports(transaction: Transaction, which: ReportFilter) -> list[Report]:
     """Return the newest report of each group, by group."""
-    reports = _newest(transaction, which)
-    if which.subject not in REPORT_PARTS or not reports:
-        return reports
-    return with_parts(reports, _parts(transaction, which, reports))
+    newest = _newest(which)
+    parts = REPORT_PARTS.get(which.subject)
+    if parts is None:
+        return [_in_utc(row) for row in transaction.execute(newest).mappings()]
+    # One statement, because a job may replace report and parts between two.
+    reports = newest.subquery()
+    is_part = and_(*(parts.c[name] == reports.c[name] for name in INTERVAL_KEY))
+    both = select(reports, parts).outerjoin(parts, is_part).order_by(reports.c.group_id, parts.c.topic)
+    by_group = groupby(transaction.execute(both).mappings(), itemgetter(reports.c.group_id))
+    return [_with_parts(list(rows), reports, parts) for _, rows in by_group]
 
 
-def _newest(transaction: Transaction, which: ReportFilter) -> list[Report]:
+def _newest(which: ReportFilter) -> Select[Any]:
     table = REPORTS[which.subject]
     wanted = select(table).ext(distinct_on(table.c.group_id)).where(*covers(table.c.group_id, which.patterns))
     if which.group_ids is not None:
@@ -93,8 +88,7 @@ def _newest(transaction: Transaction, which: ReportFilter) -> list[Report]:
     if which.after is not None:
         wanted = wanted.where(table.c.group_id > which.after)
     newest_first = (table.c.group_id, table.c.interval_end.desc(), table.c.interval_start.desc(), table.c.as_of.desc())
-    rows = transaction.execute(wanted.order_by(*newest_first).limit(which.limit))
-    return [_in_utc(row) for row in rows.mappings()]
+    return wanted.order_by(*newest_first).limit(which.limit)
 
 
 def read_report_history(transaction: Transaction, which: ReportHistoryFilter) -> list[Report]:
@@ -112,16 +106,18 @@ def read_report_history(transaction: Transaction, which: ReportHistoryFilter) ->
     return [_in_utc(row) for row in rows.mappings()]
 
 
-def _parts(transaction: Transaction, which: ReportFilter, reports: list[Report]) -> list[Report]:
-    parts = REPORT_PARTS[which.subject]
-    key = tuple_(parts.c.group_id, parts.c.interval_end, parts.c.interval_start)
-    wanted = select(parts).where(key.in_([key_of(report) for report in reports]))
-    rows = transaction.execute(wanted.order_by(parts.c.group_id, parts.c.topic))
-    return [_in_utc(row) for row in rows.mappings()]
+def _with_parts(rows: Sequence[RowMapping], reports: FromClause, parts: Table) -> Report:
+    """Return a report of its rows: one for each part, or one without."""
+    given = [_columns_of(parts, row) for row in rows if row[parts.c.topic] is not None]
+    return {**_columns_of(reports, rows[0]), PARTS: given}
+
+
+def _columns_of(table: FromClause, row: RowMapping) -> Report:
+    # SQLAlchemy's names are a subclass of str.
+    return {str(column.name): _value(row[column]) for column in table.columns}
 
 
 def _in_utc(row: RowMapping) -> Report:
-    # SQLAlchemy's names are a subclass of str.
     return {str(name): _value(value) for name, value in row.items()}
 
 

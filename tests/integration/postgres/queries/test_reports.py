@@ -1,7 +1,11 @@
 """Contract tests: the newest report of each group, with its topics, and the reports of some days; in pages."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
+from sqlalchemy import Executable, create_engine
 
 from coordinator_core.queries.reports import (
     PARTS,
@@ -13,6 +17,7 @@ from coordinator_core.queries.reports import (
     read_report_history,
     read_reports,
 )
+from coordinator_core.state_store.postgres.connections import Result, Transaction
 from tests.support.report_rows import DAY, FREQUENCY, SPREAD, insert_reports, report
 from tests.support.store_worlds import Query
 
@@ -50,6 +55,26 @@ def test_an_audit_comes_with_its_topics_and_with_no_others(sql_connection: Psyco
     (found,) = query(read_reports, ReportFilter("assignments"))
     assert found == {**report("a"), PARTS: [topics[1], topics[0], topics[2]]}
     assert set(topics[0]) == {column.name for column in REPORT_PARTS["assignments"].columns}
+
+
+def test_an_audit_and_its_topics_are_of_the_same_run(database_url: str, sql_connection: PsycopgConnection) -> None:
+    parts = [report("a", of=SPREAD, topic=topic) for topic in ("t", "u")]
+    insert_reports(sql_connection, "assignments", [report("a")], parts)
+
+    class Replaced(Transaction):
+        """After its first statement, another run finds fewer topics."""
+
+        def execute(self, statement: str | Executable, parameters: Mapping[str, Any] | None = None) -> Result:
+            result = super().execute(statement, parameters)
+            with sql_connection.cursor() as cursor:
+                cursor.execute("DELETE FROM assignment_balance_topics WHERE topic = 'u'")
+            return result
+
+    engine = create_engine(database_url)
+    with engine.connect() as connection:
+        (found,) = read_reports(Replaced(connection, 10_000), ReportFilter("assignments"))
+    engine.dispose()
+    assert found == {**report("a"), PARTS: parts}
 
 
 def test_reports_come_by_group_page_by_page(sql_connection: PsycopgConnection, query: Query) -> None:
