@@ -21,6 +21,7 @@ from api.kafka.errors import (
     TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
+    UNSUPPORTED_VERSION,
 )
 from api.kafka.messages import Fields, milliseconds
 from api.kafka.request import KafkaRequest
@@ -38,8 +39,8 @@ EARLIEST_LOCAL: Final = -4
 """Where a log begins on a broker's own disk."""
 LATEST_TIERED: Final = -5
 """Up to where a log is in tiered storage, which there is none of: no offset."""
-WITHOUT_OFFSET_FROM: Final = {MAX_TIMESTAMP: 7, LATEST_TIERED: 9}
-"""The first version of ListOffsets that asks for them."""
+FIRST_VERSIONS: Final = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+"""The first version of ListOffsets that asks for them; Kafka answers UNSUPPORTED_VERSION in an older one."""
 FETCH_WAIT_MAX_MS: Final = 30_000
 """The longest wait of a Fetch, whatever the client asks for; Kafka's consumers ask for 500 ms."""
 TOPIC_IDS_FROM: Final = 13
@@ -85,25 +86,25 @@ async def list_offsets(request: KafkaRequest) -> bytes:
     denied = request.denied_topics({each.name for each in request.message.topics}, Operation.READ)
     times = Counter((each.name, one.partition_index) for each in request.message.topics for one in each.partitions)
 
-    def refusal(topic: str, partition: int) -> int:
+    def refusal(topic: str, partition: int, timestamp: int) -> int:
         if topic in denied:
             return TOPIC_AUTHORIZATION_FAILED
         if times[topic, partition] > 1:
             return INVALID_REQUEST
+        if timestamp < 0 and request.version < FIRST_VERSIONS.get(timestamp, request.version + 1):
+            return UNSUPPORTED_VERSION
         return 0 if topic in known and 0 <= partition < known[topic].partitions else UNKNOWN_TOPIC_OR_PARTITION
 
     def find(topic: str, partition: int, timestamp: int) -> Fields:
-        if code := refusal(topic, partition):
+        if code := refusal(topic, partition, timestamp):
             return {"error_code": code}
         start = starts.get(topic, 0)
         if timestamp in {EARLIEST, EARLIEST_LOCAL}:
             return {"offset": start}
-        if request.version >= WITHOUT_OFFSET_FROM.get(timestamp, request.version + 1):
+        if timestamp in {MAX_TIMESTAMP, LATEST_TIERED}:
             return {}
         if timestamp == LATEST:
             return {"offset": max(start, ends.get((topic, partition), 0))}
-        if timestamp < 0:
-            return {"error_code": INVALID_REQUEST}
         then = past.get((topic, partition))
         if then is None:
             return {"error_code": INVALID_TIMESTAMP}

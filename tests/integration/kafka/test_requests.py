@@ -29,6 +29,7 @@ from tests.support.waiting import poll_until
 
 UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, INVALID_GROUP_ID, TOPIC_AUTHORIZATION_FAILED = 25, 22, 24, 29
 UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_REQUEST, OFFSET_OUT_OF_RANGE, INVALID_TOPIC = 3, 100, 42, 1, 17
+UNSUPPORTED_VERSION = 35
 INCONSISTENT_GROUP_PROTOCOL, MEMBER_ID_REQUIRED = 23, 79
 
 
@@ -339,18 +340,23 @@ def test_log_without_reports_ends_at_the_highest_commit(wire: KafkaWire, group_i
 @pytest.mark.parametrize("version", versions(ApiKey.LIST_OFFSETS))
 def test_log_starts_in_every_version(wire: KafkaWire, version: int) -> None:
     assert log_end(wire, -2, version=version) == (0, 0)
-    assert log_end(wire, -4, version=version) == (0, 0), "where it begins on the broker's own disk"
 
 
-def test_no_log_has_a_part_in_tiered_storage(wire: KafkaWire) -> None:
-    assert log_end(wire, -5) == (0, -1)
-    assert log_end(wire, -5, version=8) == (INVALID_REQUEST, -1)
+@pytest.mark.parametrize(
+    ("timestamp", "since", "offset"),
+    [(-3, 7, -1), (-4, 8, 0), (-5, 9, -1)],
+    ids=["highest timestamp: none, as of a log without records", "local start", "end of the tiered part: none"],
+)
+def test_place_in_a_log_is_unsupported_in_versions_before_the_one_that_brought_it(
+    wire: KafkaWire, timestamp: int, since: int, offset: int
+) -> None:
+    assert log_end(wire, timestamp, version=since) == (0, offset)
+    assert log_end(wire, timestamp, version=since - 1) == (UNSUPPORTED_VERSION, -1)
+    assert log_end(wire, timestamp, PARTITIONS, version=since - 1) == (UNSUPPORTED_VERSION, -1)
 
 
-def test_no_log_has_a_record_with_the_highest_timestamp(wire: KafkaWire) -> None:
-    """Kafka answers so for a log without records."""
-    assert log_end(wire, -3, version=7) == (0, -1)
-    assert log_end(wire, -3, version=6) == (INVALID_REQUEST, -1)
+def test_place_in_a_log_that_no_version_knows_is_unsupported(wire: KafkaWire) -> None:
+    assert log_end(wire, -6) == (UNSUPPORTED_VERSION, -1)
 
 
 def test_partition_that_is_named_twice_has_no_log_end(wire: KafkaWire) -> None:
