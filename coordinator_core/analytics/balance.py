@@ -116,8 +116,15 @@ class _GroupAudit:
         }
         self._counts = [Counter(topic for topic, _ in member.held if topic in self.takers) for member in facts.members]
         self._loads = [counts.total() for counts in self._counts]
+        self._unsubscribed = Counter(
+            topic
+            for member, counts in zip(facts.members, self._counts, strict=True)
+            for topic in counts.elements()
+            if topic not in member.topics
+        )
+        """Topic → how many of its partitions are owned by members that do not subscribe to it."""
         self._former = self._held_before()
-        self._known_lags = [_lag_by_topic(member, facts.lags) for member in facts.members]
+        self._known_lags = [self._lag_by_topic(member) for member in facts.members]
 
     def whole(self) -> Balance:
         """Audit the whole assignment."""
@@ -125,30 +132,44 @@ class _GroupAudit:
         wanted = AssignmentProblem(counts, {topic: self.takers[topic] for topic in counts}, len(self._members))
         best = best_loads(wanted)
         moves = sum(map(self._owners_gone, self.wanted)) + fewest_moves(wanted, self._kept_before())
-        return self._balance(self.wanted, range(len(self._members)), self._loads, best, max(best, default=0), moves)
+        lags = [list(lags.values()) for lags in self._known_lags]
+        return self._balance(self.wanted, self._loads, lags, self._loads, best, max(best, default=0), moves)
 
     def of_topic(self, topic: str) -> Balance:
         """Audit one topic, with all others fixed."""
         takers = self.takers[topic]
         others = [self._loads[taker] - self._counts[taker][topic] for taker in takers]
-        shares = _distribute(others, len(self.wanted[topic]))
-        best = [other + share for other, share in zip(others, shares, strict=True)]
+        best_shares = _distribute(others, len(self.wanted[topic]))
+        best = [other + share for other, share in zip(others, best_shares, strict=True)]
         now = [self._loads[taker] for taker in takers]
-        return self._balance([topic], takers, now, best, max(shares), self._owners_gone(topic))
+        shares = [self._counts[taker][topic] for taker in takers]
+        lags = [[lags[topic]] if topic in (lags := self._known_lags[taker]) else [] for taker in takers]
+        return self._balance([topic], shares, lags, now, best, max(best_shares), self._owners_gone(topic))
 
     def _balance(
         self,
         topics: Collection[str],
-        takers: Sequence[int],
+        shares: Sequence[int],
+        known_lags: Sequence[Sequence[int]],
         loads: Iterable[int],
         best: Iterable[int],
         best_max: int,
         moves_needed: int,
     ) -> Balance:
-        shares = [sum(self._counts[taker][topic] for topic in topics) for taker in takers]
+        """Return the balance of some topics; the sequences have an entry for each of their members.
+
+        Args:
+            topics: the topics.
+            shares: how many of their partitions the members own.
+            known_lags: the lags of their partitions.
+            loads: how many partitions of all topics the members own.
+            best: how many they own at best.
+            best_max: the most partitions of these topics of a member at best.
+            moves_needed: how many moves were needed.
+        """
         partitions = sum(len(self.wanted[topic]) for topic in topics)
-        misplaced = max(_misplaced(loads, best), sum(map(self._held_by_non_subscribers, topics)))
-        lags = self._lags(topics, takers)
+        misplaced = max(_misplaced(loads, best), sum(self._unsubscribed[topic] for topic in topics))
+        lags = list(map(sum_lags, known_lags)) if any(known_lags) else []
         return Balance(
             members=len(shares),
             idle_members=shares.count(0),
@@ -166,16 +187,13 @@ class _GroupAudit:
             moves_needed=moves_needed,
         )
 
-    def _lags(self, topics: Collection[str], takers: Sequence[int]) -> list[int]:
-        """Return the lag of each of these members; empty if none is known."""
-        of_takers = [self._known_lags[taker] for taker in takers]
-        known = [[lags[topic] for topic in topics if topic in lags] for lags in of_takers]
-        return [sum_lags(lags) for lags in known] if any(known) else []
-
-    def _held_by_non_subscribers(self, topic: str) -> int:
-        """Count the topic's partitions that are owned by members that do not subscribe to it."""
-        takers = frozenset(self.takers[topic])
-        return sum(counts[topic] for member, counts in enumerate(self._counts) if member not in takers)
+    def _lag_by_topic(self, member: AuditedMember) -> dict[str, int]:
+        """Return a member's lag by topic, of subscribed topics with a known end."""
+        by_topic: dict[str, int] = {}
+        for partition in member.held.keys() & self._facts.lags.keys():
+            if partition[0] in self.takers:
+                by_topic[partition[0]] = by_topic.get(partition[0], 0) + self._facts.lags[partition]
+        return by_topic
 
     # -- what was before -----------------------------------------------------------------------------------------
 
@@ -220,14 +238,6 @@ def _takers(members: Sequence[AuditedMember]) -> dict[str, list[int]]:
         for topic in member.topics:
             takers.setdefault(topic, []).append(position)
     return takers
-
-
-def _lag_by_topic(member: AuditedMember, lags: Mapping[Partition, int]) -> dict[str, int]:
-    """Return a member's lag by topic, of topics with a known end."""
-    by_topic: dict[str, int] = {}
-    for partition in member.held.keys() & lags.keys():
-        by_topic[partition[0]] = by_topic.get(partition[0], 0) + lags[partition]
-    return by_topic
 
 
 def _holders(members: Sequence[AuditedMember]) -> dict[str, dict[int, str]]:

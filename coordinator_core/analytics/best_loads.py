@@ -14,13 +14,16 @@ Rules:
 Source: Harvey, Ladner, Lovász, Tamir: "Semi-matchings for bipartite graphs and load balancing", on cost-reducing paths.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from heapq import heapify, heapreplace
+from heapq import heapify, heappop, heappush, heapreplace
+from itertools import chain
 
 Shares = list[dict[str, int]]
 """For each member, by position: topic → how many partitions."""
+Holders = dict[str, set[int]]
+"""Topic → the members that have some of its partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,63 +72,83 @@ class Spread:
 
     def give_out(self) -> None:
         """Assign free partitions to the subscriber with the smallest load, topics with few subscribers first."""
+        held = Counter[str]()
+        for share in self.shares:
+            held.update(share)
         for topic in sorted(self._wanted.counts, key=lambda topic: (len(self._wanted.takers[topic]), topic)):
-            held = sum(share.get(topic, 0) for share in self.shares)
             queue = [(self.loads[taker], taker) for taker in self._wanted.takers[topic]]
             heapify(queue)
-            for _ in range(self._wanted.counts[topic] - held):
+            for _ in range(self._wanted.counts[topic] - held[topic]):
                 load, taker = queue[0]
                 self._add(taker, topic, 1)
                 heapreplace(queue, (load + 1, taker))
 
     def even_out(self) -> None:
-        """Move partitions along chains until no chain is an improvement."""
-        settled: set[int] = set()
-        waiting = deque(sorted(range(len(self.loads)), key=self.loads.__getitem__))
-        while waiting:
-            last = waiting.popleft()
-            if last in settled:
-                continue
-            givers = self._givers(last)
-            first = max(givers, key=self.loads.__getitem__)
-            if self.loads[first] < self.loads[last] + 2:
-                settled |= givers.keys()
-                continue
-            self._pass_on(first, last, givers)
-            settled.clear()
-            waiting = deque(sorted(range(len(self.loads)), key=self.loads.__getitem__))
+        """Move partitions along chains until no chain is an improvement.
 
-    def _givers(self, last: int) -> dict[int, tuple[str, int]]:
-        """Return every member from which a chain leads to `last`: the topic that it passes on, and to which member."""
-        holders: dict[str, list[int]] = {}
+        If none to the member with the smallest load is one, then none to those from which chains lead to it is either.
+        They are settled, with their topics: a chain that passes them leads to that member too, so it never improves.
+        """
+        holders = self._holders()
+        settled: set[int] = set()
+        waiting = [(load, member) for member, load in enumerate(self.loads)]
+        heapify(waiting)
+        while waiting:
+            load, last = heappop(waiting)
+            if last in settled or load != self.loads[last]:
+                continue
+            givers = self._givers(last, holders)
+            first = max(givers, key=self.loads.__getitem__)
+            if self.loads[first] < load + 2:
+                settled |= givers.keys()
+                for topic in chain.from_iterable(self.topics_of[giver] for giver in givers):
+                    holders.pop(topic, None)
+                continue
+            self._pass_on(first, last, givers, holders)
+            for member in (first, last):
+                heappush(waiting, (self.loads[member], member))
+
+    def _holders(self) -> Holders:
+        holders: Holders = {topic: set() for topic in self._wanted.takers}
         for member, share in enumerate(self.shares):
             for topic, count in share.items():
                 if count:
-                    holders.setdefault(topic, []).append(member)
+                    holders[topic].add(member)
+        return holders
+
+    def _givers(self, last: int, holders: Holders) -> dict[int, tuple[str, int]]:
+        """Return every member from which a chain leads to `last`: the topic that it passes on, and to which member."""
         found: dict[int, tuple[str, int]] = {last: ("", last)}
+        seen: set[str] = set()
         queue = deque([last])
         while queue:
             taker = queue.popleft()
             for topic in self.topics_of[taker]:
-                for giver in holders.pop(topic, ()):
+                if topic in seen:
+                    continue
+                seen.add(topic)
+                for giver in holders.get(topic, ()):
                     if giver not in found:
                         found[giver] = (topic, taker)
                         queue.append(giver)
         return found
 
-    def _pass_on(self, first: int, last: int, givers: Mapping[int, tuple[str, int]]) -> None:
+    def _pass_on(self, first: int, last: int, givers: Mapping[int, tuple[str, int]], holders: Holders) -> None:
         """Move as many partitions along the chain as make its ends more even, and as every member of it has."""
-        chain = []
+        steps = []
         giver = first
         while giver != last:
             topic, taker = givers[giver]
-            chain.append((giver, topic, taker))
+            steps.append((giver, topic, taker))
             giver = taker
-        scarcest = min(self.shares[giver][topic] for giver, topic, _ in chain)
+        scarcest = min(self.shares[giver][topic] for giver, topic, _ in steps)
         count = min((self.loads[first] - self.loads[last]) // 2, scarcest)
-        for giver, topic, taker in chain:
+        for giver, topic, taker in steps:
             self._add(giver, topic, -count)
             self._add(taker, topic, count)
+            holders[topic].add(taker)
+            if not self.shares[giver][topic]:
+                holders[topic].remove(giver)
 
     def move(self, giver: int, topic: str, taker: int) -> None:
         """Move one partition."""

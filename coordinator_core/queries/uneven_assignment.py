@@ -13,7 +13,7 @@ from coordinator_core.state_store.rows import Json
 PARTITIONS_MAX: Final = 2_000
 """Larger assignments are judged by the Spark job `assignment_balance_audit` only."""
 PAIRS_MAX: Final = 100_000
-"""So are those with more pairs of a member and a topic: of 10,000 members with a topic each, it takes a minute."""
+"""So are those with more pairs of a member and a topic, which may take seconds."""
 UNEVEN_RATIO: Final = 1.25
 """The ratio of the most partitions of a member to the most that the best assignment gives one; less is not reported."""
 

@@ -1,6 +1,7 @@
 """The audit of one group: examples, laws, and the results of every assignor."""
 
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -130,6 +131,39 @@ def test_partitions_are_not_read_again_for_every_topic() -> None:
     owned = CountedPartitions({(topic, 0): GENERATION for topic in topics})
     assert judge(AuditedMember("a", frozenset(topics), owned)).group.partitions == 100
     assert owned.readings < 10
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """Count the calls of functions, and of iterators of Python, which do not depend on the machine."""
+    count = 0
+
+    def note(*_: object) -> None:
+        nonlocal count
+        count += 1
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+@pytest.mark.parametrize("members_per_topic", [1, 8])
+@pytest.mark.parametrize("owners", [1, 8], ids=["one member has all", "balanced"])
+def test_four_times_the_members_take_four_times_the_time(members_per_topic: int, owners: int) -> None:
+    """Otherwise the audit of 10,000 members that read a topic each takes minutes."""
+
+    def group(size: int) -> Iterator[AuditedMember]:
+        for position in range(size):
+            topic, place = str(position // members_per_topic), position % members_per_topic
+            owned = range(place, 16, min(owners, members_per_topic)) if place < owners else ()
+            held = {(topic, number): GENERATION - 1 for number in owned}
+            yield AuditedMember(str(position), frozenset([topic]), held)
+
+    few, many = list(group(128)), list(group(512))
+    assert calls_of(lambda: judge(*many)) < 5 * calls_of(lambda: judge(*few))
 
 
 @pytest.mark.parametrize(

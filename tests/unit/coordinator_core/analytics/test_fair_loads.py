@@ -21,9 +21,9 @@ class Case(NamedTuple):
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> Case:
-    members = draw(st.integers(1, 4))
-    counts = draw(st.dictionaries(st.sampled_from("xyz"), st.integers(1, 4), min_size=1))
+def cases(draw: st.DrawFn, members_max: int = 4, topics: str = "xyz") -> Case:
+    members = draw(st.integers(1, members_max))
+    counts = draw(st.dictionaries(st.sampled_from(topics), st.integers(1, 4), min_size=1))
     positions = st.lists(st.sampled_from(range(members)), min_size=1, unique=True).map(sorted)
     takers = {topic: draw(positions) for topic in counts}
     held: Shares = [{} for _ in range(members)]
@@ -76,6 +76,21 @@ def by_trying_all(case: Case) -> tuple[list[int], int]:
 @given(cases())
 def test_loads_and_moves_are_those_of_the_best_of_all_assignments(case: Case) -> None:
     assert (best_loads(case.wanted), fewest_moves(*case)) == by_trying_all(case)
+
+
+@settings(max_examples=300)
+@given(cases(members_max=12, topics="abcdefgh"))
+def test_no_chain_improves_the_best_loads_of_a_larger_group(case: Case) -> None:
+    spread = best_spread(*case)
+    receivers = [
+        {taker for topic, count in share.items() if count for taker in case.wanted.takers[topic]}
+        for share in spread.shares
+    ]
+    for first, load in enumerate(spread.loads):
+        reached = {first}
+        while more := set().union(*(receivers[member] for member in reached)) - reached:
+            reached |= more
+        assert load <= min(spread.loads[member] for member in reached) + 1
 
 
 @settings(max_examples=100)
