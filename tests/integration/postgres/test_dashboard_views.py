@@ -124,6 +124,51 @@ def test_ownership_shows_past_and_present_together(owner: Owner, query: Query) -
     ]
 
 
+# -- damaged values -----------------------------------------------------------------------------------------
+
+DAMAGES = {
+    "a number": "[7]",
+    "partitions that are a number": '[{"topic": "t", "partitions": 7}]',
+    "partitions that are an object": '[{"topic": "t", "partitions": {"0": 1}}]',
+    "a partition that is a text": '[{"topic": "t", "partitions": ["x"], "since_ms": 0}]',
+    "partitions that do not fit": '[{"topic": "t", "partitions": [99999999999], "since_ms": 0}]',
+    "numbers that are texts": '[{"topic": "t", "generation": "x", "since_ms": "x", "rebalance_id": "x"}]',
+    "numbers that do not fit": '[{"topic": "t", "generation": 1e30, "since_ms": 1e300}]',
+}
+
+
+@pytest.mark.parametrize("ownership", DAMAGES.values(), ids=DAMAGES.keys())
+def test_damaged_ownership_hides_that_of_its_member_only(
+    owner: Owner, query: Query, sql_connection: PsycopgConnection, ownership: str
+) -> None:
+    span = {"topic": "t", "partitions": [0], "since_ms": NOW_MS, "generation": 1, "rebalance_id": uuid_of("first")}
+    members = {name: member_row(name, ownership=held) for name, held in (("a", []), ("b", [span]), ("c", [span]))}
+    owner.write(write(group=group_row(member_count=3), members=members))
+    with sql_connection.cursor() as cursor:
+        cursor.execute("UPDATE members SET ownership = %s WHERE member_id = 'c'", (ownership,))
+    known = query("SELECT member_id FROM dashboards.ownership WHERE partitions IS NOT NULL AND valid_from IS NOT NULL")
+    idle = query("SELECT member_id, members_with_partitions FROM dashboards.idle_members")
+    assert (known, [member_id for member_id, _ in idle]) == ([("b",)], ["a"])
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        """awaited_members = '{"members": 7, "since_ms": "x", "count": "x"}'""",
+        """rebalance = '{"in_progress": {"restarts": "x"}}'""",
+    ],
+)
+def test_damaged_rebalance_hides_no_other(
+    owner: Owner, query: Query, sql_connection: PsycopgConnection, damage: str
+) -> None:
+    owner.write(*(write(name, group=group_row(name, state="PreparingRebalance")) for name in ("a", "b")))
+    with sql_connection.cursor() as cursor:
+        cursor.execute(f"UPDATE groups SET {damage} WHERE group_id = 'a'")  # noqa: S608 - ours
+    columns = "group_id, restarts, awaited_since, awaited_count, awaited_member_ids"
+    found = query(f"SELECT {columns} FROM dashboards.rebalancing_groups ORDER BY 1")  # noqa: S608 - columns of ours
+    assert found == [(name, None, None, None, None) for name in ("a", "b")]
+
+
 # -- slowest members ----------------------------------------------------------------------------------------
 
 
