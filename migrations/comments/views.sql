@@ -80,12 +80,12 @@ COMMENT ON COLUMN dashboards.rebalancing_groups.awaited_client_ids IS 'their cli
 COMMENT ON COLUMN dashboards.rebalancing_groups.awaited_client_hosts IS 'their hosts; null as above';
 
 COMMENT ON VIEW dashboards.offsets_expiring IS 'Which groups lose offsets within a week unless they commit or change their state, how many, and when first? The result of the newest run of `offset_retention` whose `as_of` has passed.';
-COMMENT ON COLUMN dashboards.offsets_expiring.state IS 'the current state; null: the group is deleted';
+COMMENT ON COLUMN dashboards.offsets_expiring.state IS 'the current state; null: the group is deleted, or only has offsets';
 COMMENT ON COLUMN dashboards.offsets_expiring.within_a_day IS 'offsets that expire within a day of `as_of`';
 COMMENT ON COLUMN dashboards.offsets_expiring.within_a_week IS 'within seven days, including those of the first day';
 COMMENT ON COLUMN dashboards.offsets_expiring.next_expiry_at IS 'when the first of them expires';
 COMMENT ON COLUMN dashboards.offsets_expiring.as_of IS 'the time for which the run evaluated its rules';
-COMMENT ON COLUMN dashboards.offsets_expiring.has_changed IS 'the group has changed its state since then, or is deleted';
+COMMENT ON COLUMN dashboards.offsets_expiring.has_changed IS 'the group has changed its state since then, or is deleted; of offsets without a group: none is left';
 
 COMMENT ON VIEW dashboards.idle_members IS 'Which members own no partition while others of their group do, and since when? Stable groups only. A group with more members than partitions always has some.';
 COMMENT ON COLUMN dashboards.idle_members.assigned_since IS 'when its current assignment was accepted';

@@ -210,13 +210,19 @@ def test_expiry_forecast_comes_from_the_newest_run(
     owner.write(
         write(group=group_row(state="Empty", state_since_ms=now_ms - 1)),
         write("woke", group=group_row("woke", state_since_ms=now_ms + 1_000)),
+        write("simple", committed=(committed(),)),
     )
     propose(sql_connection, run_row("old", as_of_ms=now_ms - DAY_MS), [], [forecast("old news", 9, 9, now_ms)])
     propose(
         sql_connection,
         run_row("new", as_of_ms=now_ms),
         [],
-        [forecast("orders", 1, 4, now_ms + 5), forecast("woke", 0, 2, now_ms), forecast("gone", 0, 1, now_ms)],
+        [
+            forecast("orders", 1, 4, now_ms + 5),
+            forecast("woke", 0, 2, now_ms),
+            forecast("gone", 0, 1, now_ms),
+            forecast("simple", 1, 1, now_ms),
+        ],
     )
     found = query(
         "SELECT group_id, state, within_a_day, within_a_week, has_changed FROM dashboards.offsets_expiring ORDER BY 1"
@@ -224,6 +230,7 @@ def test_expiry_forecast_comes_from_the_newest_run(
     assert found == [
         ("gone", None, 0, 1, True),
         ("orders", "Empty", 1, 4, False),
+        ("simple", None, 1, 1, False),
         ("woke", "Stable", 0, 2, True),
     ]
 
