@@ -109,11 +109,11 @@ COMMENT ON COLUMN dashboards.partition_lag.is_lag_lower_bound IS 'the lag may be
 COMMENT ON COLUMN dashboards.partition_lag.log_end_at IS 'when that log end was last reported';
 COMMENT ON COLUMN dashboards.partition_lag.is_log_end_stale IS 'the log end was last reported longer ago than `dashboards.log_end_max_age()`';
 
-COMMENT ON VIEW dashboards.lag_history IS 'How far did each partition of a group lag, minute by minute? One row for each minute with a commit of the partition, its current committed offset, and one for each minute in which a trusted reporter reported its log end: a group that commits nothing has rows too. Of what has been replaced since, a row counts commits and log ends of the day before it only: when a group commits again after more than a day, the reports from the second day on have no rows any more. Deleted log ends are left out. Name a range of `at`. Commits show up with the next checkpoint (`MUSTER_OFFSETS_CHECKPOINT_INTERVAL_MS`).';
+COMMENT ON VIEW dashboards.lag_history IS 'How far did each partition of a group lag, minute by minute? One row for each minute with a commit of the partition, its current committed offset, and one for each minute in which a trusted reporter reported its log end: a group that commits nothing has rows too. Of what has been replaced since, a row counts commits and log ends of the day before it only: when a group commits again after more than a day, the reports from the second day on have no rows any more. Deleted log ends are left out. An offset that was reset or deleted counts until then. Name a range of `at`. Commits show up with the next checkpoint (`MUSTER_OFFSETS_CHECKPOINT_INTERVAL_MS`).';
 COMMENT ON COLUMN dashboards.lag_history.at IS 'when the offset was committed, or the log end reported';
 COMMENT ON COLUMN dashboards.lag_history.log_end_offset IS 'as known at that time';
 COMMENT ON COLUMN dashboards.lag_history.lag_records IS 'null: no log end was known, or all that is known is that it is at least 0';
-COMMENT ON COLUMN dashboards.lag_history.member_id IS 'the member that committed';
+COMMENT ON COLUMN dashboards.lag_history.member_id IS 'the member that committed; null: the offset was reset or deleted since, and it is not known';
 COMMENT ON COLUMN dashboards.lag_history.log_end_at IS 'when that log end had last been reported';
 COMMENT ON COLUMN dashboards.lag_history.is_lag_lower_bound IS 'it had been reported more than `dashboards.log_end_max_age()` before, so the lag is a lower bound';
 

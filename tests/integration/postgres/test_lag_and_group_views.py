@@ -30,6 +30,7 @@ from tests.support.store_rows import (
     member_row,
     part_row,
     rebalance_row,
+    removed,
     run_row,
     uuid_of,
     write,
@@ -383,6 +384,28 @@ def test_a_stuck_group_falls_behind_minute_by_minute(owner: Owner, query: Query,
         " WHERE group_id = 'orders' ORDER BY at"
     )
     assert found == [(5, 0, False), (5, 10, False), (5, 20, False), (5, 30, False), (5, 40, False)]
+
+
+@pytest.mark.parametrize("is_reset", [True, False], ids=["reset", "deleted"])
+def test_offset_counts_until_it_is_reset_or_deleted(owner: Owner, query: Query, now_ms: int, is_reset: bool) -> None:
+    began_ms = now_ms - 10 * MINUTE_MS
+    for minute, offset in ((0, 3), (1, 5)):
+        owner.write(write(committed=(committed(offset=offset, at_ms=began_ms + minute * MINUTE_MS),)))
+    (seen,) = owner.store.stored_offsets("orders")
+    at_ms = began_ms + 4 * MINUTE_MS
+    later = (committed(offset=0, at_ms=at_ms, member_id=""),) if is_reset else ()
+    owner.write(write(removed=(removed(seen, at_ms=at_ms),), committed=later, changes=(change_row("delete"),)))
+    if not is_reset:
+        owner.write(write(committed=(committed(offset=0, at_ms=began_ms + 7 * MINUTE_MS),)))
+    for minute in (2, 5, 8):
+        owner.store.report_log_ends([LogEndReport("clicks", 0, 100 + minute, began_ms + minute * MINUTE_MS)], 0)
+    found = query(
+        "SELECT (extract(epoch FROM at) * 1000 - %s)::bigint / 60000, committed_offset, lag_records"
+        " FROM dashboards.lag_history ORDER BY at",
+        began_ms,
+    )
+    before = [(0, 3, None), (1, 5, None), (2, 5, 97)]
+    assert found == [*before, *([(4, 0, 102), (5, 0, 105)] if is_reset else [(7, 0, 105)]), (8, 0, 108)]
 
 
 # -- runs ---------------------------------------------------------------------------------------------------
