@@ -419,6 +419,13 @@ def test_newest_run_of_each_job_is_returned(owner: Owner, query: Query, sql_conn
     assert found == [("offset_retention", 2, uuid_of("b"), "proposed")]
 
 
+def test_newest_run_of_one_interval_is_the_last_proposal(query: Query, sql_connection: PsycopgConnection) -> None:
+    """Airflow repeats a run of a day as of the same time."""
+    for name in ("b", "a", "c"):
+        propose(sql_connection, run_row(name, as_of_ms=1_000), [])
+        assert query("SELECT run_id::text FROM dashboards.newest_runs") == [(uuid_of(name),)]
+
+
 @pytest.mark.parametrize("kind", submit.PROPOSALS)
 def test_every_proposing_job_reports_its_last_run_unless_not_due(
     owner: Owner, query: Query, sql_connection: PsycopgConnection, now_ms: int, kind: str
