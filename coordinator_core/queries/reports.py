@@ -1,13 +1,13 @@
 """Queries of reports: the newest row of each group, or every row of some days, with the columns of the table."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter
 from typing import Any, Final
 
-from sqlalchemy import FromClause, RowMapping, Select, Table, and_, select, tuple_
+from sqlalchemy import FromClause, Select, Table, and_, select, tuple_
 from sqlalchemy.dialects.postgresql import distinct_on
 
 from coordinator_core.jobs import JOBS
@@ -71,12 +71,12 @@ def read_reports(transaction: Transaction, which: ReportFilter) -> list[Report]:
     newest = _newest(which)
     parts = REPORT_PARTS.get(which.subject)
     if parts is None:
-        return [_in_utc(row) for row in transaction.execute(newest).mappings()]
+        return [_named(REPORTS[which.subject], row) for row in transaction.execute(newest)]
     # One statement, because a job may replace report and parts between two.
     reports = newest.subquery()
     is_part = and_(*(parts.c[name] == reports.c[name] for name in INTERVAL_KEY))
     both = select(reports, parts).outerjoin(parts, is_part).order_by(reports.c.group_id, parts.c.topic)
-    by_group = groupby(transaction.execute(both).mappings(), itemgetter(reports.c.group_id))
+    by_group = groupby(transaction.execute(both), attrgetter("group_id"))
     return [_with_parts(list(rows), reports, parts) for _, rows in by_group]
 
 
@@ -103,22 +103,19 @@ def read_report_history(transaction: Transaction, which: ReportHistoryFilter) ->
         place = tuple_(as_ms(table.c.interval_end), as_ms(table.c.interval_start), table.c.group_id)
         wanted = wanted.where(place < which.after)
     rows = transaction.execute(wanted.order_by(*(column.desc() for column in newest_first)).limit(which.limit))
-    return [_in_utc(row) for row in rows.mappings()]
+    return [_named(table, row) for row in rows]
 
 
-def _with_parts(rows: Sequence[RowMapping], reports: FromClause, parts: Table) -> Report:
-    """Return a report of its rows: one for each part, or one without."""
-    given = [_columns_of(parts, row) for row in rows if row[parts.c.topic] is not None]
-    return {**_columns_of(reports, rows[0]), PARTS: given}
+def _with_parts(rows: Sequence[Sequence[Any]], reports: FromClause, parts: Table) -> Report:
+    """Return a report of its rows, each with the values of the report and those of a part, if it has any."""
+    size = len(reports.columns)
+    given = [_named(parts, row[size:]) for row in rows]
+    return {**_named(reports, rows[0][:size]), PARTS: [part for part in given if part["topic"] is not None]}
 
 
-def _columns_of(table: FromClause, row: RowMapping) -> Report:
+def _named(table: FromClause, values: Iterable[Any]) -> Report:
     # SQLAlchemy's names are a subclass of str.
-    return {str(column.name): _value(row[column]) for column in table.columns}
-
-
-def _in_utc(row: RowMapping) -> Report:
-    return {str(name): _value(value) for name, value in row.items()}
+    return {str(column.name): _value(value) for column, value in zip(table.columns, values, strict=True)}
 
 
 def _value(value: Any) -> Any:  # noqa: ANN401 - whatever a column holds
