@@ -194,13 +194,18 @@ def _to_store(entry: TokenEntry) -> StoredToken:
 
 
 def _end(token_id: str, action: ChangeAction, by: str | None, reason: str, data_dir: Path | None, **times: int) -> None:
-    """Set the expiry of a token; a revoked token remains unchanged."""
+    """Set the expiry of a token, or revoke it; neither makes a token valid again."""
 
     def work(transaction: Transaction) -> None:
         found = find_token(transaction, token_id)
-        if found is None or found.revoked_at_ms is not None:
-            is_revoked = "was revoked already" if found else "does not exist; muster tokens list shows the ids"
-            raise UserError(f"The token {token_id} {is_revoked}.", FAILURE_EXIT_CODE)
+        if found is None:
+            raise UserError(
+                f"The token {token_id} does not exist; muster tokens list shows the ids.", FAILURE_EXIT_CODE
+            )
+        if found.revoked_at_ms is not None:
+            raise UserError(f"The token {token_id} was revoked already.", FAILURE_EXIT_CODE)
+        if action == ChangeAction.EXPIRE_TOKEN and found.expires_at_ms is not None and found.expires_at_ms <= _now_ms():
+            raise UserError(f"The token {token_id} has expired already; issue a new one.", FAILURE_EXIT_CODE)
         before = {"token_id": token_id, "actor": found.actor, "expires_at_ms": found.expires_at_ms}
         change = _change(action, by, reason, before=before, after={"token_id": token_id, **times})
         end_token(transaction, token_id, change, **times)

@@ -121,6 +121,14 @@ def test_an_unknown_or_revoked_token_is_not_changed(url: str, bare_muster: Muste
     assert "was revoked already" in bare_muster.refused(1, "tokens", "expire", token_id, "--days", "9")
 
 
+def test_an_expired_token_is_not_valid_again(url: str, bare_muster: Muster) -> None:
+    token_id = bare_muster.ok("tokens", "issue", "--actor", "ada", "--role", "agent", "--json").json["token_id"]
+    bare_muster.ok("tokens", "expire", token_id)
+
+    assert "has expired already" in bare_muster.refused(1, "tokens", "expire", token_id, "--days", "9")
+    bare_muster.ok("tokens", "revoke", token_id)
+
+
 def test_tokens_that_expire_soon_are_marked_and_reported_by_the_doctor(url: str, bare_muster: Muster) -> None:
     def reported() -> list[str]:
         checks = bare_muster("doctor", "--json").json["checks"]
