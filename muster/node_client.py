@@ -68,7 +68,7 @@ class NodeClient:
         Args:
             url: the node's; None: as the module describes.
             actor: the actor of changes; None: the token's, else the operating system's user.
-            retry_timeout_s: how long a request with a retriable error is repeated.
+            retry_timeout_s: how long a request with a retriable error is repeated, until one was in vain.
             timeout_s: the timeout of the connection, and of each part of a response.
 
         Raises:
@@ -156,8 +156,11 @@ class NodeClient:
             if reply.status < FIRST_ERROR_STATUS:
                 self.change_id = reply.headers.get("X-Muster-Change-Id")
                 return answer
+            if not _is_transient(answer):
+                raise _api_error(answer, reply.status)
             pause_s = _pause_s(reply.headers.get("Retry-After"))
-            if not _is_transient(answer) or time.monotonic() + pause_s > deadline_s:
+            if time.monotonic() + pause_s > deadline_s:
+                self._retry_timeout_s = 0.0  # The other groups of a command would wait for the same.
                 raise _api_error(answer, reply.status)
             time.sleep(pause_s)  # The node names the time, and does not call.
 

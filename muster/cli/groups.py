@@ -244,6 +244,8 @@ def print_descriptions(
         found.append(described)
     if as_json:
         print_json({"groups": found})
+    elif not groups:
+        print("There are no groups.")
     if refusals:
         raise UserError("\nmuster: ".join(refusals), FAILURE_EXIT_CODE)
 

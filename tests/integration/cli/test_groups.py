@@ -6,6 +6,7 @@ import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
 from muster.display import FLAPPING_REBALANCES
+from tests.support.fake_node import FakeNode
 from tests.support.http_client import Client, Group, fresh_id, gives, join_body, position
 from tests.support.known_log_ends import age, run_sql
 from tests.support.muster_command import PATIENT, Muster, commit, offsets_of, undo_command
@@ -189,6 +190,14 @@ def test_unknown_group_is_reported_and_the_others_are_shown(muster: Muster, grou
     assert ran.exit_code == 1
     assert ran.err == "muster: nobody: the group does not exist and has no history (GROUP_ID_NOT_FOUND).\n"
     assert " Empty " in ran.out
+
+
+def test_description_of_no_groups_is_one_sentence(bare_muster: Muster, fake: FakeNode) -> None:
+    fake.says(200, {"groups": [], "next_cursor": None})
+
+    assert bare_muster.ok("groups", "describe", "--all-groups", "--url", fake.url).out == "There are no groups.\n"
+    described = bare_muster.ok("groups", "describe", "--all-groups", "--json", "--url", fake.url)
+    assert described.json == {"groups": []}
 
 
 @pytest.mark.parametrize("group_id", ODD_IDS)

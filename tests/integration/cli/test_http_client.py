@@ -96,6 +96,18 @@ def test_busy_node_is_given_up_after_the_timeout(
     )
 
 
+def test_groups_without_an_owner_are_waited_for_once(
+    bare_muster: Muster, fake: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_client.NodeClient.__init__, "__defaults__", (None, None, 0.05, 30.0))
+    fake.says(503, NOT_NOW)
+
+    said = bare_muster.refused(1, "groups", "describe", "a", "b", "c", "--url", fake.url)
+
+    assert said.count("the shard is between two owners") == 3
+    assert [path for path, _ in fake.seen][-3:] == [f"/v1/groups/{each}" for each in "abc"]
+
+
 @pytest.mark.parametrize("retry_after", ["86400", "inf", "-1", "Sat, 28 Nov 2026 04:00:00 GMT"])
 def test_client_waits_no_longer_than_the_timeout(
     bare_muster: Muster, fake: FakeNode, monkeypatch: pytest.MonkeyPatch, retry_after: str
