@@ -106,7 +106,8 @@ class DataDir:
             self._open_lock_file().close()
             free_mb = shutil.disk_usage(self.path).free // 2**20
         except OSError as failure:
-            raise disk_error(failure) or failure from failure
+            sentence = f"The data directory {self.path} cannot be created ({failure.strerror})"
+            raise disk_error(failure) or UserError(f"{sentence}; choose another one with --data-dir.") from failure
         if free_mb < min_free_disk_mb:
             raise UserError(
                 f"The disk of {self.path} has {free_mb} MB left and Muster wants {min_free_disk_mb} MB; make room, or "

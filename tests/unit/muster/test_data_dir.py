@@ -87,6 +87,16 @@ def test_a_directory_under_a_file_is_refused(tmp_path: Path) -> None:
         DataDir(tmp_path / "file" / "muster").create()
 
 
+@pytest.mark.parametrize(
+    ("path", "reason"), [("/proc/muster", "No such file or directory"), ("/tmp/" + 300 * "x", "File name too long")]
+)
+def test_a_directory_that_cannot_be_created_is_reported_in_one_sentence(path: str, reason: str) -> None:
+    with pytest.raises(UserError) as refusal:
+        DataDir(Path(path)).create()
+    said = f"The data directory {path} cannot be created ({reason}); choose another one with --data-dir."
+    assert refusal.value.sentence == said
+
+
 def test_a_secret_is_made_once(tmp_path: Path) -> None:
     secret = keep_secret(tmp_path / "secret")
     assert len(secret) >= 32
