@@ -10,9 +10,10 @@ from typing import Annotated, Final
 
 import typer
 
+from coordinator_core.state_store.change_actions import ChangeAction
 from muster import display
 from muster.cli.command_tree import command_group
-from muster.cli.group_selection import optional_group, split
+from muster.cli.group_selection import known_values, optional_group
 from muster.cli.options import (
     REASON,
     ActorOption,
@@ -62,7 +63,7 @@ def list_changes(
     as_json: JsonOption = False,
 ) -> None:
     """List changes, the newest first, of one group or of all."""
-    wanted = list(split(actions))
+    wanted = list(known_values("--action", ChangeAction, actions))
     found = NodeClient(url).pages(
         "/v1/changes", "changes", limit, group_id=optional_group(group_id, group), actor=actor, action=wanted
     )

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 from coordinator_core.protocol.states import GroupState
@@ -48,7 +49,7 @@ class GroupSelection:
             raise UserError("Name a group or use --all-groups.", USAGE_EXIT_CODE)
         if named and (states or prefix):
             raise UserError("--state and --prefix require --all-groups.", USAGE_EXIT_CODE)
-        return cls(named, is_all, known_states(states), prefix)
+        return cls(named, is_all, known_values("--state", GroupState, states), prefix)
 
     @property
     def is_one(self) -> bool:
@@ -91,23 +92,23 @@ def one_named(noun: str, argument: str | None, option: str | None) -> str:
     return named
 
 
-def split(values: Iterable[str] | None) -> tuple[str, ...]:
-    """Return the values of a repeated option, each of which may have several, separated by commas."""
-    return tuple(part.strip() for value in values or () for part in value.split(",") if part.strip())
-
-
-def known_states(values: Iterable[str] | None) -> tuple[str, ...]:
-    """Return the states that the option names, in any case.
+def known_values(option: str, known: type[StrEnum], values: Iterable[str] | None) -> tuple[str, ...]:
+    """Return the values that a repeated option names, in any case.
 
     Raises:
-        UserError: there is no such state, or a value names none, and would choose all groups.
+        UserError: there is no such value, or the option names none, and would choose all.
     """
-    names = {state.lower(): str(state) for state in GroupState}
+    names = {each.lower(): str(each) for each in known}
     for value in values or ():
-        unknown = [name for name in split([value]) or ("",) if name.lower() not in names]
+        unknown = [name for name in _split([value]) or ("",) if name.lower() not in names]
         if unknown:
-            raise UserError(f"--state {unknown[0]!r}: use {', '.join(names.values())}.", USAGE_EXIT_CODE)
-    return tuple(names[name.lower()] for name in split(values))
+            raise UserError(f"{option} {unknown[0]!r}: use {', '.join(names.values())}.", USAGE_EXIT_CODE)
+    return tuple(names[name.lower()] for name in _split(values))
+
+
+def _split(values: Iterable[str] | None) -> tuple[str, ...]:
+    """Return the values of a repeated option, each of which may have several, separated by commas."""
+    return tuple(part.strip() for value in values or () for part in value.split(",") if part.strip())
 
 
 @dataclass(frozen=True, slots=True)

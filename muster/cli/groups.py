@@ -15,7 +15,7 @@ from coordinator_core.protocol.states import GroupState
 from muster import display
 from muster.cli.advice import findings, print_findings, tuning
 from muster.cli.command_tree import command_group
-from muster.cli.group_selection import GroupSelection, Outcome, for_each, known_states, one_group, report
+from muster.cli.group_selection import GroupSelection, Outcome, for_each, known_values, one_group, report
 from muster.cli.members import remove_member, sessions
 from muster.cli.offset_resets import reset_offsets
 from muster.cli.options import (
@@ -77,10 +77,8 @@ def list_groups(
 
     Dead groups are listed with --state Dead only.
     """
-    node = NodeClient(url)
-    found = node.pages(
-        "/v1/groups", "groups", limit, state=list(known_states(state)), prefix=prefix, protocol_type=protocol_type
-    )
+    node, states = NodeClient(url), list(known_values("--state", GroupState, state))
+    found = node.pages("/v1/groups", "groups", limit, state=states, prefix=prefix, protocol_type=protocol_type)
     node.warn_unless_ready()
     columns = ("member_count", "generation", "protocol_type")
     rows = (
@@ -115,8 +113,8 @@ def overview(
 
     Rebalancing groups come first, then the groups with the most rebalances within the last hour.
     """
-    node, query = NodeClient(url), {"q": search, "sort": sort.value}
-    found = node.pages("/v1/overview/groups", "groups", limit, state=list(known_states(state)), **query)
+    node, states = NodeClient(url), list(known_values("--state", GroupState, state))
+    found = node.pages("/v1/overview/groups", "groups", limit, state=states, q=search, sort=sort.value)
     node.warn_unless_ready()
     rows = map(_overview_row, found)
     headings = ("GROUP", "STATE", "FOR", "MEMBERS", "LAG", "REBALANCES/H", "LAST TRIGGER", "AGO")

@@ -10,7 +10,7 @@ import typer
 from coordinator_core.state_store.runs import FINISHED, UNDECIDED, RunStatus
 from muster import display
 from muster.cli.command_tree import command_group
-from muster.cli.group_selection import split
+from muster.cli.group_selection import known_values
 from muster.cli.options import (
     REASON,
     ActorOption,
@@ -53,7 +53,7 @@ def list_runs(
     as_json: JsonOption = False,
 ) -> None:
     """List the newest maintenance runs."""
-    found = NodeClient(url).get(RUNS, status=list(split(status)))["runs"]
+    found = NodeClient(url).get(RUNS, status=list(known_values("--status", RunStatus, status)))["runs"]
     if as_json:
         print_json({"runs": found})
         return

@@ -290,6 +290,18 @@ def test_proposals_are_listed_behind_many_newer_runs(muster: Muster, rows: Psyco
     assert run_id in [run["run_id"] for run in listed]
 
 
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["runs", "list", "--status", "applied,lost"], "--status 'lost': use proposed, applying, applied, rejected, fa"),
+        (["runs", "list", "--status", ""], "--status '': use proposed, applying, applied, rejected, failed."),
+        (["changes", "list", "--action", "reset"], "--action 'reset': use delete_offsets, delete_group, reset_offsets,"),
+    ],
+)
+def test_status_or_action_that_does_not_exist_is_a_usage_error(muster: Muster, command: list[str], said: str) -> None:
+    assert muster.refused(2, *command).startswith(said)
+
+
 def test_run_shows_who_rejected_it_and_why(muster: Muster, run_id: str) -> None:
     muster.ok("runs", "reject", run_id, "--reason", "still used")
     output = muster.ok("runs", "show", run_id).out
