@@ -59,6 +59,7 @@ def up(
     Starts Postgres, a node, Airflow and some consumers, and shows each step, then the groups as they change. With
     --mirror the node mirrors a Kafka cluster, and shows its groups. Ctrl-C stops everything; the data is kept.
     """
+    _exit_on_signals()
     from muster.local.up import run_up
 
     given = {"http_port": port, "airflow_port": airflow_port, "data_dir": data_dir}
@@ -77,13 +78,13 @@ def serve(
     Uses the database of MUSTER_DATABASE_URL, or else an embedded Postgres. Creates the tables in an empty database;
     refuses an older schema until muster migrate has run.
     """
+    _exit_on_signals()
     from muster.local.database import command_database
     from muster.local.ports import require_free_port
     from muster.node.schema import require_schema
     from muster.node.serve import run_node
 
     settings = command_settings(http_port=port, http_host=host, data_dir=data_dir)
-    signal.signal(signal.SIGTERM, _leave)
     with command_database(
         settings,
         "serve",
@@ -110,6 +111,7 @@ def mirror(
     that would change them are refused. Needs a database of its own, whose tables it creates. How to authenticate: the
     MUSTER_MIRROR_ settings.
     """
+    _exit_on_signals()
     from muster.local.database import command_database
     from muster.local.ports import require_free_port
     from muster.node.mirror import prepare_database
@@ -119,7 +121,6 @@ def mirror(
     settings = command_settings(**given)
     if settings.mirror_bootstrap_servers is None:
         raise UserError("Name the Kafka cluster: --bootstrap host:port.", USAGE_EXIT_CODE)
-    signal.signal(signal.SIGTERM, _leave)
     with command_database(
         settings,
         "mirror",
@@ -136,6 +137,11 @@ def version() -> None:
     print(importlib.metadata.version("muster"))
 
 
-def _leave(number: int, frame: FrameType | None) -> NoReturn:
-    """Stop everything that was started, and exit normally."""
-    sys.exit(0)
+def _exit_on_signals() -> None:
+    """Exit with 0 at SIGTERM and at Ctrl-C from now on; what was started is stopped on the way."""
+
+    def leave(number: int, frame: FrameType | None) -> NoReturn:
+        sys.exit(0)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, leave)

@@ -187,6 +187,20 @@ def test_a_command_that_is_interrupted_exits_as_the_shell_expects(tmp_path: Path
     assert (process.returncode, said) == (130, "")
 
 
+@pytest.mark.parametrize("command", [["serve"], ["mirror", "--bootstrap", "127.0.0.1:1"]])
+def test_ctrl_c_ends_a_node_that_starts_as_it_ends_one_that_serves(command: list[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"postgresql://ada@127.0.0.1:{server.getsockname()[1]}/muster"
+        environment = {**os.environ, "MUSTER_DATABASE_URL": url}
+        arguments = [sys.executable, "-m", "muster", *command, "--port", str(free_port())]
+        with subprocess.Popen(arguments, env=environment, stderr=subprocess.PIPE, text=True) as process:
+            asked, _ = server.accept()
+            with asked:
+                process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, said) == (0, "")
+
+
 def test_database_url_is_unknown_if_nothing_runs_in_the_directory(tmp_path: Path) -> None:
     assert complaint(muster("database-url", "--data-dir", str(tmp_path)), 1).startswith(f"Nothing runs in {tmp_path};")
 
