@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agent import RequestError
+from examples.word_count.access import Access
 from examples.word_count.consumer import WordCounter
 from examples.word_count.counts import Counts
 from examples.word_count.errors import UserError
@@ -41,10 +42,11 @@ def _produce(options: argparse.Namespace) -> None:
 
 def _consume(options: argparse.Namespace) -> None:
     topic = Topic(options.directory)
-    register(options.url, topic)
+    access = Access.of_environment()
     counter = WordCounter(
-        options.url, options.group, topic, options.session_timeout_ms, is_from_start=options.from_start
+        options.url, access, options.group, topic, options.session_timeout_ms, is_from_start=options.from_start
     )
+    register(options.url, access, topic)
     _on_signals(counter.stop)
     counter.run()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from agent import ConsumerAgent, RejoinError, RetryError, TopicPartition
+from examples.word_count.access import Access
 from examples.word_count.counts import Counts
 from examples.word_count.topic import Topic
 
@@ -26,7 +27,14 @@ class WordCounter:
     """
 
     def __init__(
-        self, urls: Sequence[str], group_id: str, topic: Topic, session_timeout_ms: int, *, is_from_start: bool
+        self,
+        urls: Sequence[str],
+        access: Access,
+        group_id: str,
+        topic: Topic,
+        session_timeout_ms: int,
+        *,
+        is_from_start: bool,
     ) -> None:
         self._topic = topic
         self._is_from_start = is_from_start
@@ -37,6 +45,8 @@ class WordCounter:
             urls,
             group_id,
             [topic.name],
+            token=access.token,
+            ssl_context=access.ssl_context,
             session_timeout_ms=session_timeout_ms,
             on_assigned=self._acquire,
             on_revoked=self._release,

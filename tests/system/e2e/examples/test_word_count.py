@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
+from hashlib import sha256
 from pathlib import Path
 from threading import Event, Thread
 
@@ -16,12 +18,16 @@ import urllib3
 
 from agent import ConsumerAgent
 from examples.word_count.__main__ import main
+from examples.word_count.access import Access
 from examples.word_count.consumer import WordCounter
 from examples.word_count.counts import Counts
 from examples.word_count.errors import UserError
 from examples.word_count.topic import Topic
 from examples.word_count.topic_metadata import register
+from tests.support.certificates import write_certificate
 from tests.support.fake_coordinator import FakeCoordinator, Hold
+from tests.support.nodes import CLUSTER_SECRET, running_node
+from tests.support.tokens_file import TokensFile
 from tests.support.waiting import PATIENCE_S, poll_until
 
 PARTITIONS = 4
@@ -32,6 +38,7 @@ class Readers:
 
     def __init__(self, directory: Path, url: str, running: ExitStack) -> None:
         self.directory = directory
+        self.environment: dict[str, str] = {}
         self._url = url
         self._running = running
         self._outputs: dict[str, Path] = {}
@@ -40,7 +47,8 @@ class Readers:
         """Run a command in the background."""
         self._outputs[name] = self.directory.parent / f"{name}.txt"
         output = self._running.enter_context(self._outputs[name].open("wb"))
-        process = subprocess.Popen(command(*arguments), stdout=output, stderr=output)
+        environment = {**os.environ, **self.environment}
+        process = subprocess.Popen(command(*arguments), env=environment, stdout=output, stderr=output)
         self._running.callback(end, process)
         return process
 
@@ -140,6 +148,27 @@ def test_topic_metadata_has_the_topic_and_its_partitions(readers: Readers, reade
     assert [each.partition for each in partitions] == list(range(PARTITIONS))
 
 
+def test_node_with_tls_is_used_with_the_token_of_an_agent(tmp_path: Path, reader_database: str) -> None:
+    (Path(a_directory(tmp_path, "orders-0.log")) / "orders-0.log").write_text("one two\n")
+    certificate = write_certificate(tmp_path / "node.pem")
+    entry = {"sha256": sha256(b"billing's").hexdigest(), "actor": "billing", "role": "agent"}
+    options = {
+        "group_initial_rebalance_delay_ms": 100,
+        "tls_certificate_file": str(certificate),
+        "tokens_file": str(TokensFile.written(tmp_path, entry).path),
+        "cluster_secret": CLUSTER_SECRET,
+    }
+    with running_node(reader_database, **options) as node, ExitStack() as running:
+        readers = Readers(tmp_path / "orders", node.url, running)
+        readers.environment = {"MUSTER_TOKEN": "billing's", "MUSTER_TLS_CA_FILE": str(certificate)}
+        readers.consume("reader", "--session-timeout-ms", "6000")
+        readers.wait_for("reader", "counted 1 lines")
+
+    assert readers.said("reader").splitlines()[0] == (
+        "the token may not set the number of partitions; an operator may: muster topics set orders --partitions 1"
+    )
+
+
 def test_incomplete_line_is_not_counted(tmp_path: Path) -> None:
     (tmp_path / "orders").mkdir()
     path = tmp_path / "orders" / "orders-0.log"
@@ -209,7 +238,7 @@ def test_unreachable_node_is_reported_in_one_sentence(tmp_path: Path, capsys: py
 
 
 def test_another_node_is_asked_where_one_does_not_answer(tmp_path: Path, reader_node: str) -> None:
-    register(["http://127.0.0.1:1", reader_node], Topic(Path(a_directory(tmp_path, "orders-0.log"))))
+    register(["http://127.0.0.1:1", reader_node], Access.of_environment(), Topic(Path(a_directory(tmp_path, "orders-0.log"))))
 
     with urllib3.PoolManager() as http:
         stored = http.request("GET", f"{reader_node}/v1/topics").json()["topics"]
@@ -237,7 +266,8 @@ def coordinator() -> Iterator[FakeCoordinator]:
 
 
 def a_counter(coordinator: FakeCoordinator, directory: str) -> WordCounter:
-    return WordCounter([coordinator.url], "word-count", Topic(Path(directory)), 6_000, is_from_start=False)
+    access, topic = Access.of_environment(), Topic(Path(directory))
+    return WordCounter([coordinator.url], access, "word-count", topic, 6_000, is_from_start=False)
 
 
 def test_broken_counts_end_a_consumer_with_one_sentence(
