@@ -39,8 +39,8 @@ FIRST_ERROR_STATUS: Final = 400
 FORBIDDEN: Final = 403
 NOT_FOUND: Final = 404
 PAGE: Final = 1_000
-PASSWORD: Final = re.compile(r"//.*@", re.DOTALL)
-"""The credentials in a URL."""
+PASSWORD: Final = re.compile(r"^(\w+://)?.*@", re.DOTALL)
+"""A URL up to its credentials, with its scheme as the group."""
 
 
 class ApiError(UserError):
@@ -247,7 +247,7 @@ def _checked_url(url: str) -> str:
         raise UserError("A node's URL has no user and no password; a token is in MUSTER_TOKEN.", USAGE_EXIT_CODE)
     if is_one and url.isprintable() and " " not in url:
         return url.partition("#")[0].rstrip("/")
-    shown = display.printable(PASSWORD.sub("//", url))
+    shown = display.printable(PASSWORD.sub(r"\1", url))
     raise UserError(f"A node's URL looks like http://host:port, and not like {shown}.", USAGE_EXIT_CODE)
 
 

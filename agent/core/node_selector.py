@@ -107,7 +107,7 @@ class NodeSelector:
 
 
 def _checked(url: object) -> str:
-    if isinstance(url, str) and "@" in url.partition("?")[0]:
+    if isinstance(url, str) and "@" in url:
         raise ValueError("a base URL must hold no user name and no password: use a token")
     readable = _readable(url) if isinstance(url, str) else None
     if readable is None:

@@ -7,6 +7,7 @@ Source: http-api.md "Errors" and "Operator requests".
 """
 
 import asyncio
+import re
 import ssl
 from base64 import urlsafe_b64encode
 from collections import deque
@@ -79,12 +80,15 @@ class MusterClient:
             retry_timeout_s: how long requests are repeated while no node can answer; 0 asks each node once.
 
         Raises:
-            ValueError: a node is no URL, or the token cannot be in a header; it is not shown.
+            ValueError: a node is no URL, or has a password, or the token cannot be in a header; neither is shown.
         """
         assert nodes, "a cluster has a node"
         for node in nodes:
+            shown = without_password(node)
             if not _is_url(node):
-                raise ValueError(f"{node} is no URL of http or https")
+                raise ValueError(f"{shown} is no URL of http or https")
+            if shown != node:
+                raise ValueError("the URL of a node has no user and no password: use a token")
         if token and not (token.isascii() and token.isprintable()):
             raise ValueError("a token is one line of printable ASCII")
         self._nodes = deque(node.rstrip("/") for node in nodes)
@@ -182,6 +186,11 @@ def group_path(group_id: str, action: str = "") -> str:
 def segment_of(text: str) -> str:
     """Return a text as one segment of a path."""
     return quote(text, safe="")
+
+
+def without_password(url: str) -> str:
+    """Return a URL without the user and password before its host."""
+    return re.sub(r"^(\w+://)?.*@", r"\1", url, flags=re.DOTALL)
 
 
 def _is_url(node: str) -> bool:

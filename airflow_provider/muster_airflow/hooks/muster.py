@@ -26,7 +26,15 @@ from typing import Any
 from airflow.sdk import BaseHook, Connection
 from airflow.sdk.exceptions import AirflowNotFoundException
 
-from muster_airflow.client import InvalidConnection, Json, MusterClient, RequestRefused, group_path, segment_of
+from muster_airflow.client import (
+    InvalidConnection,
+    Json,
+    MusterClient,
+    RequestRefused,
+    group_path,
+    segment_of,
+    without_password,
+)
 from muster_airflow.fields import seconds
 
 DEFAULT_PORT = 8080
@@ -123,7 +131,7 @@ class MusterHook(BaseHook):
         """Return the console's address for browsers; raises as `get_conn` does."""
         connection = self._find()
         if connection is None:
-            return os.environ.get("MUSTER_URL") or DEFAULT_URL
+            return without_password(os.environ.get("MUSTER_URL") or DEFAULT_URL)
         return str(_extra(connection).get("console_url") or _urls(connection)[0])
 
     def test_connection(self) -> tuple[bool, str]:
@@ -205,6 +213,8 @@ def _urls(connection: Connection) -> list[str]:
 def _url(scheme: str, host: str, port: int) -> str:
     """Return a node's URL; `host` may end with a port of its own."""
     node = NODE.fullmatch(host)
+    if "@" in host:
+        raise InvalidConnection("host: a node has no user and no password; the token is the connection's password")
     if node is None:
         raise InvalidConnection(f"host: {host!r} is neither host nor host:port")
     return f"{scheme}://{host}" if node["port"] else f"{scheme}://{host}:{port}"

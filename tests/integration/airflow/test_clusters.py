@@ -106,6 +106,7 @@ def test_links_lead_to_the_console_that_browsers_open(airflow: AirflowProcess) -
 
     assert url() == "http://127.0.0.1:8080/#/reports"
     assert url(MUSTER_URL="http://node:8080") == "http://node:8080/#/reports"
+    assert url(MUSTER_URL="http://ada:hunter2@node:8080") == "http://node:8080/#/reports"
     own: dict[str, Any] = {"MUSTER_URL": "http://node:8080", "AIRFLOW_CONN_MUSTER_DEFAULT": connection}
     assert url(**own) == "http://node-1.prod:8080/#/reports"
     own["AIRFLOW_CONN_MUSTER_DEFAULT"] = named

@@ -103,6 +103,10 @@ def test_connection_without_a_host_is_refused(airflow: AirflowProcess) -> None:
         ({"host": ""}, "host: name a node"),
         ({"host": "http://node:8080"}, "host: 'http://node:8080' is neither host nor host:port"),
         ({"host": "node-1:80,node-2:80a"}, "host: 'node-2:80a' is neither host nor host:port"),
+        (
+            {"host": "ada:hunter2@node"},
+            "host: a node has no user and no password; the token is the connection's password",
+        ),
         ({"host": "node-1 node-2"}, "host: 'node-1 node-2' is neither host nor host:port"),
         ({"extra": {"verify": "no"}}, "verify: 'no' is neither true nor false"),
         ({"extra": {"timeout_s": "soon"}}, "timeout_s: 'soon' is no number of seconds"),

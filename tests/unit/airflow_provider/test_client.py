@@ -168,6 +168,18 @@ def test_address_that_no_node_can_have_is_refused(node: str) -> None:
         MusterClient([node])
 
 
+@pytest.mark.parametrize(
+    ("node", "why"),
+    [
+        ("http://ada:hunter2@node:8080", "the URL of a node has no user and no password: use a token"),
+        ("ada:hunter2@node:8080", "node:8080 is no URL of http or https"),
+    ],
+)
+def test_password_in_a_url_is_refused_without_showing_it(node: str, why: str) -> None:
+    with pytest.raises(ValueError, match=f"^{why}$"):
+        MusterClient([node])
+
+
 # -- what is no Muster node -----------------------------------------------------------------------------------
 
 

@@ -44,6 +44,14 @@ def test_password_in_a_url_is_refused_and_not_printed() -> None:
     assert refusal.value.sentence == "A node's URL has no user and no password; a token is in MUSTER_TOKEN."
 
 
+@pytest.mark.parametrize("url", ["ada:hunter2@node:8080", "ftp://ada:hunter2@node:8080"])
+def test_password_in_an_invalid_url_is_not_printed(url: str) -> None:
+    with pytest.raises(UserError) as refusal:
+        NodeClient(url)
+    assert "node:8080" in refusal.value.sentence
+    assert "hunter2" not in refusal.value.sentence
+
+
 def test_user_without_an_account_is_named_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """Containers often run under such a number."""
     for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):

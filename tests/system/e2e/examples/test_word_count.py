@@ -152,7 +152,7 @@ def test_node_with_tls_is_used_with_the_token_of_an_agent(tmp_path: Path, reader
     (Path(a_directory(tmp_path, "orders-0.log")) / "orders-0.log").write_text("one two\n")
     certificate = write_certificate(tmp_path / "node.pem")
     entry = {"sha256": sha256(b"billing's").hexdigest(), "actor": "billing", "role": "agent"}
-    options = {
+    options: dict[str, int | str] = {
         "group_initial_rebalance_delay_ms": 100,
         "tls_certificate_file": str(certificate),
         "tokens_file": str(TokensFile.written(tmp_path, entry).path),
