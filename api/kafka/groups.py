@@ -4,6 +4,7 @@ Lists of thousands of groups are made in turns and encoded in a thread, so that 
 """
 
 import asyncio
+from collections.abc import Collection
 from typing import Any, Final
 
 from api.kafka.apis import ApiKey
@@ -60,6 +61,20 @@ async def list_groups(request: KafkaRequest) -> bytes:
 async def describe_groups(request: KafkaRequest) -> bytes:
     """Describe groups with their members, each once."""
     group_ids = dict.fromkeys(request.message.groups)
+    try:
+        groups = await _described_in_turns(request, group_ids)
+    except CoordinatorError as error:
+        refusal = _refusal(request, error)
+        groups = [{**_nothing(group_id), **refusal} for group_id in group_ids]
+    return await request.encode({"groups": groups})
+
+
+async def _described_in_turns(request: KafkaRequest, group_ids: Collection[str]) -> list[Fields]:
+    """Describe groups when large requests of others have ended.
+
+    Raises:
+        CoordinatorNotAvailable: that was not before the deadline.
+    """
     await request.with_deadline(request.begin_response(len(group_ids)))
     groups: list[Fields] = []
     members = in_this_turn = 0
@@ -72,17 +87,11 @@ async def describe_groups(request: KafkaRequest) -> bytes:
             await asyncio.sleep(0)
     if members:
         await request.with_deadline(request.begin_response(members))
-    return await request.encode({"groups": groups})
+    return groups
 
 
 def _described(request: KafkaRequest, group_id: str) -> Fields:
-    nothing: dict[str, Any] = {
-        "group_id": group_id,
-        "group_state": "",
-        "protocol_type": "",
-        "protocol_data": "",
-        "members": (),
-    }
+    nothing = _nothing(group_id)
     try:
         request.authorize("DescribeGroups", group_id)
         if getattr(request.message, "include_authorized_operations", False):
@@ -94,7 +103,7 @@ def _described(request: KafkaRequest, group_id: str) -> Fields:
                 raise GroupIdNotFound(f"group {group_id} not found")
             return nothing
     except CoordinatorError as error:
-        return {**nothing, "error_code": request.failed(error), "error_message": error.detail}
+        return {**nothing, **_refusal(request, error)}
     return {
         **nothing,
         "group_state": str(view.state),
@@ -102,6 +111,14 @@ def _described(request: KafkaRequest, group_id: str) -> Fields:
         "protocol_data": (view.protocol_name or "") if view.state is STABLE else "",
         "members": [_member(view, each) for each in view.members],
     }
+
+
+def _nothing(group_id: str) -> dict[str, Any]:
+    return {"group_id": group_id, "group_state": "", "protocol_type": "", "protocol_data": "", "members": ()}
+
+
+def _refusal(request: KafkaRequest, error: CoordinatorError) -> Fields:
+    return {"error_code": request.failed(error), "error_message": error.detail}
 
 
 def _member(group: GroupView, view: MemberView) -> Fields:

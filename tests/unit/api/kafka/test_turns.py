@@ -16,7 +16,7 @@ from api.kafka.request import KafkaRequest
 from api.shared.limits import ListenerLimits
 from api.shared.node_context import NodeContext
 from api.shared.turns import CONVERTED_AT_ONCE, LONG_POLLS_AT_ONCE
-from coordinator_core.protocol.errors import UnknownMemberId
+from coordinator_core.protocol.errors import CoordinatorNotAvailable, UnknownMemberId
 from coordinator_core.state_store.rows import FetchedOffset
 from tests.support.kafka_wire import read_response
 from tests.support.memory_store import MemoryStore
@@ -192,6 +192,18 @@ async def test_groups_are_described_when_large_requests_of_others_have_ended(mon
         await until(lambda: wire.is_answered, "the groups")
         wire.close()
     assert described == few_bytes
+
+
+async def test_groups_that_cannot_be_described_in_time_have_an_error_each() -> None:
+    """Clients would take a closed connection for a failed broker."""
+    async with running(MemoryStore()) as coordinator:
+        node = NodeContext(coordinator, NO_QUERIES, ListenerLimits(request_timeout_ms=1))
+        await node.large_request_turns.begin("another", LARGE_BYTES)
+        wire = Wire(node)
+        answer = await wire.call(ApiKey.DESCRIBE_GROUPS, 5, {"groups": MANY[:500]})
+        wire.close()
+    assert [each.group_id for each in answer.groups] == MANY[:500]
+    assert {each.error_code for each in answer.groups} == {CoordinatorNotAvailable.kafka_code}
 
 
 @LONG_POLLS
