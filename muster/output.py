@@ -1,8 +1,8 @@
 """Output of commands: JSON for programs, tables for a terminal, plain columns for a pipe.
 
 In a terminal some columns are printed only on request, and an id is in one piece where there is room for it, else
-folded, never cut; a pipe has all columns, and every row is one line. No name that a client chose can control the
-terminal.
+folded, never cut; a narrow terminal wraps plain lines. A pipe has all columns, and every row is one line. No name that
+a client chose can control the terminal.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ STYLES: Final = {
 IDS: Final = frozenset({"RUN", "CHANGE", "TOKEN-ID", "CONSUMER-ID", "OWNER"})
 """Columns of ids, which users copy to other commands."""
 FOLDED_MIN: Final = 8
-"""The minimum width that is left to a column beside such an id."""
+"""The minimum width of a wider column that is folded."""
 GAP: Final = "  "
 
 
@@ -67,23 +67,29 @@ class Table:
         return len(self._rows)
 
     def print(self, *, is_wide: bool = False) -> None:
-        """Print it for a pipe or a terminal; columns of `wide_only` only with `is_wide`."""
-        if sys.stdout.isatty():
-            from rich.console import Console  # noqa: PLC0415 - a pipe needs none of it
+        """Print it for a pipe or a terminal; columns of `wide_only` only with `is_wide`.
 
-            console = Console(highlight=False)
+        A terminal that is too narrow to fold the columns gets plain ones, whose lines it wraps itself.
+        """
+        if not sys.stdout.isatty():
+            print("\n".join(self.lines()))
+            return
+        from rich.console import Console  # noqa: PLC0415 - a pipe needs none of it
+
+        console = Console(highlight=False)
+        if self._folded_width(self._shown(is_wide=is_wide)) <= console.width:
             console.print(self.rich(is_wide=is_wide, width=console.width))
         else:
-            print("\n".join(self.lines()))
+            print("\n".join(self.lines(is_wide=is_wide)))
 
-    def lines(self) -> list[str]:
+    def lines(self, *, is_wide: bool = True) -> list[str]:
         """Return it as plain columns."""
+        shown = self._shown(is_wide=is_wide)
         rows = [self._headings, *([_text(cell) for cell in row] for row in self._rows)]
-        columns = [(self._width(index), self._is_number(index)) for index in range(len(self._headings))]
+        columns = [(index, self._width(index), self._is_number(index)) for index in shown]
         return [
             GAP.join(
-                cell.rjust(width) if is_number else cell.ljust(width)
-                for cell, (width, is_number) in zip(row, columns, strict=True)
+                row[index].rjust(width) if is_number else row[index].ljust(width) for index, width, is_number in columns
             ).rstrip()
             for row in rows
         ]
@@ -93,23 +99,29 @@ class Table:
         from rich import box, table, text  # noqa: PLC0415 - likewise
 
         drawn = table.Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
-        shown = [
-            (index, heading)
-            for index, heading in enumerate(self._headings)
-            if is_wide or heading not in self._wide_only
-        ]
-        numbers = {index for index, _ in shown if self._is_number(index)}
-        whole = numbers | {index for index, heading in shown if heading in IDS}
-        needed = sum(self._width(index) if index in whole else FOLDED_MIN for index, _ in shown)
-        if needed + len(GAP) * (len(shown) - 1) > width:
-            whole = numbers
-        for index, heading in shown:
-            is_number, is_whole = index in numbers, index in whole
+        shown = self._shown(is_wide=is_wide)
+        has_whole_ids = self._folded_width(shown, IDS) <= width
+        for index in shown:
+            heading, is_number = self._headings[index], self._is_number(index)
+            is_whole = is_number or (has_whole_ids and heading in IDS)
             drawn.add_column(heading, justify="right" if is_number else "left", overflow="fold", no_wrap=is_whole)
         for row in self._rows:
-            cells = [_text(row[index]) for index, _ in shown]
+            cells = [_text(row[index]) for index in shown]
             drawn.add_row(*(text.Text(cell, style=STYLES.get(cell, "")) for cell in cells))
         return drawn
+
+    def _shown(self, *, is_wide: bool) -> list[int]:
+        """Return the columns to print, by their numbers."""
+        return [number for number, each in enumerate(self._headings) if is_wide or each not in self._wide_only]
+
+    def _folded_width(self, shown: Sequence[int], whole: Collection[str] = ()) -> int:
+        """Return the minimum width of columns: numbers and those of `whole` are in one piece, the others folded."""
+        return len(GAP) * (len(shown) - 1) + sum(
+            self._width(index)
+            if self._is_number(index) or self._headings[index] in whole
+            else min(FOLDED_MIN, self._width(index))
+            for index in shown
+        )
 
     def _width(self, index: int) -> int:
         return max(map(len, (self._headings[index], *(_text(row[index]) for row in self._rows))))

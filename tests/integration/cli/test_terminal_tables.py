@@ -7,6 +7,7 @@ from uuid import uuid4
 import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 
+from muster.output import Table
 from tests.support.http_client import Client, fresh_id, position
 from tests.support.known_log_ends import run_sql
 from tests.support.muster_command import Muster
@@ -139,3 +140,19 @@ def test_the_one_group_that_is_asked_for_is_no_column(
 
     assert muster.ok(*words).out.startswith("TOPIC ")
     assert muster.ok(*words, long_names["GROUP"]).out.startswith("GROUP ")
+
+
+@pytest.mark.parametrize("columns", [20, 60, 80])
+def test_table_that_is_too_wide_for_its_terminal_loses_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    table = Table("group_id", "offset", "topic", "committed_offset", "log_end_offset", "commit_version", "host")
+    table.add("billing", 1, "orders", 2, 3, 4, "192.0.2.7")
+    at_terminal(monkeypatch, columns)
+    table.print()
+
+    headings, row = capsys.readouterr().out.splitlines()
+    assert headings.split() == [
+        *("group_id", "offset", "topic", "committed_offset", "log_end_offset", "commit_version", "host")
+    ]
+    assert row.split() == ["billing", "1", "orders", "2", "3", "4", "192.0.2.7"]
