@@ -56,7 +56,7 @@ from muster.local.java import find_java
 from muster.local.ports import bind_failure, is_wrong_host, listener_on
 from muster.misspelled_settings import misspelled
 from muster.node.tls import read_tls, unencrypted
-from muster.node_client import NodeClient, root_cause
+from muster.node_client import FORBIDDEN, ApiError, NodeClient, client_token, root_cause
 from muster.output import Table, print_json
 from muster.settings import Settings, psql_url
 from spark_jobs import submit
@@ -71,8 +71,8 @@ def doctor(url: UrlOption = None, data_dir: DataDirOption = None, as_json: JsonO
 
     Checks the settings, the disk, the ports, Postgres, its locks, the schema, the database's roles, the incarnation,
     the leases, the nodes' addresses, the constraints, the offsets, the clocks, the audit log, the issued tokens, the
-    stored groups, a node, the tokens file, TLS, Java, the JDBC driver and Airflow, and changes nothing. The exit code
-    is 1 if a check fails.
+    stored groups, a node, MUSTER_TOKEN, the tokens file, TLS, Java, the JDBC driver and Airflow, and changes nothing.
+    The exit code is 1 if a check fails.
     """
     found = list(run_checks(url, data_dir))
     if as_json:
@@ -92,6 +92,7 @@ LOCK_TIMEOUT_MS: Final = 2_000
 NODE_TIMEOUT_S: Final = 5.0
 NODE_SKEW_LOOK_S: Final = 3.0
 LOOPBACK: Final = "127.0.0.1"
+UNAUTHORIZED: Final = 401
 MISDIRECTED_REQUEST: Final = 421
 
 
@@ -265,6 +266,7 @@ def _node(url: str | None) -> Iterator[CheckResult]:
     else:
         yield _readiness(node.url, reasons, is_ready=is_ready)
         yield _nodes_clock(reply.headers.get("Date"))
+        yield from _token(node.url)
 
 
 def _readiness(url: str, reasons: str, *, is_ready: bool) -> CheckResult:
@@ -273,6 +275,22 @@ def _readiness(url: str, reasons: str, *, is_ready: bool) -> CheckResult:
     if reasons:
         return warning("node", f"{url} is ready, and warns: {reasons}", "docs/logs.md says what to do")
     return ok("node", f"{url} is ready")
+
+
+def _token(url: str) -> Iterator[CheckResult]:
+    """Yield whether the node accepts the token of MUSTER_TOKEN, or needs one."""
+    try:
+        NodeClient(url, retry_timeout_s=0, timeout_s=NODE_TIMEOUT_S).get("/v1/groups", limit=1)
+    except ApiError as refusal:
+        if refusal.status == UNAUTHORIZED:
+            level = error if client_token() else warning
+            yield level("token", f"the node refuses requests: {refusal.detail}", "set MUSTER_TOKEN to a valid token")
+        if refusal.status != FORBIDDEN:
+            return
+    except UserError:
+        return
+    if client_token():
+        yield ok("token", "the node accepts MUSTER_TOKEN")
 
 
 def _nodes_clock(date: str | None) -> CheckResult:
@@ -293,7 +311,7 @@ def _nodes_clock(date: str | None) -> CheckResult:
 
 def _tokens(settings: Settings) -> CheckResult:
     if not settings.has_tokens:
-        return ok("tokens", "none: nodes are open, on this machine only")
+        return ok("tokens", "none: a node with these settings is open, on this machine only")
     try:
         tokens = {} if settings.tokens_file is None else read_tokens_file(settings.tokens_file)
     except TokensFileError as refusal:

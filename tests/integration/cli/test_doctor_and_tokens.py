@@ -379,6 +379,18 @@ def test_agent_operator_and_viewer_tokens_are_accepted(
     assert bare_muster.refused(1, *reset) == (f"{group_id}: the bearer token is unknown (SASL_AUTHENTICATION_FAILED).")
 
 
+def test_doctor_reports_a_token_that_the_node_does_not_accept(
+    guarded: tuple[str, dict[str, str]], bare_muster: Muster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, tokens = guarded
+    monkeypatch.setenv("MUSTER_URL", url)
+    assert findings(bare_muster)[1]["token"] == ("warning", "the node refuses requests: a bearer token is needed")
+    monkeypatch.setenv("MUSTER_TOKEN", "nobody's")
+    assert findings(bare_muster)[1]["token"] == ("error", "the node refuses requests: the bearer token is unknown")
+    monkeypatch.setenv("MUSTER_TOKEN", tokens["agent"])
+    assert findings(bare_muster)[1]["token"] == ("ok", "the node accepts MUSTER_TOKEN")
+
+
 def test_muster_up_requires_a_token_if_tokens_are_configured(
     bare_muster: Muster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
