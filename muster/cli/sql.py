@@ -57,6 +57,8 @@ def sql(
     """
     if query is not None and not query.strip(" \n;"):
         raise UserError("There is no statement in the SQL.", USAGE_EXIT_CODE)
+    if query is None and as_json:
+        raise UserError("--json needs a statement: without one, psql is opened.", USAGE_EXIT_CODE)
     from muster.cli.crash import command_settings
     from muster.local.database import urls_in_use
     from muster.settings import psql_url
@@ -135,10 +137,11 @@ def print_rows(url: str, query: str, *, may_write: bool, as_json: bool) -> None:
     finally:
         set_wait_callback(None)
         connection.close()
-    if names is None:
+    if as_json:
+        shown = [dict(zip(names or (), map(_plain, row), strict=True)) for row in rows]
+        print_json({"rows": shown} | ({"changed": max(changed, 0)} if names is None else {}))
+    elif names is None:
         print(f"{counted(max(changed, 0), 'row')} changed.")
-    elif as_json:
-        print_json({"rows": [dict(zip(names, map(_plain, row), strict=True)) for row in rows]})
     else:
         _print_rows(names, rows)
 

@@ -204,6 +204,7 @@ def _loaded(command: str, entry: str, *names: str) -> list[str]:
         (["tokens", "issue", "--actor", "a", "--allow", "JOIN:GROUP:PREFIXED:"], "'JOIN:GROUP:PREFIXED:' is no entry "),
         (["tokens", "issue", "--actor", "a", "--allow", "JOIN:GROUP:PREFIXED"], "'JOIN:GROUP:PREFIXED' is no entry "),
         (["sql", " ; "], "There is no statement in the SQL."),
+        (["sql", "--json"], "--json needs a statement: without one, psql is opened."),
         (["groups", "describe", "\udcff"], "An argument is not UTF-8."),
         (["groups", "list", "--url", "nonsense"], "A node's URL looks like http://host:port, and not like nonsense."),
     ],

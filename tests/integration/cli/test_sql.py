@@ -103,6 +103,7 @@ def test_sql_is_read_only_unless_write_is_given(muster: Muster, database_in_use:
     assert muster.refused(1, "sql", change).endswith("; --write allows it.")
     assert muster.ok("sql", change, "--write").out == "1 row changed.\n"
     assert muster.ok("sql", "SELECT partitions FROM topics WHERE topic = 'by-hand'").rows[0] == ["1"]
+    assert muster.ok("sql", "DELETE FROM topics WHERE false", "--write", "--json").json == {"rows": [], "changed": 0}
     assert "syntax error" in muster.refused(1, "sql", "SELEKT 1")
 
 
