@@ -1,4 +1,4 @@
-"""The token and the trusted authorities of the environment: MUSTER_TOKEN and MUSTER_TLS_CA_FILE, as for the commands."""
+"""The token and the trusted authorities, of MUSTER_TOKEN and MUSTER_TLS_CA_FILE, as for the commands."""
 
 from __future__ import annotations
 

@@ -293,9 +293,9 @@ def test_proposals_are_listed_behind_many_newer_runs(muster: Muster, rows: Psyco
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        (["runs", "list", "--status", "applied,lost"], "--status 'lost': use proposed, applying, applied, rejected, fa"),
+        (["runs", "list", "--status", "applied,lost"], "--status 'lost': use proposed, applying, applied, rejected"),
         (["runs", "list", "--status", ""], "--status '': use proposed, applying, applied, rejected, failed."),
-        (["changes", "list", "--action", "reset"], "--action 'reset': use delete_offsets, delete_group, reset_offsets,"),
+        (["changes", "list", "--action", "reset"], "--action 'reset': use delete_offsets, delete_group, reset"),
     ],
 )
 def test_status_or_action_that_does_not_exist_is_a_usage_error(muster: Muster, command: list[str], said: str) -> None:

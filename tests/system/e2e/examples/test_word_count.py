@@ -238,7 +238,8 @@ def test_unreachable_node_is_reported_in_one_sentence(tmp_path: Path, capsys: py
 
 
 def test_another_node_is_asked_where_one_does_not_answer(tmp_path: Path, reader_node: str) -> None:
-    register(["http://127.0.0.1:1", reader_node], Access.of_environment(), Topic(Path(a_directory(tmp_path, "orders-0.log"))))
+    topic = Topic(Path(a_directory(tmp_path, "orders-0.log")))
+    register(["http://127.0.0.1:1", reader_node], Access.of_environment(), topic)
 
     with urllib3.PoolManager() as http:
         stored = http.request("GET", f"{reader_node}/v1/topics").json()["topics"]
