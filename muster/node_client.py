@@ -36,6 +36,7 @@ RETRY_TIMEOUT_S: Final = 15.0
 """How long a request with a retriable error is repeated: longer than shards need to move."""
 NO_CONTENT: Final = 204
 FIRST_ERROR_STATUS: Final = 400
+UNAUTHORIZED: Final = 401
 FORBIDDEN: Final = 403
 NOT_FOUND: Final = 404
 PAGE: Final = 1_000
@@ -280,8 +281,9 @@ def _json(reply: urllib3.BaseHTTPResponse, url: str) -> Json:
 
 
 def _api_error(problem: Json, status: int) -> ApiError:
+    detail = display.printable(str(problem.get("detail") or problem.get("title") or "the node refused"))
     return ApiError(
-        display.printable(str(problem.get("detail") or problem.get("title") or "the node refused")),
+        f"{detail}; it is read from MUSTER_TOKEN" if status == UNAUTHORIZED and "bearer token" in detail else detail,
         str(problem.get("code", status)),
         status,
         UNREACHABLE_EXIT_CODE if _is_transient(problem) else FAILURE_EXIT_CODE,

@@ -56,7 +56,7 @@ from muster.local.java import find_java
 from muster.local.ports import bind_failure, is_wrong_host, listener_on
 from muster.misspelled_settings import misspelled
 from muster.node.tls import read_tls, unencrypted
-from muster.node_client import FORBIDDEN, ApiError, NodeClient, client_token, root_cause
+from muster.node_client import FORBIDDEN, UNAUTHORIZED, ApiError, NodeClient, client_token, root_cause
 from muster.output import Table, print_json
 from muster.settings import Settings, psql_url
 from spark_jobs import submit
@@ -92,7 +92,6 @@ LOCK_TIMEOUT_MS: Final = 2_000
 NODE_TIMEOUT_S: Final = 5.0
 NODE_SKEW_LOOK_S: Final = 3.0
 LOOPBACK: Final = "127.0.0.1"
-UNAUTHORIZED: Final = 401
 MISDIRECTED_REQUEST: Final = 421
 
 
@@ -284,7 +283,7 @@ def _token(url: str) -> Iterator[CheckResult]:
     except ApiError as refusal:
         if refusal.status == UNAUTHORIZED:
             level = error if client_token() else warning
-            yield level("token", f"the node refuses requests: {refusal.detail}", "set MUSTER_TOKEN to a valid token")
+            yield level("token", f"the node refuses requests: {refusal.detail}", "make one: docs/security.md")
         if refusal.status != FORBIDDEN:
             return
     except UserError:

@@ -376,7 +376,10 @@ def test_agent_operator_and_viewer_tokens_are_accepted(
     bare_muster.ok(*reset)
     assert bare_muster.ok("changes", "list", group_id).rows[0][2:4] == ["the", "operator"]
     monkeypatch.setenv("MUSTER_TOKEN", "nobody's")
-    assert bare_muster.refused(1, *reset) == (f"{group_id}: the bearer token is unknown (SASL_AUTHENTICATION_FAILED).")
+    source = "it is read from MUSTER_TOKEN (SASL_AUTHENTICATION_FAILED)."
+    assert bare_muster.refused(1, *reset) == f"{group_id}: the bearer token is unknown; {source}"
+    monkeypatch.delenv("MUSTER_TOKEN")
+    assert bare_muster.refused(1, "groups", "list") == f"a bearer token is needed; {source}"
 
 
 def test_doctor_reports_a_token_that_the_node_does_not_accept(
@@ -384,9 +387,10 @@ def test_doctor_reports_a_token_that_the_node_does_not_accept(
 ) -> None:
     url, tokens = guarded
     monkeypatch.setenv("MUSTER_URL", url)
-    assert findings(bare_muster)[1]["token"] == ("warning", "the node refuses requests: a bearer token is needed")
+    refused, source = "the node refuses requests:", "it is read from MUSTER_TOKEN"
+    assert findings(bare_muster)[1]["token"] == ("warning", f"{refused} a bearer token is needed; {source}")
     monkeypatch.setenv("MUSTER_TOKEN", "nobody's")
-    assert findings(bare_muster)[1]["token"] == ("error", "the node refuses requests: the bearer token is unknown")
+    assert findings(bare_muster)[1]["token"] == ("error", f"{refused} the bearer token is unknown; {source}")
     monkeypatch.setenv("MUSTER_TOKEN", tokens["agent"])
     assert findings(bare_muster)[1]["token"] == ("ok", "the node accepts MUSTER_TOKEN")
 
