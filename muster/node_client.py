@@ -40,6 +40,8 @@ UNAUTHORIZED: Final = 401
 FORBIDDEN: Final = 403
 NOT_FOUND: Final = 404
 PAGE: Final = 1_000
+NODE_ADVICE: Final = "muster up starts one, and --url names another"
+TLS_ADVICE: Final = "correct the URL, or name its authorities in MUSTER_TLS_CA_FILE"
 PASSWORD: Final = re.compile(r"^(\w+://)?.*@", re.DOTALL)
 """A URL up to its credentials, with its scheme as the group."""
 
@@ -176,9 +178,9 @@ class NodeClient:
         try:
             return self._pool.request(method, self.url + path, json=body, headers=headers)
         except urllib3.exceptions.HTTPError as failure:
-            reason = root_cause(failure)
+            is_tls = isinstance(failure, urllib3.exceptions.SSLError)
             raise UserError(
-                f"No node answers at {self.url} ({reason}); muster up starts one, and --url names another.",
+                f"No node answers at {self.url} ({root_cause(failure)}); {TLS_ADVICE if is_tls else NODE_ADVICE}.",
                 UNREACHABLE_EXIT_CODE,
             ) from failure
 

@@ -69,7 +69,9 @@ def test_token_is_sent_over_https(muster: Muster, monkeypatch: pytest.MonkeyPatc
 def test_node_of_an_unknown_authority_is_refused(muster: Muster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MUSTER_TLS_CA_FILE")
 
-    assert "certificate verify failed" in muster.refused(3, "groups", "list")
+    said = muster.refused(3, "groups", "list")
+    assert "certificate verify failed" in said
+    assert said.endswith("; correct the URL, or name its authorities in MUSTER_TLS_CA_FILE.")
 
 
 @pytest.mark.parametrize("variable", ["MUSTER_TLS_CA_FILE", "MUSTER_CLIENT_CERTIFICATE_FILE"])
