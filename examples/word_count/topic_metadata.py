@@ -19,7 +19,7 @@ def register(urls: Sequence[str], access: Access, topic: Topic) -> None:
     """Create or update the topic metadata, at the first node that answers, if the token may.
 
     Raises:
-        UserError: there is no node at the URLs, or one rejects the topic.
+        UserError: there is no node at the URLs, or one is not trusted, or rejects the topic.
     """
     path = f"/v1/topics/{quote(topic.name, safe='')}"
     body = {"partitions": topic.partitions, "reason": "number of files in the directory"}
@@ -29,6 +29,8 @@ def register(urls: Sequence[str], access: Access, topic: Topic) -> None:
             try:
                 response = http.request("PUT", url.rstrip("/") + path, json=body, headers=headers)
                 problem = {} if response.status < 300 else response.json()
+            except urllib3.exceptions.SSLError as failure:
+                raise UserError(f"{url}: {failure}; MUSTER_TLS_CA_FILE names trusted authorities") from None
             except (urllib3.exceptions.HTTPError, ValueError):
                 continue
             if response.status == FORBIDDEN:

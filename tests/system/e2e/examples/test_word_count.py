@@ -163,6 +163,8 @@ def test_node_with_tls_is_used_with_the_token_of_an_agent(tmp_path: Path, reader
         readers.environment = {"MUSTER_TOKEN": "billing's", "MUSTER_TLS_CA_FILE": str(certificate)}
         readers.consume("reader", "--session-timeout-ms", "6000")
         readers.wait_for("reader", "counted 1 lines")
+        with pytest.raises(UserError, match=r"self-signed .*; MUSTER_TLS_CA_FILE names trusted authorities$"):
+            register([node.url], Access.of_environment(), Topic(readers.directory))
 
     assert readers.said("reader").splitlines()[0] == (
         "the token may not set the number of partitions; an operator may: muster topics set orders --partitions 1"
