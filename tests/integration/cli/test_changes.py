@@ -180,7 +180,6 @@ def test_changes_are_selected_by_actor_and_action(muster: Muster, group: Group) 
     assert listed("--action", "undo,reset_offsets", "--actor", "ada") == ["ada undo"]
     none = muster.ok("changes", "list", group.group_id, "--action", "delete_group").out
     assert none == "No matching changes.\n"
-    assert "action must be one of" in muster.refused(1, "changes", "list", "--action", "vanish")
 
 
 def test_the_topic_of_a_change_is_listed(muster: Muster, topic: str) -> None:
