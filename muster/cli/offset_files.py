@@ -41,13 +41,14 @@ def read_lines(path: str) -> list[Line]:
     Raises:
         UserError: it cannot be read; the sentence names the line.
     """
-    text = _text(path)
-    lines = _from_json(text, path) if text.lstrip().startswith("{") else _from_csv(text, path)
+    name = "stdin" if path == STANDARD_INPUT else path
+    text = _text(path, name)
+    lines = _from_json(text, name) if text.lstrip().startswith("{") else _from_csv(text, name)
     if not lines:
-        raise UserError(f"{path} holds no offsets.", USAGE_EXIT_CODE)
+        raise UserError(f"{name} holds no offsets.", USAGE_EXIT_CODE)
     twice = _twice(lines)
     if twice is not None:
-        raise UserError(f"{path} names {twice.topic} {twice.partition} twice.", USAGE_EXIT_CODE)
+        raise UserError(f"{name} names {twice.topic} {twice.partition} twice.", USAGE_EXIT_CODE)
     return lines
 
 
@@ -60,29 +61,29 @@ def csv_of(lines: Iterable[Line]) -> str:
     return written.getvalue()
 
 
-def _text(path: str) -> str:
+def _text(path: str, name: str) -> str:
     try:
         data = sys.stdin.buffer.read() if path == STANDARD_INPUT else Path(path).read_bytes()
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise UserError(f"{path} is not UTF-8.", USAGE_EXIT_CODE) from None
+        raise UserError(f"{name} is not UTF-8.", USAGE_EXIT_CODE) from None
     except FileNotFoundError:
         raise UserError(f"There is no file {path}.", USAGE_EXIT_CODE) from None
     except OSError as failure:
-        raise UserError(f"{path} cannot be read ({failure.strerror}).", USAGE_EXIT_CODE) from failure
+        raise UserError(f"{name} cannot be read ({failure.strerror}).", USAGE_EXIT_CODE) from failure
 
 
-def _from_csv(text: str, path: str) -> list[Line]:
+def _from_csv(text: str, name: str) -> list[Line]:
     rows: list[tuple[int, list[str]]] = []
     number = 0
     try:
         for number, row in enumerate(csv.reader(io.StringIO(text, newline="")), 1):
             rows += [(number, row)] if any(row) else []
     except csv.Error as fault:  # A quote that does not end takes the rest of the file.
-        raise UserError(f"{path} is not CSV from line {number + 1} on ({fault}).", USAGE_EXIT_CODE) from None
+        raise UserError(f"{name} is not CSV from line {number + 1} on ({fault}).", USAGE_EXIT_CODE) from None
     if rows and tuple(cell.strip().lower() for cell in rows[0][1]) in {HEADINGS, HEADINGS[1:]}:
         rows = rows[1:]
-    return [_line(row, f"Line {number} of {path}") for number, row in rows]
+    return [_line(row, f"Line {number} of {name}") for number, row in rows]
 
 
 def _line(row: list[str], where: str) -> Line:
@@ -93,20 +94,20 @@ def _line(row: list[str], where: str) -> Line:
     return Line(group_id, topic, _number(partition, "partition", where), _number(offset, "offset", where))
 
 
-def _from_json(text: str, path: str) -> list[Line]:
+def _from_json(text: str, name: str) -> list[Line]:
     """Read what `muster offsets export --format json` writes, or one group's `offsets` alone."""
     try:
         content = json.loads(text)
         groups = content.get("groups", [content])
-        return [_entry(group.get("group_id"), each, path) for group in groups for each in group["offsets"]]
+        return [_entry(group.get("group_id"), each, name) for group in groups for each in group["offsets"]]
     except (ValueError, KeyError, TypeError, AttributeError) as fault:
         raise UserError(
-            f"{path} is not JSON as muster offsets export writes it ({type(fault).__name__}: {fault}).", USAGE_EXIT_CODE
+            f"{name} is not JSON as muster offsets export writes it ({type(fault).__name__}: {fault}).", USAGE_EXIT_CODE
         ) from None
 
 
-def _entry(group_id: str | None, each: Json, path: str) -> Line:
-    partition, offset = (_number(str(each[name]), name, path) for name in ("partition", "offset"))
+def _entry(group_id: str | None, each: Json, name: str) -> Line:
+    partition, offset = (_number(str(each[field]), field, name) for field in ("partition", "offset"))
     return Line(group_id, str(each["topic"]), partition, offset)
 
 

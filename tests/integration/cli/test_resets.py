@@ -228,6 +228,7 @@ def test_offsets_of_one_group_are_imported_into_another(
     muster.ok("offsets", "import", "-", "--group", new.group_id, "--create", "--execute")
 
     assert offsets_of(new) == offsets_of(old)
+    assert muster.refused(2, "offsets", "import", "-") == "stdin holds no offsets."
 
 
 @pytest.mark.parametrize(
