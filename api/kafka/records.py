@@ -26,6 +26,7 @@ from api.kafka.errors import (
 from api.kafka.messages import Fields, milliseconds
 from api.kafka.request import KafkaRequest
 from api.shared.access_control import Operation
+from api.shared.errors import TopicAuthorizationFailed
 from coordinator_core.protocol.errors import CoordinatorError
 from coordinator_core.queries.committed_offsets import read_highest_commits, read_log_ends_at
 from coordinator_core.queries.topics import read_log_starts
@@ -173,14 +174,14 @@ async def fetch(request: KafkaRequest) -> bytes:
 async def produce(request: KafkaRequest) -> bytes | None:
     """Refuse records; a producer that waits for no response gets none."""
     message = request.message
+    refusal = request.failed(TopicAuthorizationFailed("a node has no records"))
     if message.acks == NO_ACKS:
         return None
     responses = [
         {
             "name": each.name,
             "partition_responses": [
-                {"index": one.index, "error_code": TOPIC_AUTHORIZATION_FAILED, "base_offset": -1}
-                for one in each.partition_data
+                {"index": one.index, "error_code": refusal, "base_offset": -1} for one in each.partition_data
             ],
         }
         for each in message.topic_data

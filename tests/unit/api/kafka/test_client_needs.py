@@ -1,6 +1,7 @@
-"""What only some clients want: an end of metadata; and the log of refused parts."""
+"""What only some clients want: an end of metadata; and how refusals are logged."""
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import pytest
 from structlog.testing import capture_logs
@@ -13,7 +14,7 @@ from coordinator_core.runtime.coordinator import Coordinator
 from tests.support.memory_store import MemoryStore
 from tests.support.no_queries import NO_QUERIES
 from tests.unit.api.kafka.wire import Wire
-from tests.unit.coordinator_core.runtime.nodes import running
+from tests.unit.coordinator_core.runtime.nodes import running, until
 
 pytestmark = pytest.mark.anyio
 
@@ -62,3 +63,18 @@ async def test_one_line_is_logged_for_a_request_whose_parts_are_refused(wire: Wi
     first, second = (line["group"] for line in refused)
     assert first in deleted, "they are deleted at once"
     assert second == "another"
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+async def test_refused_records_are_logged_and_counted(node: Coordinator, acks: int) -> None:
+    context = NodeContext(node, NO_QUERIES, ListenerLimits())
+    wire = Wire(context)
+    data = [{"name": "t", "partition_data": [{"index": 0, "records": b""}]}]
+    fields = {"transactional_id": None, "acks": acks, "timeout": timedelta(seconds=1), "topic_data": data}
+    with capture_logs() as lines:
+        wire.send(ApiKey.PRODUCE, 9, fields)
+        await until(lambda: context.metrics.times_s, "the request is answered")
+    wire.close()
+
+    assert context.metrics.errors["Produce", "TOPIC_AUTHORIZATION_FAILED"] == 1
+    assert [line["reason"] for line in lines] == ["a node has no records"]
