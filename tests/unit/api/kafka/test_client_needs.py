@@ -73,7 +73,7 @@ async def test_refused_records_are_logged_and_counted(node: Coordinator, acks: i
     fields = {"transactional_id": None, "acks": acks, "timeout": timedelta(seconds=1), "topic_data": data}
     with capture_logs() as lines:
         wire.send(ApiKey.PRODUCE, 9, fields)
-        await until(lambda: context.metrics.times_s, "the request is answered")
+        await until(lambda: bool(context.metrics.times_s), "the request is answered")
     wire.close()
 
     assert context.metrics.errors["Produce", "TOPIC_AUTHORIZATION_FAILED"] == 1
