@@ -7,8 +7,7 @@ from functools import partial
 from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 from coordinator_core.queries.limits import QueryLimits
-from coordinator_core.runtime.database_errors import query_failed
-from coordinator_core.state_store.interface import OutcomeUnknown, StoreUnavailable
+from coordinator_core.runtime.database_errors import QueryFailures
 from coordinator_core.state_store.postgres.connections import ConnectionPool, Limits, Transaction
 
 P = ParamSpec("P")
@@ -58,6 +57,7 @@ class Queries:
         )
         self._pool = ConnectionPool(url, "queries", self.limits.max_queries, timeouts, is_autocommit=True)
         self._threads = ThreadPoolExecutor(self.limits.max_queries, thread_name_prefix="muster-queries")
+        self._failures = QueryFailures()
 
     async def run(
         self, query: Callable[Concatenate[Transaction, P], T], /, *arguments: P.args, **keywords: P.kwargs
@@ -68,10 +68,7 @@ class Queries:
             CoordinatorNotAvailable: the database cannot be reached, or does not answer in time.
         """
         call = partial(self.read, query, *arguments, **keywords)
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, call)
-        except (StoreUnavailable, OutcomeUnknown) as error:
-            raise query_failed(error) from error
+        return await self._failures.answer(asyncio.get_running_loop().run_in_executor(self._threads, call))
 
     def read(self, query: Callable[Concatenate[Transaction, P], T], /, *arguments: P.args, **keywords: P.kwargs) -> T:
         """Return the result of a query that runs on this thread; raises StoreError."""

@@ -6,7 +6,7 @@ rebalances.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -34,7 +34,7 @@ from coordinator_core.runtime.clock import Clock, SystemClock, SystemThreads, Th
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.confirmations import Confirmations
 from coordinator_core.runtime.counters import Counters, GroupCounts, MirrorCounts, NodeCounts
-from coordinator_core.runtime.database_errors import query_failed
+from coordinator_core.runtime.database_errors import QueryFailures
 from coordinator_core.runtime.group_description import describe_group
 from coordinator_core.runtime.groups_of_clients import GroupsOfClients
 from coordinator_core.runtime.history_archiver import HistoryArchiver
@@ -53,7 +53,7 @@ from coordinator_core.runtime.stuck_groups import rebalancing_groups
 from coordinator_core.runtime.timer_loop import TimerLoop
 from coordinator_core.runtime.views import GroupView, Readiness, ShardOwner
 from coordinator_core.runtime.writer import Writer
-from coordinator_core.state_store.interface import OutcomeUnknown, Store, StoreError, StoreUnavailable
+from coordinator_core.state_store.interface import Store, StoreError
 from coordinator_core.state_store.rows import FetchedOffset, StoredSettings, TopicRow, Versions
 
 log = structlog.get_logger("muster.runtime")
@@ -114,6 +114,7 @@ class Coordinator:
         """Those of the tasks that never end before the node stops."""
         self.metadata_cache = MetadataCache(config.defaults, config.environment_keys)
         self._refreshing = asyncio.Lock()
+        self._query_failures = QueryFailures()
         self._counters = sums = Counters()
         self._rebalance_rate = RebalanceRate()
         self._log_ends = LogEndReports(store, self._threads, self.metadata_cache.log_end_max_age_ms)
@@ -318,7 +319,7 @@ class Coordinator:
         Raises:
             CoordinatorNotAvailable: the database cannot be reached.
         """
-        return await _from_database(self._threads.read(call))
+        return await self._query_failures.answer(self._threads.read(call))
 
     async def refresh_settings(self) -> None:
         """Apply the stored settings and topic metadata now, and not only after the next renewal.
@@ -326,7 +327,7 @@ class Coordinator:
         Raises:
             CoordinatorNotAvailable: the database cannot be reached.
         """
-        await _from_database(self._refresh())
+        await self._query_failures.answer(self._refresh())
 
     # -- the group protocol --------------------------------------------------------------------------------
 
@@ -585,14 +586,6 @@ class Coordinator:
         """Return whether there are more nodes than shards, so that some nodes own none."""
         renewal = self._ownership.last_renewal
         return renewal is not None and len(renewal.live_nodes) > len(renewal.leases)
-
-
-async def _from_database(answer: Awaitable[T]) -> T:
-    """Wait for an answer of the database; raises CoordinatorNotAvailable if the database cannot be reached."""
-    try:
-        return await answer
-    except (StoreUnavailable, OutcomeUnknown) as error:
-        raise query_failed(error) from error
 
 
 @lru_cache(maxsize=65_536)

@@ -3,8 +3,10 @@
 import asyncio
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 
 import pytest
+from structlog.testing import capture_logs
 
 from coordinator_core.protocol.errors import CoordinatorNotAvailable
 from coordinator_core.protocol.hashing import shard_of
@@ -120,6 +122,21 @@ async def test_database_that_is_away_is_named_in_one_sentence() -> None:
         found = await node.readiness()
     reason = "leases cannot be renewed: the database cannot be reached, or did not answer in time"
     assert reason in found.reasons
+
+
+async def test_queries_that_fail_are_logged_once_until_one_succeeds() -> None:
+    answers = [StoreUnavailable("connection refused"), StoreUnavailable("timeout"), None, StoreUnavailable("refused")]
+
+    def ask() -> None:
+        if (failure := answers.pop(0)) is not None:
+            raise failure
+
+    with capture_logs() as logs:
+        async with running(MemoryStore()) as node:
+            while answers:
+                with suppress(CoordinatorNotAvailable):
+                    await node.read(ask)
+    assert [each["reason"] for each in logs if each["event"] == "query_failed"] == ["connection refused", "refused"]
 
 
 class FullStore(MemoryStore):
