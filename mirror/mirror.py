@@ -20,10 +20,10 @@ from mirror.decide import StatePolled
 from mirror.follower import Follower, LogEntry, forget_topics, used_topics
 from mirror.group_records import GroupRecord, TargetAssignment
 from mirror.inference import REBALANCING
-from mirror.kafka_log import Bounds, KafkaUnavailable, Lag, LogChanged, Record
+from mirror.kafka_log import Bounds, Lag, LogChanged, Record
 from mirror.observed import Observed
 from mirror.offsets_topic import UnknownRecord, decode, is_offset_commit
-from mirror.polling import RETRY_S, Reachability
+from mirror.polling import Reachability
 from mirror.record_reader import REPLACEMENT, UndecodableRecord
 
 log = structlog.get_logger("muster.mirror")
@@ -108,7 +108,7 @@ class Mirror:
     async def run(self) -> None:
         """Follow the log, and poll beside it, without end."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._follow())
+            tasks.create_task(self._reachability.retry(self._follow))
             for poll in self.polls:
                 tasks.create_task(poll.run(self.counts))
 
@@ -147,19 +147,12 @@ class Mirror:
         self._polled_ends = None
 
     async def _follow(self) -> None:
-        """Follow, without end; after a failure connect again."""
-        while True:
-            try:
-                async with self._open_log() as kafka:
-                    self._followers.clear()
-                    self._read.clear()
-                    while True:
-                        await self._step(kafka)
-            except KafkaUnavailable as failure:
-                self._reachability.record_failure(str(failure))
-            except CoordinatorError as failure:  # The database cannot be reached, as /readyz reports.
-                log.warning("mirror_interrupted", reason=failure.detail)
-            await asyncio.sleep(RETRY_S)
+        """Follow until something fails."""
+        async with self._open_log() as kafka:
+            self._followers.clear()
+            self._read.clear()
+            while True:
+                await self._step(kafka)
 
     async def _step(self, kafka: Log) -> None:
         """Follow the shards that the node owns now, and apply what their logs have."""
@@ -191,7 +184,8 @@ class Mirror:
         await self._reach_ends(kafka)
         await self._wait_for_records(await kafka.lag())
         await self._enter_polled_states(kafka)
-        self._reachability.record_success(shard.shard_id for shard in self._followers)
+        is_current = all(each.end is None for each in self._followers.values())
+        self._reachability.record_success((shard.shard_id for shard in self._followers), is_current=is_current)
 
     # -- shards --------------------------------------------------------------------------------------------
 

@@ -39,7 +39,7 @@ from mirror.polled_groups import (
     observed_offsets,
     storable,
 )
-from mirror.polling import RETRY_S, Reachability
+from mirror.polling import Reachability
 
 log = structlog.get_logger("muster.mirror")
 
@@ -114,7 +114,7 @@ class PolledMirror:
     async def run(self) -> None:
         """Poll, without end."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._poll_groups())
+            tasks.create_task(self._reachability.retry(self._poll_groups))
             for poll in self.polls:
                 tasks.create_task(poll.run(self.counts))
 
@@ -127,19 +127,16 @@ class PolledMirror:
         forget_topics((each.follower for each in self._shards.values()), deleted)
 
     async def _poll_groups(self) -> None:
-        while True:
-            try:
-                async with self._open_groups() as groups:
-                    while True:
-                        await self.poll(groups)
-                        self._reachability.record_success(shard.shard_id for shard in self._shards)
-                        await asyncio.sleep(self._interval_s)
-            except KafkaUnavailable as failure:
-                self.counts.polls_failed["groups"] += 1
-                self._reachability.record_failure(str(failure))
-            except CoordinatorError as failure:  # The database cannot be reached, as /readyz reports.
-                log.warning("mirror_interrupted", reason=failure.detail)
-            await asyncio.sleep(RETRY_S)
+        """Poll until something fails."""
+        try:
+            async with self._open_groups() as groups:
+                while True:
+                    await self.poll(groups)
+                    self._reachability.record_success(shard.shard_id for shard in self._shards)
+                    await asyncio.sleep(self._interval_s)
+        except KafkaUnavailable:
+            self.counts.polls_failed["groups"] += 1
+            raise
 
     async def poll(self, groups: Groups) -> None:
         """Read the groups of this node's shards once, and apply what is new.

@@ -1,4 +1,4 @@
-"""Polling of a cluster: a connection that is opened again after failures, and asked at intervals."""
+"""Connections to a cluster that are opened again after failures: how those are reported, and polls at intervals."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -9,6 +9,7 @@ import structlog
 
 from coordinator_core.protocol.errors import CoordinatorError
 from coordinator_core.runtime.counters import MirrorCounts
+from coordinator_core.runtime.database_errors import summary_of
 from mirror.kafka_log import KafkaUnavailable
 
 log = structlog.get_logger("muster.mirror")
@@ -20,21 +21,43 @@ _Connection = TypeVar("_Connection")
 
 
 class Reachability:
-    """Whether the cluster is read, for /readyz and the log, which has each reason once in an outage."""
+    """Whether the cluster is mirrored, for /readyz and the log, which has each reason once in an outage."""
 
     def __init__(self, counts: MirrorCounts) -> None:
         self._counts = counts
         self._logged: set[str] = set()
+        self._is_broken = False
+        """Whether an unexpected error has ended the loop, and may again at the same place of the log."""
 
-    def record_failure(self, reason: str) -> None:
-        """Record why the cluster is not read; with several brokers the reasons alternate."""
+    async def retry(self, follow: Callable[[], Awaitable[None]]) -> None:
+        """Follow the cluster, without end; after a failure again."""
+        while True:
+            try:
+                await follow()
+            except (KafkaUnavailable, CoordinatorError) as failure:
+                self.record_failure(failure)
+            except Exception as error:  # any error: `/readyz` reports it, and the loop restarts
+                self._is_broken = True
+                self._counts.failure = f"the mirror has failed: {summary_of(error)}"
+                raise
+            await asyncio.sleep(RETRY_S)
+
+    def record_failure(self, failure: KafkaUnavailable | CoordinatorError) -> None:
+        """Record why the cluster is not mirrored: it, or the database, is away; several brokers' reasons alternate."""
+        reason = str(failure)
         if reason not in self._logged:
-            log.error("mirrored_cluster_unreachable", reason=reason, retry_in_s=RETRY_S)
+            if isinstance(failure, KafkaUnavailable):
+                log.error("mirrored_cluster_unreachable", reason=reason, retry_in_s=RETRY_S)
+            else:
+                log.warning("mirror_interrupted", reason=reason, retry_in_s=RETRY_S)
         self._logged.add(reason)
         self._counts.failure = reason
 
-    def record_success(self, partitions: Iterable[int]) -> None:
-        """Record that the cluster is read, for these shards."""
+    def record_success(self, partitions: Iterable[int], *, is_current: bool = True) -> None:
+        """Record that the cluster is read, for these shards; and whether all was that it had when reading began."""
+        if self._is_broken and not is_current:
+            return
+        self._is_broken = False
         if self._counts.failure is not None:
             log.info("mirrored_cluster_reached", partitions=sorted(partitions))
         self._logged.clear()

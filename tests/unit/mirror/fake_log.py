@@ -19,6 +19,8 @@ class FakeLog:
     def __init__(self, partitions: int = 1) -> None:
         self.failure: str | None = None
         """Why it cannot be reached."""
+        self.error: Exception | None = None
+        """What is raised that no reader of a log should raise."""
         self.topics: dict[UUID, str] = {}
         """The names of the topics."""
         self._records: dict[int, list[LogRecord]] = {number: [] for number in range(partitions)}
@@ -145,3 +147,5 @@ class FakeLog:
     def _check(self) -> None:
         if self.failure is not None:
             raise KafkaUnavailable(self.failure)
+        if self.error is not None:
+            raise self.error

@@ -9,7 +9,7 @@ from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.protocol.states import DEAD
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.state_store.rows import MirrorPosition
-from mirror import follower, mirror
+from mirror import follower, polling
 from mirror.decide import decide
 from mirror.mirror import Mirror
 from mirror.observed import GroupDeleted, ObservedCommit, OffsetDeleted
@@ -236,7 +236,7 @@ async def test_commit_that_a_truncated_log_has_lost_is_not_stored(world: World) 
 async def test_commit_that_no_checkpoint_has_stored_is_in_history_once_after_an_outage(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mirror, "RETRY_S", 0.0)
+    monkeypatch.setattr(polling, "RETRY_S", 0.0)
     async with world.following(NO_CHECKPOINT_MS):
         world.see(1, "a")
         world.commit(0, 5, at_ms=T0_MS)

@@ -355,10 +355,10 @@ def test_reasons_that_alternate_are_logged_once_in_an_outage() -> None:
 
     with structlog.testing.capture_logs() as events:
         for reason in ("first broker", "second broker", "first broker"):
-            reachability.record_failure(reason)
+            reachability.record_failure(KafkaUnavailable(reason))
         reachability.record_success([0])
         reachability.record_success([0])
-        reachability.record_failure("first broker")
+        reachability.record_failure(KafkaUnavailable("first broker"))
 
     said = [(each["event"], each.get("reason")) for each in events]
     assert said == [

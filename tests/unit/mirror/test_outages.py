@@ -1,0 +1,107 @@
+"""What a mirror reports while it does not follow its cluster, and how often it logs that."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import pytest
+from structlog.testing import capture_logs
+
+from coordinator_core.state_store.interface import StoreUnavailable
+from coordinator_core.state_store.rows import MirrorPosition
+from mirror import polling
+from tests.support.memory_store import MemoryStore
+from tests.unit.coordinator_core.runtime.nodes import until, until_readiness
+from tests.unit.mirror.encoded import LogRecord
+from tests.unit.mirror.fake_log import BATCH, FakeLog
+from tests.unit.mirror.world import World
+
+pytestmark = pytest.mark.anyio
+
+
+class AwayStore(MemoryStore):
+    """A store that does not answer while it is away, but for its own checks."""
+
+    def __init__(self) -> None:
+        super().__init__(shards=1)
+        self.is_away = False
+        self.unanswered = 0
+
+    def mirror_position(self, shard_id: int) -> MirrorPosition | None:
+        """Return the position of a shard."""
+        if self.is_away:
+            self.unanswered += 1
+            raise StoreUnavailable("connection refused")
+        return super().mirror_position(shard_id)
+
+
+class BrokenLog(FakeLog):
+    """A log that raises an unexpected error from an offset on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.broken_at: int | None = None
+        self.errors = 0
+        self.is_ready_after_error: Callable[[], bool] = bool
+        self.polls_when_ready = 0
+        """How many polls after the first error the mirror began as ready."""
+
+    async def poll(self, timeout_ms: int) -> Mapping[int, Sequence[LogRecord]]:
+        """Return some records."""
+        self.polls_when_ready += self.errors > 0 and self.is_ready_after_error()
+        if self.broken_at is not None and await self.position(0) >= self.broken_at:
+            self.errors += 1
+            raise ZeroDivisionError
+        return await super().poll(timeout_ms)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setattr(polling, "RETRY_S", 0.0)
+    return World()
+
+
+async def test_mirror_is_not_ready_while_an_unexpected_error_ends_its_loop(world: World) -> None:
+    async with world.following() as node:
+        world.log.error = ZeroDivisionError()
+        await until_readiness(node, expected=False, reason="ZeroDivisionError; the log has its text")
+        world.log.error = None
+        await until_readiness(node, expected=True)
+        world.see(1, "a")
+        await until(lambda: bool(world.rebalances), "the mirror to go on")
+
+
+async def test_mirror_whose_loop_fails_at_one_place_again_and_again_is_not_ready_before_it(world: World) -> None:
+    """It reads from the beginning each time, so each time much of the log is read without an error."""
+    world.log = log = BrokenLog()
+    for number in range(3 * BATCH):
+        world.commit(0, number)
+    async with world.following() as node:
+        log.is_ready_after_error = lambda: world.mirror.counts.failure is None
+        log.broken_at = 2 * BATCH
+        world.log.failure = "no broker answers"
+        await until(lambda: world.mirror.counts.failure is not None, "the failure")
+        world.log.failure = None
+        await until(lambda: log.errors > 1, "some errors")
+        assert log.polls_when_ready == 0
+        log.broken_at = None
+        await until_readiness(node, expected=True)
+
+
+async def test_database_that_is_away_is_logged_once_in_an_outage(world: World) -> None:
+    world.store = store = AwayStore()
+    store.mirror_of("cluster")
+    with capture_logs() as logs:
+        async with world.following() as node:
+            world.log.failure = "no broker answers"
+            await until(lambda: world.mirror.counts.failure is not None, "the failure")
+            store.is_away = True
+            world.log.failure = None
+            await until(lambda: store.unanswered > 3, "some reads without an answer")
+            assert world.mirror.counts.failure == (
+                "the query of the database failed: the database cannot be reached, or did not answer in time"
+            )
+            store.is_away = False
+            await until_readiness(node, expected=True)
+
+    events = [each["event"] for each in logs]
+    assert [events.count(each) for each in ("mirror_interrupted", "query_failed")] == [1, 1]
+    assert events.index("mirror_interrupted") < len(events) - 1 - events[::-1].index("mirrored_cluster_reached")
