@@ -10,6 +10,7 @@ import structlog
 from coordinator_core.protocol.errors import CoordinatorError
 from coordinator_core.runtime.counters import MirrorCounts
 from coordinator_core.runtime.database_errors import summary_of
+from coordinator_core.runtime.memory import end_if_out_of_memory
 from mirror.kafka_log import KafkaUnavailable
 
 log = structlog.get_logger("muster.mirror")
@@ -77,7 +78,7 @@ async def poll_at_intervals(
         what: what is polled, as the metric and the log name it; the first of several failures is logged.
         counts: where failures are counted.
         connect: connects to the cluster.
-        poll: reads once; it may raise KafkaUnavailable and CoordinatorError, the others end the poll.
+        poll: reads once; the log has the traceback of an error that is not KafkaUnavailable or CoordinatorError.
         interval_s: the time from the end of a poll to the next.
     """
     is_failure_logged = False
@@ -88,9 +89,11 @@ async def poll_at_intervals(
                     await poll(connection)
                     is_failure_logged = False
                     await asyncio.sleep(interval_s)
-        except (KafkaUnavailable, CoordinatorError) as failure:
+        except Exception as failure:  # any error: what runs beside it goes on
+            end_if_out_of_memory(failure)
             counts.polls_failed[what] += 1
             if not is_failure_logged:
-                log.warning("mirror_poll_failed", polled=what, reason=str(failure))
+                is_unexpected = not isinstance(failure, KafkaUnavailable | CoordinatorError)
+                log.warning("mirror_poll_failed", polled=what, reason=str(failure), exc_info=is_unexpected)
             is_failure_logged = True
         await asyncio.sleep(interval_s)

@@ -344,6 +344,23 @@ async def test_certificate_that_cannot_be_read_is_a_failed_poll(tmp_path: Path) 
         running.cancel()
 
 
+async def test_unexpected_error_of_a_poll_does_not_end_what_runs_beside_it(cluster: FakeCluster) -> None:
+    """Else the mirror reads its whole log again after each poll, and may never come to its end."""
+    counts = MirrorCounts()
+
+    async def fail(_: FakeCluster) -> None:
+        raise ZeroDivisionError
+
+    with structlog.testing.capture_logs() as events:
+        running = asyncio.create_task(poll_at_intervals("groups", counts, cluster.opened, fail, INTERVAL_S))
+        await until(lambda: running.done() or counts.polls_failed["groups"] >= 2, "failed polls")
+        is_over = running.done()
+        running.cancel()
+
+    assert not is_over
+    assert [(each["event"], each["exc_info"]) for each in events] == [("mirror_poll_failed", True)]
+
+
 def known_ends(world: World) -> dict[int, int]:
     """Return the stored log ends of the topic, by partition."""
     return {partition: end.offset for (_, partition), end in world.store.log_ends(["orders"]).items()}
