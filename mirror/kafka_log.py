@@ -30,6 +30,9 @@ SILENT_MAX_S: Final = 10.0
 """How long a broker may not answer before the log counts as unreachable."""
 BATCH_RECORDS: Final = 20_000
 """Records of one partition that are applied at once."""
+NO_LEADER: Final = -1
+LEADERS_MAX_AGE_MS: Final = 1_000
+"""How often the cluster is asked for leaders while partitions have none."""
 PORT_MAX: Final = 65_535
 CLIENT_ID: Final = "muster-mirror"
 
@@ -218,6 +221,7 @@ class KafkaLog:
         """
         try:
             await self._consumer.start()
+            await self._consumer._client.set_topics([TOPIC])  # noqa: SLF001 - `offline` needs the leaders
         except (KafkaError, OSError) as failure:
             await stop_consumer(self._consumer)
             raise KafkaUnavailable(reason_of(failure)) from failure
@@ -235,6 +239,18 @@ class KafkaLog:
         self._consumer.assign(list(partitions))
         for partition, offset in partitions.items():
             self._consumer.seek(partition, offset)
+
+    def offline(self, partitions: Collection[int]) -> set[int]:
+        """Return those of these partitions that have no leader, of which the cluster is asked again meanwhile.
+
+        They are not to be read: the consumer would ask for the leader of one without a pause.
+        """
+        client = self._consumer._client  # noqa: SLF001 - aiokafka's consumer does not tell the leaders
+        leaders = {number: client.cluster.leader_for_partition(TopicPartition(TOPIC, number)) for number in partitions}
+        found = {number for number, leader in leaders.items() if leader == NO_LEADER}
+        if found and time() * 1000 - client.cluster._last_refresh_ms > LEADERS_MAX_AGE_MS:  # noqa: SLF001 - likewise
+            client.force_metadata_update()
+        return found
 
     async def bounds(self, partitions: Collection[int]) -> dict[int, Bounds]:
         """Return where the logs of partitions begin and end.

@@ -43,6 +43,10 @@ class Log(Protocol):
         """Read these partitions from now on, each from its next offset."""
         ...
 
+    def offline(self, partitions: Collection[int]) -> set[int]:
+        """Return those of these partitions that have no leader."""
+        ...
+
     async def bounds(self, partitions: Collection[int]) -> Mapping[int, Bounds]:
         """Return where the logs of partitions begin and end."""
         ...
@@ -156,18 +160,21 @@ class Mirror:
 
     async def _step(self, kafka: Log) -> None:
         """Follow the shards that the node owns now, and apply what their logs have."""
-        if await self._update_followers():
-            await self._assign(kafka)
-        if not self._followers:
+        has_new = await self._update_followers()
+        offline = kafka.offline([shard.shard_id for shard in self._followers])
+        readable = {shard for shard in self._followers if shard.shard_id not in offline}
+        if has_new or self._read != readable:
+            await self._assign(kafka, readable)
+        if not readable:
             await self._wait_for_records({})
-            self._reachability.record_success([])
+            self._reachability.record_success([], offline)
             await asyncio.sleep(POLL_MS / 1000)
             return
         try:
             found = await kafka.poll(POLL_MS)
         except LogChanged as change:
             self._read_whole_logs(change.partitions)
-            await self._assign(kafka)
+            await self._assign(kafka, readable)
             return
         read = {
             shard: self._entries(follower, found[shard.shard_id])
@@ -184,13 +191,13 @@ class Mirror:
         await self._reach_ends(kafka)
         await self._wait_for_records(await kafka.lag())
         await self._enter_polled_states(kafka)
-        is_current = all(each.end is None for each in self._followers.values())
-        self._reachability.record_success((shard.shard_id for shard in self._followers), is_current=is_current)
+        is_current = all(self._followers[shard].end is None for shard in readable & self._followers.keys())
+        self._reachability.record_success([shard.shard_id for shard in readable], offline, is_current=is_current)
 
     # -- shards --------------------------------------------------------------------------------------------
 
     async def _update_followers(self) -> bool:
-        """Follow the shards that the node serves now; return whether they are others than those that are read."""
+        """Follow the shards that the node serves now; return whether there are new ones."""
         served = {shard for shard in self._coordinator.serving_shards() if not shard.is_unloaded}
         for shard in self._followers.keys() - served:
             del self._followers[shard]
@@ -203,15 +210,16 @@ class Mirror:
             follower.committed_topics.update(
                 await self._coordinator.read(partial(store.committed_topics, shard.shard_id))
             )
-        return bool(new) or self._read != served
+        return bool(new)
 
-    async def _assign(self, kafka: Log) -> None:
-        """Read each log on from where its follower is, a new follower's from the beginning."""
-        new = {shard.shard_id: each for shard, each in self._followers.items() if each.next_offset is None}
+    async def _assign(self, kafka: Log, shards: Collection[Shard]) -> None:
+        """Read the logs of these shards on from where their followers are, a new follower's from the beginning."""
+        followers = {shard.shard_id: self._followers[shard] for shard in shards}
+        new = {partition: each for partition, each in followers.items() if each.next_offset is None}
         for partition, (start, end) in (await kafka.bounds(new)).items():
             new[partition].begin(start, end)
-        kafka.assign({shard.shard_id: each.next_offset or 0 for shard, each in self._followers.items()})
-        self._read = set(self._followers)
+        kafka.assign({partition: each.next_offset or 0 for partition, each in followers.items()})
+        self._read = set(shards)
 
     def _read_whole_logs(self, partitions: Iterable[int]) -> None:
         for shard, follower in self._followers.items():
@@ -222,7 +230,8 @@ class Mirror:
     async def _reach_ends(self, kafka: Log) -> None:
         """Let followers that have read to the end that their logs had go on from there."""
         reached: dict[Shard, Awaitable[None]] = {}
-        for shard, follower in self._followers.items():
+        for shard in self._read & self._followers.keys():
+            follower = self._followers[shard]
             if follower.end is not None and await kafka.position(shard.shard_id) >= follower.end:
                 reached[shard] = follower.reach_end(follower.end)
         await self._together(reached)
@@ -256,7 +265,7 @@ class Mirror:
                 return
             self._polled_ends = ends
         for shard, follower in self._followers.items():
-            end = ends.get(shard.shard_id)
+            end = ends.get(shard.shard_id) if shard in self._read else None
             if end is None or follower.end is not None or await kafka.position(shard.shard_id) < end:
                 continue
             for group, state in polled.pop(shard, {}).items():

@@ -23,6 +23,8 @@ class FakeLog:
         """What is raised that no reader of a log should raise."""
         self.topics: dict[UUID, str] = {}
         """The names of the topics."""
+        self.without_leader: set[int] = set()
+        """Partitions that are not read."""
         self._records: dict[int, list[LogRecord]] = {number: [] for number in range(partitions)}
         self._starts = dict.fromkeys(self._records, 0)
         self._ends = dict.fromkeys(self._records, 0)
@@ -87,9 +89,14 @@ class FakeLog:
         """Read these partitions."""
         self._positions = dict(next_offsets)
 
+    def offline(self, partitions: Collection[int]) -> set[int]:
+        """Return those of these partitions that have no leader."""
+        return self.without_leader.intersection(partitions)
+
     async def bounds(self, partitions: Collection[int]) -> dict[int, Bounds]:
-        """Return where the logs of partitions begin and end."""
+        """Return where the logs of partitions begin and end, which those without a leader do not answer."""
         self._check()
+        assert not self.offline(partitions)
         return {number: Bounds(self._starts[number], self._readable_end(number)) for number in partitions}
 
     def hold_ends(self) -> tuple[asyncio.Event, asyncio.Event]:
@@ -100,7 +107,7 @@ class FakeLog:
     async def ends(self, partitions: Collection[int]) -> dict[int, int]:
         """Return where the logs of partitions end, with what transactions hide."""
         self._check()
-        found = {number: self._ends[number] for number in partitions}
+        found = {number: self._ends[number] for number in partitions if number not in self.without_leader}
         if found and self._ends_held is not None:
             (is_asked, may_answer), self._ends_held = self._ends_held, None
             is_asked.set()
@@ -119,6 +126,8 @@ class FakeLog:
         self._check()
         found: dict[int, list[LogRecord]] = {}
         for number, position in self._positions.items():
+            if number in self.without_leader:
+                continue
             end = self._readable_end(number)
             if not self._starts[number] <= position <= end:
                 raise LogChanged([number])
@@ -126,7 +135,7 @@ class FakeLog:
             self._positions[number] = some[-1].offset + 1 if len(some) == BATCH else end
             if some:
                 found[number] = some
-        ends = {number: self._readable_end(number) for number in self._ends}
+        ends = {number: self._readable_end(number) for number in self._ends.keys() - self.without_leader}
         self.idle_polls += not found and self._positions == ends
         return found
 

@@ -29,6 +29,10 @@ class FakeConsumer:
     def __init__(self, **_: object) -> None:
         self.now_s = 1_000_000.0
         self._fetcher = SimpleNamespace(_records={})
+        self.leaders = {FIRST: 1, SECOND: 2}
+        self.metadata_updates = 0
+        self._cluster = SimpleNamespace(leader_for_partition=self.leaders.get, _last_refresh_ms=self.now_s * 1000)
+        self._client = SimpleNamespace(cluster=self._cluster, force_metadata_update=self._update_metadata)
         self._answered_ms: dict[TopicPartition, int] = {}
 
     def assign(self, partitions: list[TopicPartition]) -> None:
@@ -42,6 +46,10 @@ class FakeConsumer:
         self._answered_ms[partition] = int(self.now_s * 1000)
         if records:
             self._fetcher._records[partition] = list(records)
+
+    def _update_metadata(self) -> None:
+        self.metadata_updates += 1
+        self._cluster._last_refresh_ms = self.now_s * 1000
 
     async def getmany(self, **_: object) -> dict[TopicPartition, list[object]]:
         """Return the records of one partition."""
@@ -97,6 +105,18 @@ async def test_broker_that_does_not_answer_is_noticed_beside_one_that_does(
 
     with pytest.raises(KafkaUnavailable, match="a broker has not answered for 15 s"):
         await log.poll(0)
+
+
+async def test_leaders_are_asked_for_at_intervals_while_a_partition_has_none(consumer: FakeConsumer) -> None:
+    log = KafkaLog(KafkaConnection(bootstrap_servers="kafka:9092"))
+    consumer.leaders[SECOND] = -1
+    assert [log.offline({0, 1}) for _ in range(2)] == [{1}, {1}]
+    assert consumer.metadata_updates == 0
+    consumer.now_s += 2
+    assert [log.offline({0, 1}) for _ in range(2)] == [{1}, {1}]
+    assert consumer.metadata_updates == 1
+    consumer.leaders[SECOND] = 2
+    assert log.offline({0, 1}) == set()
 
 
 async def test_log_with_another_number_of_partitions_is_a_reason(consumer: FakeConsumer) -> None:

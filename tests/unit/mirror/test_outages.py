@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import pytest
 from structlog.testing import capture_logs
 
+from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.state_store.interface import StoreUnavailable
 from coordinator_core.state_store.rows import MirrorPosition
 from mirror import polling
@@ -12,6 +13,7 @@ from tests.support.memory_store import MemoryStore
 from tests.unit.coordinator_core.runtime.nodes import until, until_readiness
 from tests.unit.mirror.encoded import LogRecord
 from tests.unit.mirror.fake_log import BATCH, FakeLog
+from tests.unit.mirror.observations import appended_ms, generation, member
 from tests.unit.mirror.world import World
 
 pytestmark = pytest.mark.anyio
@@ -105,3 +107,47 @@ async def test_database_that_is_away_is_logged_once_in_an_outage(world: World) -
     events = [each["event"] for each in logs]
     assert [events.count(each) for each in ("mirror_interrupted", "query_failed")] == [1, 1]
     assert events.index("mirror_interrupted") < len(events) - 1 - events[::-1].index("mirrored_cluster_reached")
+
+
+async def test_partition_without_a_leader_lets_the_others_be_followed(world: World) -> None:
+    world.log, world.store = FakeLog(2), MemoryStore(shards=2)
+    world.store.mirror_of("cluster")
+    first, second = sorted(("g", "h"), key=lambda group_id: shard_of(group_id, 2))
+    with capture_logs() as logs:
+        async with world.following() as node:
+            for partition, group_id in enumerate((first, second)):
+                say_generation(world, 1, group_id, partition)
+            await until(lambda: len(world.rebalances) == 2, "both groups")
+            world.log.without_leader = {1}
+            await until_readiness(node, expected=False, reason="partitions without a leader (1)")
+            say_generation(world, 2, first, 0)
+            say_generation(world, 2, second, 1)
+            await until(lambda: len(world.rebalances) == 3, "the generation of the partition with a leader")
+            await world.caught_up()
+            assert [group.generation for group in map(node.describe, (first, second)) if group is not None] == [2, 1]
+            world.log.without_leader = set()
+            await until_readiness(node, expected=True)
+            await until(lambda: len(world.rebalances) == 4, "what was appended meanwhile")
+
+    offline = [each["partitions"] for each in logs if each["event"] == "mirrored_partitions_offline"]
+    assert offline == [[1]]
+    assert [each["event"] for each in logs].count("mirrored_cluster_reached") == 2
+
+
+async def test_mirror_that_starts_while_a_partition_has_no_leader_reads_it_later(world: World) -> None:
+    world.log, world.store = FakeLog(2), MemoryStore(shards=2)
+    world.store.mirror_of("cluster")
+    first, second = sorted(("g", "h"), key=lambda group_id: shard_of(group_id, 2))
+    for partition, group_id in enumerate((first, second)):
+        say_generation(world, 1, group_id, partition)
+    world.log.without_leader = {1}
+    async with world.following() as node:
+        assert (node.describe(first) is None, node.describe(second) is None) == (False, True)
+        world.log.without_leader = set()
+        await until(lambda: node.describe(second) is not None, "the group of the partition that has a leader again")
+
+
+def say_generation(world: World, number: int, group_id: str, partition: int) -> None:
+    """Let a partition of the log have a generation."""
+    seen = generation(number, *(member(f"m{place}", place) for place in range(number)), group_id=group_id)
+    world.log.say(appended_ms(seen), seen, partition)
