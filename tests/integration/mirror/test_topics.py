@@ -1,17 +1,14 @@
-"""A mirror of a Kafka whose topics are deleted, created again, or without a leader: it changes none of them."""
+"""A mirror of a Kafka whose topics are deleted or created again: it changes none of them."""
 
 import asyncio
 from pathlib import Path
 
-import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from psycopg2.extensions import connection as Connection  # noqa: N812 - a class under a function's name
 
-from mirror.kafka_log import KafkaConnection
-from mirror.kafka_topics import KafkaTopics
-from tests.support.kafka_broker import KafkaBroker, KafkaUnavailable
-from tests.support.kafka_cluster import BROKERS, METADATA_TIMEOUT_S, running_cluster
+from tests.support.kafka_broker import KafkaBroker
+from tests.support.kafka_cluster import METADATA_TIMEOUT_S
 from tests.support.kafka_log import create_topics
 from tests.support.mirror_process import running_mirror
 from tests.support.waiting import poll_until
@@ -44,34 +41,6 @@ def test_deleted_topic_is_forgotten_and_not_created_and_a_new_one_has_its_own_lo
         commit(kafka, TOPIC, 4)
         poll_until(lambda: committed(rows) == {TOPIC: 4, KEPT: 50})
         poll_until(lambda: log_ends(rows) == {TOPIC: 10, KEPT: 2})
-
-
-@pytest.mark.slow
-@pytest.mark.jvm
-def test_log_ends_are_found_beside_a_partition_without_a_leader(tmp_path: Path) -> None:
-    try:
-        with running_cluster(tmp_path) as cluster:
-            asyncio.run(create_topics(cluster.bootstrap, {KEPT: BROKERS}))
-            [lost] = [number for number, leader in enumerate(cluster.leaders(KEPT)) if leader == BROKERS]
-            found = read_log_ends(cluster.bootstrap)
-            cluster.brokers[BROKERS - 1].kill()
-            poll_until(lambda: -1 in cluster.leaders(KEPT))
-
-            left = read_log_ends(cluster.bootstrap)
-    except KafkaUnavailable as why:
-        pytest.skip(str(why))
-
-    assert found == {(KEPT, number): 0 for number in range(BROKERS)}
-    assert left == {each: 0 for each in found if each[1] != lost}
-
-
-def read_log_ends(bootstrap: str) -> dict[tuple[str, int], int]:
-    async def read() -> dict[tuple[str, int], int]:
-        async with KafkaTopics(KafkaConnection(bootstrap_servers=bootstrap)) as topics:
-            found = await topics.partitions([KEPT])
-            return {each: end async for ends in topics.log_ends(found) for each, end in ends.items()}
-
-    return asyncio.run(read())
 
 
 def produce(kafka: KafkaBroker, topic: str, records: int) -> None:
