@@ -15,6 +15,7 @@ from aiokafka.abc import AbstractTokenProvider  # type: ignore[import-untyped]  
 from aiokafka.admin import AIOKafkaAdminClient  # type: ignore[import-untyped]  # comes without types
 from aiokafka.client import AIOKafkaClient  # type: ignore[import-untyped]  # comes without types
 from aiokafka.conn import collect_hosts  # type: ignore[import-untyped]  # comes without types
+from aiokafka.consumer import fetcher  # type: ignore[import-untyped]  # comes without types
 from aiokafka.errors import (  # type: ignore[import-untyped]  # comes without types
     KafkaError,
     NodeNotReadyError,
@@ -188,6 +189,23 @@ async def describe_cluster(connection: KafkaConnection) -> ClusterFacts:
         await admin.close()
     partitions = next((len(topic["partitions"]) for topic in described), None)
     return ClusterFacts(cluster["cluster_id"], partitions)
+
+
+class _PartitionRecords(fetcher.PartitionRecords):  # type: ignore[misc]  # aiokafka has no types
+    """Records of one partition, of which aiokafka refuses to go on after a control batch without a record.
+
+    Compaction leaves such a batch of a transactional producer that may go on. Source: `Cleaner.cleanInto` in Kafka's
+    module storage, and `CompletedFetch.containsAbortMarker` in its module clients.
+    """
+
+    def _contains_abort_marker(self, next_batch: Any) -> bool:  # noqa: ANN401 - no types
+        try:
+            return bool(super()._contains_abort_marker(next_batch))
+        except KafkaError:
+            return False
+
+
+fetcher.PartitionRecords = _PartitionRecords
 
 
 class KafkaLog:

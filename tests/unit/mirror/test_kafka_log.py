@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import struct
 from collections.abc import Iterator
 from logging.handlers import BufferingHandler
 from pathlib import Path
@@ -10,6 +11,9 @@ from typing import Any
 
 import pytest
 from aiokafka import TopicPartition  # type: ignore[import-untyped]  # comes without types
+from aiokafka.consumer import fetcher  # type: ignore[import-untyped]  # comes without types
+from aiokafka.record.memory_records import MemoryRecords  # type: ignore[import-untyped]  # comes without types
+from aiokafka.record.util import calc_crc32c  # type: ignore[import-untyped]  # comes without types
 from cryptography.hazmat.primitives import serialization
 
 from mirror import kafka_log
@@ -20,6 +24,7 @@ from tests.support.ports import free_port
 pytestmark = pytest.mark.anyio
 
 FIRST, SECOND = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
+TRANSACTIONAL, CONTROL = 0x10, 0x20
 LONG_S = SILENT_MAX_S + 5
 
 
@@ -117,6 +122,17 @@ async def test_leaders_are_asked_for_at_intervals_while_a_partition_has_none(con
     assert consumer.metadata_updates == 1
     consumer.leaders[SECOND] = 2
     assert log.offline({0, 1}) == set()
+
+
+def test_control_batch_whose_marker_was_compacted_away_is_skipped() -> None:
+    """Kafka keeps the batch, without a record, while the transactional producer may go on."""
+    content = struct.pack(">hiqqqhii", TRANSACTIONAL | CONTROL, 0, 0, 0, 7, 0, -1, 0)
+    batch = struct.pack(">ibI", 0, 2, calc_crc32c(content)) + content
+    data = MemoryRecords(struct.pack(">qi", 5, len(batch)) + batch)
+    records = fetcher.PartitionRecords(FIRST, data, [], 5, None, None, True, fetcher.READ_COMMITTED)
+
+    assert list(records) == []
+    assert records.next_fetch_offset == 6
 
 
 async def test_log_with_another_number_of_partitions_is_a_reason(consumer: FakeConsumer) -> None:
