@@ -9,6 +9,7 @@ from typing import Final
 from uuid import UUID
 
 from aiokafka.client import AIOKafkaClient  # type: ignore[import-untyped]  # comes without types
+from aiokafka.errors import KafkaError, NoBrokersAvailable  # type: ignore[import-untyped]  # comes without types
 from aiokafka.protocol.abstract import AbstractType  # type: ignore[import-untyped]  # comes without types
 from aiokafka.protocol.api import Request, RequestStruct, Response  # type: ignore[import-untyped]  # comes without types
 from aiokafka.protocol.types import (  # type: ignore[import-untyped]  # comes without types
@@ -28,9 +29,18 @@ async def names_of(client: AIOKafkaClient, topic_ids: Iterable[UUID]) -> dict[UU
     """Return the names of topics; those that do not exist, or that the user may not describe, are left out.
 
     Raises:
-        KafkaError: the cluster cannot be reached, or refuses.
+        KafkaError: no broker can be reached, or all refuse.
+        OSError: no broker can be reached.
     """
-    response = await client.send(client.get_random_node(), _TopicsById(topic_ids))
+    request, failure = _TopicsById(topic_ids), NoBrokersAvailable()
+    for broker in client.cluster.brokers():
+        try:
+            response = await client.send(broker.nodeId, request)
+            break
+        except (KafkaError, OSError) as error:
+            failure = error
+    else:
+        raise failure
     return {
         topic["topic_id"]: topic["name"]
         for topic in response.to_object()["topics"]
