@@ -334,7 +334,7 @@ def _writes(counts: NodeCounts) -> Iterator[Metric]:
 
 def _mirror(counts: MirrorCounts) -> Iterator[Metric]:
     yield _single_gauge(
-        "muster_mirror_up", "1 if the mirrored Kafka cluster is read, else 0.", int(counts.failure is None)
+        "muster_mirror_up", "1 if the mirrored Kafka cluster is followed, else 0.", int(counts.failure is None)
     )
     lag = sum(counts.lag.values())
     yield _single_gauge("muster_mirror_lag_records", "Offsets of __consumer_offsets that are not applied yet.", lag)
