@@ -215,9 +215,15 @@ class Mirror:
     async def _assign(self, kafka: Log, shards: Collection[Shard]) -> None:
         """Read the logs of these shards on from where their followers are, a new follower's from the beginning."""
         followers = {shard.shard_id: self._followers[shard] for shard in shards}
-        new = {partition: each for partition, each in followers.items() if each.next_offset is None}
-        for partition, (start, end) in (await kafka.bounds(new)).items():
-            new[partition].begin(start, end)
+        reading = {
+            number: each for number, each in followers.items() if each.next_offset is None or each.end is not None
+        }
+        for partition, (start, end) in (await kafka.bounds(reading)).items():
+            follower = reading[partition]
+            if follower.next_offset is None:
+                follower.begin(start, end)
+            elif follower.end is not None:
+                follower.end = min(follower.end, end)  # The log may have been truncated meanwhile.
         kafka.assign({partition: each.next_offset or 0 for partition, each in followers.items()})
         self._read = set(shards)
 

@@ -35,6 +35,18 @@ class AwayStore(MemoryStore):
         return super().mirror_position(shard_id)
 
 
+class FallingLog(FakeLog):
+    """A log of which a partition has no leader as soon as something of it was read."""
+
+    falls = True
+
+    async def poll(self, timeout_ms: int) -> Mapping[int, Sequence[LogRecord]]:
+        """Return some records."""
+        found = await super().poll(timeout_ms)
+        self.without_leader = set(found) if self.falls and found else self.without_leader
+        return found
+
+
 class BrokenLog(FakeLog):
     """A log that raises an unexpected error from an offset on."""
 
@@ -145,6 +157,20 @@ async def test_mirror_that_starts_while_a_partition_has_no_leader_reads_it_later
         assert (node.describe(first) is None, node.describe(second) is None) == (False, True)
         world.log.without_leader = set()
         await until(lambda: node.describe(second) is not None, "the group of the partition that has a leader again")
+
+
+async def test_log_that_was_truncated_during_its_first_read_is_read_to_its_new_end(world: World) -> None:
+    """Else nothing of it is shown until it is as long as it was."""
+    world.log, world.store = log, _ = FallingLog(2), MemoryStore(shards=2)
+    world.store.mirror_of("cluster")
+    [group_id] = [group_id for group_id in ("g", "h") if shard_of(group_id, 2) == 1]
+    for number in range(1, 3 * BATCH + 1):
+        say_generation(world, number, group_id, 1)
+    async with world.following() as node:
+        assert node.describe(group_id) is None
+        log.truncate(BATCH, 1)
+        log.falls, log.without_leader = False, set()
+        await until(lambda: node.describe(group_id) is not None, "the group")
 
 
 def say_generation(world: World, number: int, group_id: str, partition: int) -> None:
