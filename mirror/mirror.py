@@ -20,7 +20,7 @@ from mirror.decide import StatePolled
 from mirror.follower import Follower, LogEntry, forget_topics, used_topics
 from mirror.group_records import GroupRecord, TargetAssignment
 from mirror.inference import REBALANCING
-from mirror.kafka_log import Bounds, Lag, LogChanged, Record
+from mirror.kafka_log import TOPIC, Bounds, Lag, LogChanged, Record
 from mirror.observed import Observed
 from mirror.offsets_topic import UnknownRecord, decode, is_offset_commit
 from mirror.polling import Reachability
@@ -167,7 +167,7 @@ class Mirror:
             await self._assign(kafka, readable)
         if not readable:
             await self._wait_for_records({})
-            self._reachability.record_success([], offline)
+            self._reachability.record_success([], _lacking(offline))
             await asyncio.sleep(POLL_MS / 1000)
             return
         try:
@@ -192,7 +192,8 @@ class Mirror:
         await self._wait_for_records(await kafka.lag())
         await self._enter_polled_states(kafka)
         is_current = all(self._followers[shard].end is None for shard in readable & self._followers.keys())
-        self._reachability.record_success([shard.shard_id for shard in readable], offline, is_current=is_current)
+        served = [shard.shard_id for shard in readable]
+        self._reachability.record_success(served, _lacking(offline), is_current=is_current)
 
     # -- shards --------------------------------------------------------------------------------------------
 
@@ -342,3 +343,10 @@ class Mirror:
                 del self._followers[shard]
             elif isinstance(outcome, BaseException):
                 raise outcome
+
+
+def _lacking(offline: Collection[int]) -> str | None:
+    """Return the reason that partitions of the log without a leader are."""
+    numbers = ", ".join(map(str, sorted(offline)))
+    reason = f"{TOPIC} has partitions without a leader ({numbers}), whose groups are shown as they were"
+    return reason if offline else None

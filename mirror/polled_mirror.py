@@ -108,6 +108,10 @@ class PolledMirror:
         self._shards: dict[Shard, PolledShard] = {}
         self._next_offsets: dict[int, int] = {}
         """Of shards that failed, the offset after the last that was used."""
+        self._uncoordinated: set[str] = set()
+        """Groups that the last poll did not have, as they have no coordinator."""
+        self._stale: set[str] = set()
+        """Those that the poll before it did not have either: while it moves, a group has none for a moment."""
         self._unstorable: set[str] = set()
         """Groups that the last poll skipped, since Postgres cannot store their ids; without what it cannot store."""
 
@@ -132,11 +136,17 @@ class PolledMirror:
             async with self._open_groups() as groups:
                 while True:
                     await self.poll(groups)
-                    self._reachability.record_success(shard.shard_id for shard in self._shards)
+                    served = [shard.shard_id for shard in self._shards]
+                    self._reachability.record_success(served, self._lacking())
                     await asyncio.sleep(self._interval_s)
         except KafkaUnavailable:
             self.counts.polls_failed["groups"] += 1
             raise
+
+    def _lacking(self) -> str | None:
+        """Return the reason that groups without a coordinator are."""
+        reason = f"some groups ({len(self._stale)}) have no coordinator, and are shown as they were"
+        return reason if self._stale else None
 
     async def poll(self, groups: Groups) -> None:
         """Read the groups of this node's shards once, and apply what is new.
@@ -166,6 +176,8 @@ class PolledMirror:
             if each.group_id not in listed
         ]
         coordinated = await groups.coordinated(missing)
+        uncoordinated = set(missing).difference(coordinated)
+        self._stale, self._uncoordinated = uncoordinated & self._uncoordinated, uncoordinated
         at_ms = self._coordinator.wall_ms()
         for shard, listed in own.items():
             try:

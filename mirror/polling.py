@@ -1,7 +1,7 @@
 """Connections to a cluster that are opened again after failures: how those are reported, and polls at intervals."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from typing import Final, TypeVar
 
@@ -11,7 +11,7 @@ from coordinator_core.protocol.errors import CoordinatorError
 from coordinator_core.runtime.counters import MirrorCounts
 from coordinator_core.runtime.database_errors import summary_of
 from coordinator_core.runtime.memory import end_if_out_of_memory
-from mirror.kafka_log import TOPIC, KafkaUnavailable
+from mirror.kafka_log import KafkaUnavailable
 
 log = structlog.get_logger("muster.mirror")
 
@@ -27,7 +27,7 @@ class Reachability:
     def __init__(self, counts: MirrorCounts) -> None:
         self._counts = counts
         self._logged: set[str] = set()
-        self._offline: Collection[int] = ()
+        self._lacking: str | None = None
         self._is_broken = False
         """Whether an unexpected error has ended the loop, and may again at the same place of the log."""
 
@@ -55,31 +55,23 @@ class Reachability:
         self._logged.add(reason)
         self._counts.failure = reason
 
-    def record_success(
-        self, partitions: Iterable[int], offline: Collection[int] = (), *, is_current: bool = True
-    ) -> None:
+    def record_success(self, partitions: Iterable[int], lacking: str | None = None, *, is_current: bool = True) -> None:
         """Record that the cluster is read.
 
         Args:
             partitions: those that are read, or shards where groups are polled.
-            offline: those that are not, as they have no leader.
+            lacking: what cannot be read now; None: nothing.
             is_current: whether all was read that the cluster had when reading began.
         """
         if self._is_broken and not is_current:
             return
         self._is_broken = False
         self._logged.clear()
-        if offline:
-            numbers = ", ".join(map(str, sorted(offline)))
-            if offline != self._offline:
-                log.warning("mirrored_partitions_offline", partitions=sorted(offline))
-            self._counts.failure = (
-                f"{TOPIC} has partitions without a leader ({numbers}), whose groups are shown as they were"
-            )
-        elif self._counts.failure is not None:
+        if lacking is not None and lacking != self._lacking:
+            log.warning("mirrored_cluster_incomplete", reason=lacking)
+        elif lacking is None and self._counts.failure is not None:
             log.info("mirrored_cluster_reached", partitions=sorted(partitions))
-            self._counts.failure = None
-        self._offline = set(offline)
+        self._counts.failure = self._lacking = lacking
 
 
 async def poll_at_intervals(

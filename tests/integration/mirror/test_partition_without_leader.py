@@ -40,11 +40,12 @@ def follow_through_an_outage(cluster: KafkaCluster, database_url: str, directory
         poll_until(lambda: offsets(rows) == dict.fromkeys(GROUPS.values(), 1))
         victim = cluster.leaders()[0]
         lost = [partition for partition, leader in enumerate(cluster.leaders()) if leader == victim]
+        named = f"({', '.join(map(str, lost))})"
         kept = [group_id for partition, group_id in GROUPS.items() if partition not in lost]
         ends = read_log_ends(cluster.bootstrap)
         cluster.brokers[victim - 1].kill()
         for offset in (2, 3):
-            poll_until(lambda offset=offset: mirror.log_text().count(f'"partitions": {lost}') == offset - 1)  # type: ignore[misc]
+            poll_until(lambda offset=offset: mirror.log_text().count(named) == offset - 1)  # type: ignore[misc]
             for group_id in kept:
                 commit(cluster, group_id, offset)
             wanted = dict.fromkeys(GROUPS.values(), 1) | dict.fromkeys(kept, offset)

@@ -17,7 +17,7 @@ from mirror.kafka_log import KafkaUnavailable
 from mirror.polled_groups import ListedGroup, Offsets, PolledGroup, PolledOffset, committed_offsets
 from mirror.polled_mirror import PolledMirror
 from tests.support.memory_store import MemoryStore
-from tests.unit.coordinator_core.runtime.nodes import config, until
+from tests.unit.coordinator_core.runtime.nodes import config, until, until_readiness
 from tests.unit.mirror.observations import member
 
 pytestmark = pytest.mark.anyio
@@ -321,6 +321,17 @@ async def test_group_without_a_coordinator_was_not_deleted(world: World) -> None
         assert world.view().state is STABLE
         await world.poll()
         await until(lambda: node.describe("g") is None, "the deletion")
+
+
+async def test_groups_without_a_coordinator_are_a_reason_until_they_have_one(world: World) -> None:
+    world.groups.show("g", "Stable", "a")
+    async with world.polling() as node:
+        world.groups.delete("g")
+        world.groups.without_coordinator = {"g"}
+        node.follow(world.mirror)
+        await until_readiness(node, expected=False, reason="some groups (1) have no coordinator")
+        world.groups.show("g", "Stable", "a")
+        await until_readiness(node, expected=True)
 
 
 async def test_deleted_groups_leave_nothing_in_memory(world: World) -> None:
