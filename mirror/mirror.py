@@ -90,7 +90,7 @@ class Mirror:
     def __init__(self, coordinator: Coordinator, open_log: OpenLog, cluster_id: str) -> None:
         self.cluster_id = cluster_id
         self.counts = MirrorCounts()
-        self._reachability = Reachability(self.counts)
+        self._reachability = Reachability(self.counts, coordinator.is_served_elsewhere)
         self.polls: list[Poll] = []
         """What runs beside it, if it is there before the mirror runs."""
         self._coordinator = coordinator
@@ -167,7 +167,7 @@ class Mirror:
             await self._assign(kafka, readable)
         if not readable:
             await self._wait_for_records({})
-            self._reachability.record_success([], _lacking(offline))
+            self._reachability.record_success([], lacking=_lacking(offline))
             await asyncio.sleep(POLL_MS / 1000)
             return
         try:
@@ -191,9 +191,9 @@ class Mirror:
         await self._reach_ends(kafka)
         await self._wait_for_records(await kafka.lag())
         await self._enter_polled_states(kafka)
-        is_current = all(self._followers[shard].end is None for shard in readable & self._followers.keys())
-        served = [shard.shard_id for shard in readable]
-        self._reachability.record_success(served, _lacking(offline), is_current=is_current)
+        ends = {shard.shard_id: self._followers[shard].end for shard in readable & self._followers.keys()}
+        behind = {partition for partition, end in ends.items() if end is not None}
+        self._reachability.record_success(ends.keys(), behind, _lacking(offline))
 
     # -- shards --------------------------------------------------------------------------------------------
 
@@ -339,7 +339,7 @@ class Mirror:
         outcomes = await asyncio.gather(*calls.values(), return_exceptions=True)
         for shard, outcome in zip(calls, outcomes, strict=True):
             if isinstance(outcome, CoordinatorError):
-                log.warning("mirrored_shard_failed", shard=shard.shard_id, reason=outcome.detail)
+                self._reachability.record_shard_failure(shard.shard_id, outcome.detail)
                 del self._followers[shard]
             elif isinstance(outcome, BaseException):
                 raise outcome

@@ -99,7 +99,7 @@ class PolledMirror:
         """
         self.cluster_id = cluster_id
         self.counts = MirrorCounts()
-        self._reachability = Reachability(self.counts)
+        self._reachability = Reachability(self.counts, coordinator.is_served_elsewhere)
         self.polls: list[Poll] = []
         """What runs beside it, if it is there before the mirror runs."""
         self._coordinator = coordinator
@@ -137,7 +137,7 @@ class PolledMirror:
                 while True:
                     await self.poll(groups)
                     served = [shard.shard_id for shard in self._shards]
-                    self._reachability.record_success(served, self._lacking())
+                    self._reachability.record_success(served, lacking=self._lacking())
                     await asyncio.sleep(self._interval_s)
         except KafkaUnavailable:
             self.counts.polls_failed["groups"] += 1
@@ -183,7 +183,7 @@ class PolledMirror:
             try:
                 await self._shards[shard].apply(PolledShardGroups(at_ms, listed, described, offsets, coordinated))
             except CoordinatorError as failure:
-                log.warning("mirrored_shard_failed", shard=shard.shard_id, reason=failure.detail)
+                self._reachability.record_shard_failure(shard.shard_id, failure.detail)
                 self._next_offsets[shard.shard_id] = self._shards.pop(shard).next_offset
         self.counts.other_groups = Counter(
             (group.protocol_type, group.state)

@@ -1,7 +1,8 @@
 """Connections to a cluster that are opened again after failures: how those are reported, and polls at intervals."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import AbstractAsyncContextManager
 from typing import Final, TypeVar
 
@@ -11,6 +12,7 @@ from coordinator_core.protocol.errors import CoordinatorError
 from coordinator_core.runtime.counters import MirrorCounts
 from coordinator_core.runtime.database_errors import summary_of
 from coordinator_core.runtime.memory import end_if_out_of_memory
+from coordinator_core.runtime.readiness import FAILURES_MAX
 from mirror.kafka_log import KafkaUnavailable
 
 log = structlog.get_logger("muster.mirror")
@@ -24,10 +26,19 @@ _Connection = TypeVar("_Connection")
 class Reachability:
     """Whether the cluster is mirrored, for /readyz and the log, which has each reason once in an outage."""
 
-    def __init__(self, counts: MirrorCounts) -> None:
+    def __init__(self, counts: MirrorCounts, is_served_elsewhere: Callable[[int], bool]) -> None:
+        """Start without a failure, other than that nothing was read yet.
+
+        Args:
+            counts: where /readyz finds the reason.
+            is_served_elsewhere: returns whether another node owns a shard.
+        """
         self._counts = counts
+        self._is_served_elsewhere = is_served_elsewhere
         self._logged: set[str] = set()
         self._lacking: str | None = None
+        self._shard_failures: Counter[int] = Counter()
+        """Shard → how often it failed since all was applied to it."""
         self._is_broken = False
         """Whether an unexpected error has ended the loop, and may again at the same place of the log."""
 
@@ -55,17 +66,32 @@ class Reachability:
         self._logged.add(reason)
         self._counts.failure = reason
 
-    def record_success(self, partitions: Iterable[int], lacking: str | None = None, *, is_current: bool = True) -> None:
+    def record_shard_failure(self, shard_id: int, reason: str) -> None:
+        """Record why what the cluster says could not be applied to a shard, to which it is applied again."""
+        log.warning("mirrored_shard_failed", shard=shard_id, reason=reason)
+        self._shard_failures[shard_id] += 1
+
+    def record_success(
+        self, partitions: Collection[int], behind: Collection[int] = (), lacking: str | None = None
+    ) -> None:
         """Record that the cluster is read.
 
         Args:
             partitions: those that are read, or shards where groups are polled.
+            behind: those of them of which not all was read that the cluster had when reading began.
             lacking: what cannot be read now; None: nothing.
-            is_current: whether all was read that the cluster had when reading began.
         """
-        if self._is_broken and not is_current:
+        if self._is_broken and behind:
             return
         self._is_broken = False
+        for shard_id in set(partitions).difference(behind):
+            del self._shard_failures[shard_id]
+        failing = sorted(shard_id for shard_id, failures in self._shard_failures.items() if failures >= FAILURES_MAX)
+        if refused := [str(shard_id) for shard_id in failing if not self._is_served_elsewhere(shard_id)]:
+            numbers = ", ".join(refused)
+            lacking = (
+                f"groups of some shards ({numbers}) cannot be stored, and are shown as they were: see the node's log"
+            )
         self._logged.clear()
         if lacking is not None and lacking != self._lacking:
             log.warning("mirrored_cluster_incomplete", reason=lacking)

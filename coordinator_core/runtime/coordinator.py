@@ -506,6 +506,10 @@ class Coordinator:
         """Return whether every shard of this node is loaded, with a valid lease."""
         return len(self.serving_shards()) == len(self._ownership.owned)
 
+    def is_served_elsewhere(self, shard_id: int) -> bool:
+        """Return whether another node owned a shard at the last renewal."""
+        return self._ownership.is_served_elsewhere(self._ownership.leases[shard_id])
+
     def observe_log_ends(self, log_ends: Mapping[tuple[str, int], int]) -> None:
         """Take log ends of a mirrored cluster, by topic and partition; they are stored within about a second."""
         self._log_ends.observe_log_ends(log_ends, self._clock.now().wall_ms)

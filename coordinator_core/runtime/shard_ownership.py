@@ -156,7 +156,7 @@ class ShardOwnership:
         self._record_success()
         self.last_renewal = renewal
         self.leases = {lease.shard_id: lease for lease in renewal.leases}
-        self.loading.forget(lease.shard_id for lease in renewal.leases if self._is_served_elsewhere(lease))
+        self.loading.forget(lease.shard_id for lease in renewal.leases if self.is_served_elsewhere(lease))
         for shard_id, epoch in list(self._moved):
             if self.leases[shard_id].epoch != epoch:
                 self._moved.pop((shard_id, epoch)).set()
@@ -249,7 +249,8 @@ class ShardOwnership:
         is_mine = lease.node_id == self._config.node_id and lease.shard_id not in self.owned and not self.duplicate_node
         return is_mine or lease.node_id is None or lease.is_expired
 
-    def _is_served_elsewhere(self, lease: LeaseRow) -> bool:
+    def is_served_elsewhere(self, lease: LeaseRow) -> bool:
+        """Return whether another node owned a shard at the last renewal."""
         return lease.node_id not in {None, self._config.node_id} and not lease.is_expired
 
     async def _acquire_in_steps(self, shard_ids: list[int]) -> None:

@@ -1,13 +1,14 @@
 """What a mirror reports while it does not follow its cluster, and how often it logs that."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
 
 from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.state_store.interface import StoreUnavailable
-from coordinator_core.state_store.rows import MirrorPosition
+from coordinator_core.state_store.rows import Batch, MirrorPosition, WriteResult
 from mirror import polling
 from tests.support.memory_store import MemoryStore
 from tests.unit.coordinator_core.runtime.nodes import until, until_readiness
@@ -33,6 +34,23 @@ class AwayStore(MemoryStore):
             self.unanswered += 1
             raise StoreUnavailable("connection refused")
         return super().mirror_position(shard_id)
+
+
+class RefusingStore(MemoryStore):
+    """A store that refuses the rows of a group."""
+
+    def __init__(self) -> None:
+        super().__init__(shards=1)
+        self.refused: str | None = None
+
+    def write(self, batch: Batch) -> WriteResult:
+        """Write a batch, but for the rows of the group."""
+        if self.refused is None:
+            return super().write(batch)
+        stored = tuple(each for each in batch.writes if each.group_id != self.refused)
+        written = super().write(replace(batch, writes=stored))
+        is_refused = len(stored) < len(batch.writes)
+        return replace(written, refused_groups={self.refused: "out of range"} if is_refused else {})
 
 
 class FallingLog(FakeLog):
@@ -119,6 +137,19 @@ async def test_database_that_is_away_is_logged_once_in_an_outage(world: World) -
     events = [each["event"] for each in logs]
     assert [events.count(each) for each in ("mirror_interrupted", "query_failed")] == [1, 1]
     assert events.index("mirror_interrupted") < len(events) - 1 - events[::-1].index("mirrored_cluster_reached")
+
+
+async def test_shard_that_cannot_be_stored_is_a_reason_until_it_is(world: World) -> None:
+    """Its shard is loaded and its log is read again and again, and its other groups are no more current."""
+    world.store = store = RefusingStore()
+    store.mirror_of("cluster")
+    async with world.following() as node:
+        store.refused = "h"
+        world.see(1, "a", group_id="h")
+        await until_readiness(node, expected=False, reason="groups of some shards (0) cannot be stored")
+        store.refused = None
+        await until_readiness(node, expected=True)
+        await until(lambda: node.describe("h") is not None, "the group")
 
 
 async def test_partition_without_a_leader_lets_the_others_be_followed(world: World) -> None:

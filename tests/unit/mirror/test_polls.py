@@ -368,7 +368,7 @@ def known_ends(world: World) -> dict[int, int]:
 
 def test_reasons_that_alternate_are_logged_once_in_an_outage() -> None:
     counts = MirrorCounts()
-    reachability = Reachability(counts)
+    reachability = Reachability(counts, lambda _: False)
 
     with structlog.testing.capture_logs() as events:
         for reason in ("first broker", "second broker", "first broker"):
