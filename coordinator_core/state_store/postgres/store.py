@@ -143,7 +143,7 @@ class PostgresStore:
             log.warning("offset_log_trim_failed", reason=str(error))
         return result
 
-    load_offset_log = _changing(offset_log.load_dirty_offsets)
+    load_offset_log = _reading(offset_log.load_dirty_offsets)
 
     # -- ownership ----------------------------------------------------------------------------------------
 
@@ -196,7 +196,7 @@ class PostgresStore:
 
     def lacks_history_partitions(self) -> bool:
         """Return whether the partition of today or tomorrow is missing, or a default partition has rows."""
-        return partitions.are_missing(self._changes)
+        return partitions.are_missing(self._readers)
 
     def create_history_partitions(self, days_ahead: int) -> None:
         """Create the missing partitions of today and the days ahead."""

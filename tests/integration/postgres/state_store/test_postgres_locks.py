@@ -9,6 +9,7 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 from coordinator_core.state_store.interface import StoreUnavailable
 from coordinator_core.state_store.postgres import PostgresStore
 from coordinator_core.state_store.postgres.partitions import LOCK_PARTITION_MOVES, partition_name
+from coordinator_core.state_store.postgres.store import CHANGES_AT_ONCE
 from coordinator_core.state_store.rows import WriteResult
 from coordinator_core.state_store.tables import HISTORY_TABLES
 from muster.settings import psql_url
@@ -185,6 +186,22 @@ def test_nodes_create_partitions_in_turn_and_once(store: PostgresStore, gate: Ga
                 f"CREATE TABLE {name} PARTITION OF group_transitions FOR VALUES FROM ('-infinity') TO ('infinity')"
             )
     assert made.exception() is None
+
+
+def test_loads_and_readiness_do_not_wait_for_changes(
+    store: PostgresStore, gate: Gate, holder: PsycopgConnection
+) -> None:
+    with holder.cursor() as cursor:
+        cursor.execute("SELECT FROM versions FOR UPDATE")
+    with (
+        in_background(lambda: store.put_topic("clicks", 1, None, change_row("clicks")), holder.commit) as first,
+        in_background(lambda: store.put_topic("views", 1, None, change_row("views")), holder.commit) as second,
+    ):
+        gate.wait_for("muster-changes", how_many=CHANGES_AT_ONCE)
+        assert store.load_offset_log([SHARD])[SHARD].commits == []
+        assert store.lacks_history_partitions()
+        assert not first.done()
+    assert first.exception() is second.exception() is None
 
 
 def test_acquiring_a_lease_times_out_within_half_the_lease(
