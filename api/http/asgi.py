@@ -25,7 +25,7 @@ from api.http.limits import RETRY_AFTER_S
 from api.http.litestar_adapter import answer_with_litestar
 from api.http.paths import GroupPath, read_group_path
 from api.http.problems import InvalidForwardSignature, problem_response
-from api.http.request_body import ClientDisconnected, check_text, read_body
+from api.http.request_body import ClientDisconnected, check_text, declared_bytes, read_body
 from api.http.request_context import RequestContext, ServerContext, read_head
 from api.http.request_log import log_request
 from api.http.response import JSON, HttpResponse, json_response
@@ -160,7 +160,7 @@ class AsgiApp:
             return None
         head = read_head(self._server, scope)
         headers = head.headers
-        content_length = int(headers.get(b"content-length", 0))
+        content_length = declared_bytes(headers)
         if (
             len(headers) < len([*scope["headers"]])
             or headers.get(b"content-type") != JSON
@@ -265,7 +265,7 @@ class AsgiApp:
         if path is not None:
             context.group_id = path.group_id
         max_bytes = self._server.limits.max_body_bytes
-        declared = min(int(context.headers.get(b"content-length", 0)), max_bytes)  # what is larger is not read
+        declared = min(declared_bytes(context.headers), max_bytes)  # what is larger is not read
         if context.scope["raw_path"] not in PROBE_PATHS:
             is_heartbeat = path is not None and path.action == HEARTBEAT
             context.check_quotas(1, declared, is_heartbeat=is_heartbeat)

@@ -34,6 +34,11 @@ class ClientDisconnected(Exception):
     """The client closed its connection before its request was complete, or before it was forwarded."""
 
 
+def declared_bytes(headers: Mapping[bytes, bytes]) -> int:
+    """Return the declared size of a body, 0 without one; before the number there may be more zeros than `int` reads."""
+    return int(b"0" + headers.get(b"content-length", b"").lstrip(b"0"))
+
+
 async def read_body(
     method: str,
     headers: Mapping[bytes, bytes],
@@ -58,7 +63,7 @@ async def read_body(
     """
     if method not in MAY_HAVE_BODY:
         return b""
-    declared = int(headers.get(b"content-length", 0))
+    declared = declared_bytes(headers)
     if declared > limit_bytes:
         raise BodyTooLarge(limit_bytes)
     encoding = headers.get(b"content-encoding")

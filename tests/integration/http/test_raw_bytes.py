@@ -98,8 +98,9 @@ def test_bytes_are_answered_or_refused(client: Client, sent: bytes) -> None:
         b"POST /v1/groups/g/leave HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1;" + b"e" * 70_000 + b"\r\nx\r\n",
         b"POST /v1/groups/g/leave HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 20_000,
         b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 500,
+        b"POST /v1/groups/g/leave HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + b"0" * 5_000 + b"2\r\n\r\n{}",
     ],
-    ids=["nothing", "empty lines", "path", "headers", "chunk extension", "chunks", "pipeline"],
+    ids=["nothing", "empty lines", "path", "headers", "chunk extension", "chunks", "pipeline", "zeros"],
 )
 def test_many_bytes_are_answered_or_refused(client: Client, sent: bytes) -> None:
     check_answered_or_refused(client, sent)
