@@ -1,7 +1,8 @@
 """Find the PostgreSQL JDBC driver's jar: configured, the system's, or the environment's.
 
-The environment's is fetched once, by the resolver that Spark contains. Where it cannot be fetched, an older one is used
-that comes with a wheel. A driver with a known vulnerability is not used if there is another (DECISIONS.md, 92).
+The environment's is fetched once, by the resolver that Spark contains. Where it cannot be fetched, which is tried once
+an hour, an older one is used that comes with a wheel. A driver with a known vulnerability is not used if there is
+another (DECISIONS.md, 92).
 """
 
 import hashlib
@@ -13,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 from pathlib import Path
 from typing import Final
@@ -27,6 +29,8 @@ VERSION: Final = "42.7.13"
 FETCHED_JAR = Path(sys.prefix, "share", "muster", f"postgresql-{VERSION}.jar")
 FETCHED_JAR_SHA256 = "6e0e4cc2d8cae902084f8a2b18728b073a6fd9d1f87c9d8bff8f298c18185b93"
 FETCH_TIMEOUT_S: Final = 120.0
+FETCH_RETRY_S: Final = 3_600.0
+"""How long after a failed fetch none is tried: each task of Airflow is a process of its own, and would wait again."""
 
 WHEEL = "wbjdbc"
 WHEEL_JAR = Path("resources/maven/postgresql/postgresql-42.7.4.jar")
@@ -69,21 +73,30 @@ def _fetched_jar() -> Path | None:
     """Return the fetched driver; fetch it if it is not there. None: it cannot be fetched, or kept here."""
     if FETCHED_JAR.is_file() and _sha256(FETCHED_JAR) == FETCHED_JAR_SHA256:
         return FETCHED_JAR
+    failure = FETCHED_JAR.with_suffix(".failure")
     try:
+        if failure.is_file() and time.time() < failure.stat().st_mtime + FETCH_RETRY_S:
+            raise JobError(failure.read_text())
         FETCHED_JAR.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=FETCHED_JAR.parent) as directory:
-            draft = _fetch(Path(directory))
+            draft = _fetch(Path(directory), failure)
             if _sha256(draft) != FETCHED_JAR_SHA256:
                 raise JobError("another file than the published driver was sent")
             draft.replace(FETCHED_JAR)  # processes that fetch at the same time replace it by the same file
-    except (JobError, OSError, subprocess.SubprocessError) as error:
-        log.warning("the PostgreSQL JDBC driver %s cannot be fetched (%s); set MUSTER_JDBC_JAR", VERSION, error)
+    except (JobError, OSError) as error:
+        log.warning(
+            "the PostgreSQL JDBC driver %s cannot be fetched (%s); set MUSTER_JDBC_JAR to its jar", VERSION, error
+        )
         return None
     return FETCHED_JAR
 
 
-def _fetch(directory: Path) -> Path:
-    """Fetch the driver into a directory with Ivy, whose default repository is Maven Central."""
+def _fetch(directory: Path, failure: Path) -> Path:
+    """Fetch the driver into a directory with Ivy, whose default repository is Maven Central.
+
+    Raises:
+        JobError: There is no Spark or Java, or Maven Central does not send the driver; then `failure` has the reason.
+    """
     spark = importlib.util.find_spec("pyspark")
     ivy = next(Path(spark.origin).parent.glob("jars/ivy-*.jar"), None) if spark is not None and spark.origin else None
     if ivy is None:
@@ -91,7 +104,12 @@ def _fetch(directory: Path) -> Path:
     module = ["-dependency", "org.postgresql", "postgresql", VERSION, "-confs", "default", "-notransitive"]
     where = ["-cache", str(directory / "cache"), "-retrieve", f"{directory}/[artifact].[ext]"]
     command = [_java(), "-jar", str(ivy), *module, *where]
-    subprocess.run(command, check=True, capture_output=True, timeout=FETCH_TIMEOUT_S)
+    try:
+        subprocess.run(command, check=True, capture_output=True, timeout=FETCH_TIMEOUT_S)
+    except subprocess.SubprocessError as error:
+        after = "" if isinstance(error, subprocess.CalledProcessError) else f" within {FETCH_TIMEOUT_S:g} s"
+        failure.write_text(f"Maven Central has not sent it{after}; it is tried again an hour later")
+        raise JobError(failure.read_text()) from error
     return directory / "postgresql.jar"
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
 import zipfile
@@ -174,6 +175,30 @@ def test_fetched_file_with_another_hash_is_not_used(
 def test_driver_of_the_wheel_is_used_where_none_can_be_fetched(caplog: pytest.LogCaptureFixture) -> None:
     assert submit.find_jdbc_jar().name == "postgresql-42.7.4.jar"
     assert "cannot be fetched" in caplog.text
+
+
+@pytest.mark.usefixtures("without_system_jar")
+def test_failed_fetch_is_not_repeated_for_an_hour(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Every task of Airflow is a process of its own; each would wait for a host that is filtered."""
+    monkeypatch.setattr(jdbc_jar, "FETCH_TIMEOUT_S", 0.1)
+    java, calls = tmp_path / "bin" / "java", tmp_path / "calls"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\necho called >> {calls}\nexec sleep 60\n")
+    java.chmod(0o755)
+    for _ in range(2):
+        assert submit.find_jdbc_jar().name == "postgresql-42.7.4.jar"
+    assert calls.read_text() == "called\n"
+    warnings = {record.getMessage() for record in caplog.records}
+    why = "Maven Central has not sent it within 0.1 s; it is tried again an hour later"
+    assert warnings == {f"the PostgreSQL JDBC driver 42.7.13 cannot be fetched ({why}); set MUSTER_JDBC_JAR to its jar"}
+    (failure,) = (file for file in jdbc_jar.FETCHED_JAR.parent.iterdir() if file.is_file())
+    hour_ago = failure.stat().st_mtime - 3_601
+    os.utime(failure, (hour_ago, hour_ago))
+    java.write_text(JAVA_THAT_FETCHES)
+    monkeypatch.setattr(jdbc_jar, "FETCHED_JAR_SHA256", hashlib.sha256(b"a driver").hexdigest())
+    assert submit.find_jdbc_jar() == jdbc_jar.FETCHED_JAR
 
 
 @pytest.mark.usefixtures("without_system_jar")
