@@ -71,6 +71,8 @@ class SparkJobOperator(SparkSubmitOperator):
             if reason is None:
                 raise
             raise AirflowException(reason) from failure
+        if context["params"]["dry_run"]:
+            self.outlets = []  # It has written nothing that DAGs which wait for its Asset could read.
         result = {**submit.read_result(job.name, self._last_lines()), "console": console}
         self.log.info(submit.describe_result(result))
         return result

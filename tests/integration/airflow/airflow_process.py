@@ -64,7 +64,7 @@ class AirflowProcess:
 
         Returns:
             {"state", "run_id", "run_after", "tasks": {task id: state}, "results": {task id: what it returned},
-            "question": what a person was asked, "answered": status or None}.
+            "assets": the names of those it updated, "question": what a person was asked, "answered": status or None}.
         """
         command = {"do": "run", "dag_id": dag_id, "conf": dict(conf), "env": dict(env), "answer": answer}
         how = {"has_logical_date": as_the_form, "is_retried": is_retried, "folder": str(folder)}
@@ -377,6 +377,7 @@ def _run(bag: Any, command: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401 -
         "run_after": run.run_after.isoformat(),
         "tasks": {instance.task_id: str(instance.state) for instance in run.get_task_instances()},
         "results": {task_id: _result(run, task_id) for task_id in dag.task_ids},
+        "assets": _updated_assets(run),
         "question": _question(run) if approver is not None else None,
         "answered": None if approver is None else approver.status,
     }
@@ -437,6 +438,19 @@ def _result(run: Any, task_id: str) -> Any:  # noqa: ANN401 - likewise
         query = XComModel.get_many(run_id=run.run_id, key="return_value", task_ids=task_id, dag_ids=run.dag_id)
         found = session.scalars(query).first()
         return None if found is None else XComModel.deserialize_value(found)
+
+
+def _updated_assets(run: Any) -> list[str]:  # noqa: ANN401 - likewise
+    """Return the names of the Assets that a run has updated."""
+    from airflow.models.asset import AssetEvent  # noqa: PLC0415 - likewise
+    from airflow.utils.session import create_session  # noqa: PLC0415 - likewise
+    from sqlalchemy import select  # noqa: PLC0415 - likewise
+
+    with create_session() as session:
+        updates = select(AssetEvent).where(
+            AssetEvent.source_run_id == run.run_id, AssetEvent.source_dag_id == run.dag_id
+        )
+        return sorted(update.asset.name for update in session.scalars(updates))
 
 
 def _question(run: Any) -> str:  # noqa: ANN401 - likewise

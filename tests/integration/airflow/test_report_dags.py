@@ -49,6 +49,7 @@ def test_audit_reports_the_current_state(
     insert(connection, "members", member("a", ["t"], {"t": {0: 1, 1: 1}}), member("b", ["t"], {}))
     run = airflow.run("assignment_balance_audit", {}, env, as_the_form=True)
     assert (run["state"], run["tasks"]) == ("success", {"report": "success"})
+    assert run["assets"] == ["assignments_audited"]
     (row,) = table_rows(connection, "assignment_balance_audits")
     asked_at = datetime.fromisoformat(run["run_after"])
     assert (row["interval_start"], row["interval_end"], row["score"]) == (asked_at, asked_at, 50)
@@ -57,13 +58,13 @@ def test_audit_reports_the_current_state(
 
 
 @pytest.mark.slow
-def test_dry_run_counts_rows_and_writes_none(
+def test_dry_run_counts_rows_writes_none_and_updates_no_asset(
     airflow: AirflowProcess, connection: pg.connection, env: dict[str, str]
 ) -> None:
     insert(connection, "groups", group())
     insert(connection, "members", member("a", ["t"], {"t": {0: 1}}))
     run = airflow.run("assignment_balance_audit", {"dry_run": True}, env)
-    assert run["state"] == "success"
+    assert (run["state"], run["assets"]) == ("success", [])
     assert table_rows(connection, "assignment_balance_audits") == []
     assert "would write the report" in airflow.log()
 
