@@ -16,6 +16,17 @@ def is_template(value: Any) -> bool:
     return not isinstance(value, int | float | None)
 
 
+def text(field: str, value: Any) -> str:
+    """Return a text; a number, such as another task's result, is its digits.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise ValueError(f"{field}: {value!r} is no text")
+    return str(value)
+
+
 def names(field: str, value: Any) -> list[str]:
     """Return names; a text is one name, and None is none.
 

@@ -15,6 +15,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from muster_airflow import fields
 from muster_airflow.client import Json, NodesUnusable, RequestRefused
 from muster_airflow.hooks.muster import MusterHook
+from muster_airflow.templates import TextTemplates
 
 CHANGE_NAMESPACE = UUID("2c9d7a52-0f5e-4a0b-9d0e-6f1f3c6f7b91")
 """Namespace of change ids; it never changes, so that a retried task finds its reset."""
@@ -22,7 +23,7 @@ NON_EMPTY_GROUP = "NON_EMPTY_GROUP"
 COLUMNS = ("topic", "partition", "old_offset", "new_offset", "note")
 
 
-class ResetOffsetsOperator(BaseOperator):
+class ResetOffsetsOperator(TextTemplates, BaseOperator):
     """Resets the offsets of an Empty group.
 
     The log has the plan and the result as tables. XCom is the API's response: `group_id`, `dry_run`, `change_id` and
@@ -95,6 +96,7 @@ class ResetOffsetsOperator(BaseOperator):
     def execute(self, context: Context) -> Json:
         """Reset the offsets unless an earlier try has, and return the result."""
         try:
+            self.group_id = fields.text("group_id", self.group_id)
             return self._reset(MusterHook(self.muster_conn_id), _change_id(context))
         except RequestRefused as refusal:
             if refusal.code == NON_EMPTY_GROUP:

@@ -19,6 +19,7 @@ from muster_airflow import fields
 from muster_airflow.client import Json
 from muster_airflow.conditions import FINAL_FAILURES, LagCondition, StateCondition, log_progress, look_once
 from muster_airflow.hooks.muster import MusterHook
+from muster_airflow.templates import TextTemplates
 from muster_airflow.triggers.consumer_group import (
     ConsumerGroupLagTrigger,
     ConsumerGroupStateTrigger,
@@ -26,7 +27,7 @@ from muster_airflow.triggers.consumer_group import (
 )
 
 
-class ConsumerGroupSensor(BaseSensorOperator):
+class ConsumerGroupSensor(TextTemplates, BaseSensorOperator):
     """Base of the sensors that wait for a group.
 
     Args:
@@ -69,8 +70,11 @@ class ConsumerGroupSensor(BaseSensorOperator):
         Raises:
             ValueError: a field is invalid.
         """
+        return self._condition(fields.text("group_id", self.group_id))
+
+    def _condition(self, group_id: str) -> LagCondition | StateCondition:
         values = {name: read(name, getattr(self, name)) for name, read in self.readers.items()}
-        return self.trigger_type.condition_type(self.group_id, **values)
+        return self.trigger_type.condition_type(group_id, **values)
 
     def check_literals(self) -> None:
         """Raise a ValueError if a field that is no template is invalid."""
@@ -78,7 +82,7 @@ class ConsumerGroupSensor(BaseSensorOperator):
         for name in literals:
             self.readers[name](name, getattr(self, name))
         if len(literals) == len(self.readers):
-            self.condition()
+            self._condition("any group")
 
     def execute(self, context: Context) -> Any:
         """Defer to the trigger, or poll."""

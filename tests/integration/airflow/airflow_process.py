@@ -3,8 +3,8 @@
 Run as a program it reads one JSON command per line and writes one JSON line for each: `describe` lists what the DAG
 files hold, `run` tests a DAG for real and returns the state of every task, `queue` has the scheduler queue tasks,
 `read` calls a node through the hook, `console` returns the address of the console that DAGs link to, `database`
-that of a cluster's database, `approval` the answer that counts, and `defer` and `time_out` begin and end the wait of a
-sensor.
+that of a cluster's database, `approval` the answer that counts, `defer` and `time_out` begin and end the wait of a
+sensor, and `render` returns fields of native templates.
 """
 
 import json
@@ -94,6 +94,10 @@ class AirflowProcess:
     def defer(self, arguments: Mapping[str, object]) -> dict[str, Any]:
         """Return the arguments of the trigger that a lag sensor defers to; or {"error": exception as text}."""
         return dict(self._ask({"do": "defer", "arguments": dict(arguments)}))
+
+    def render(self, operator: str, arguments: Mapping[str, object], params: Mapping[str, object]) -> dict[str, Any]:
+        """Return the fields of an operator or sensor of the provider in a DAG with native templates."""
+        return self._ask({"do": "render", "operator": operator, "arguments": arguments, "params": params})
 
     def time_out(self, arguments: Mapping[str, object], env: Mapping[str, str]) -> dict[str, Any]:
         """Resume a lag sensor whose trigger has timed out; return {"result", "error": exception as text or None}."""
@@ -257,6 +261,19 @@ def _defer(command: dict[str, Any]) -> dict[str, Any]:
     raise AssertionError("it defers")
 
 
+def _render(command: dict[str, Any]) -> dict[str, Any]:
+    from airflow.sdk import DAG  # noqa: PLC0415 - likewise
+
+    from muster_airflow.operators.reset_offsets import ResetOffsetsOperator  # noqa: PLC0415 - likewise
+    from muster_airflow.sensors.consumer_group import ConsumerGroupLagSensor  # noqa: PLC0415 - likewise
+
+    types = {"reset": ResetOffsetsOperator, "lag": ConsumerGroupLagSensor}
+    with DAG("native", schedule=None, render_template_as_native_obj=True):
+        task = types[command["operator"]](task_id="task", **command["arguments"])
+    task.render_template_fields({"params": command["params"], "dag": task.dag})
+    return {name: getattr(task, name) for name in task.template_fields}
+
+
 def _time_out(command: dict[str, Any]) -> dict[str, Any]:
     from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR, TriggerFailureReason  # noqa: PLC0415 - likewise
 
@@ -277,6 +294,7 @@ WITHOUT_DAGS = {
     "database": _database,
     "approval": _approval,
     "defer": _defer,
+    "render": _render,
     "time_out": _time_out,
 }
 """Commands that need no DAGs, and what carries them out."""

@@ -240,6 +240,22 @@ def test_trigger_polls_as_the_sensor_would(airflow: AirflowProcess) -> None:
     }
 
 
+@pytest.mark.parametrize("name", ["7", "1_000", "1.10", "True", "'g'", "0x10"])
+def test_native_templates_leave_names_as_they_are(airflow: AirflowProcess, name: str) -> None:
+    arguments = {"group_id": "{{ params.name }}", "topics": ["{{ params.name }}"], "max_lag": "{{ params.number }}"}
+    rendered = airflow.render("lag", arguments, {"name": name, "number": 5})
+    assert (rendered["group_id"], rendered["topics"], rendered["max_lag"]) == (name, [name], "5")
+    arguments = {"group_id": "{{ params.name }}", "to": "earliest", "topics": "{{ params.name }}", "reason": "{{ 7 }}"}
+    rendered = airflow.render("reset", arguments, {"name": name})
+    assert (rendered["group_id"], rendered["topics"], rendered["reason"]) == (name, name, "7")
+
+
+def test_native_templates_of_collections_and_none_are_their_values(airflow: AirflowProcess) -> None:
+    arguments = {"group_id": "g", "topics": "{{ params.topics }}", "max_lag_seconds": "{{ params.limit }}"}
+    rendered = airflow.render("lag", arguments, {"topics": ["7", "b"], "limit": None})
+    assert (rendered["topics"], rendered["max_lag_seconds"]) == (["7", "b"], None)
+
+
 def test_sensor_without_its_connection_says_so_before_it_defers(airflow: AirflowProcess) -> None:
     """Airflow replaces the error of a trigger by "Trigger failure", in alerts too."""
     error = "AirflowNotFoundException: The conn_id `other` isn't defined"

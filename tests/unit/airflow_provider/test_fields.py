@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from muster_airflow.fields import is_template, names, offsets, records, seconds, topics, whole_number
+from muster_airflow.fields import is_template, names, offsets, records, seconds, text, topics, whole_number
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,13 @@ def test_text_is_one_name_and_none_is_no_name(value: Any, found: list[str]) -> N
 def test_what_is_no_name_is_refused(value: Any) -> None:  # noqa: ANN401 - likewise
     with pytest.raises(ValueError, match=r"^topics: .* is no name; a template of a list needs render_template_as_nat"):
         names("topics", value)
+
+
+def test_number_of_another_task_is_the_text_of_its_digits() -> None:
+    assert (text("group_id", "g"), text("group_id", 7), text("group_id", "")) == ("g", "7", "")
+    for value in (None, True, 1.5, ["g"]):
+        with pytest.raises(ValueError, match=r"^group_id: .* is no text$"):
+            text("group_id", value)
 
 
 def test_topics_are_names_or_mappings() -> None:
