@@ -117,6 +117,9 @@ class PlatformSettings(BaseSettings):
 
     airflow_port: Port = 8_081
     """The port of Airflow's UI and API."""
+    airflow_keep_days: int = Field(default=30, ge=1, le=3_650)
+    """The number of days for which `muster up` keeps Airflow's runs, from their start, and logs, since they were last
+    written. Older ones are removed once a day."""
     spark_slots: int = Field(default=1, ge=1, le=1_000)
     """How many Spark jobs that propose, such as `offset_retention`, run at once under `muster up`. Each takes all cores
     and half a gigabyte."""

@@ -10,9 +10,10 @@ import os
 import secrets
 import subprocess
 import sysconfig
+import time
 from collections.abc import Mapping
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -65,6 +66,9 @@ SERVICES: Mapping[str, tuple[str, ...]] = {
 }
 """The name of each child process, and its arguments of `airflow`."""
 
+CLEANUP = "airflow-cleanup"
+DAY_S = 86_400
+
 REQUIRED_COMPONENTS = ("metadatabase", "scheduler", "dag_processor")
 
 FOREIGN_VARIABLES = ("AIRFLOW", "MUSTER_DATABASE_URL", "MUSTER_JOBS_")
@@ -104,6 +108,7 @@ class AirflowServices:
         self._pool_slots = pool_slots
         self._home = data_dir / "airflow"
         self._logs = data_dir / "logs"
+        self._task_logs = self._logs / "airflow-tasks"
         self._data_dir = data_dir
         self._jobs_database_url = jobs_database_url
         self._airflow_database_url = airflow_database_url
@@ -159,6 +164,17 @@ class AirflowServices:
             for name, arguments in SERVICES.items()
         ]
 
+    def cleanup(self, keep_days: int) -> ChildSpec:
+        """Return the process that deletes older runs from Airflow's database, and ends."""
+        before = datetime.now(UTC) - timedelta(days=keep_days)
+        arguments = ("db", "clean", "--clean-before-timestamp", before.isoformat(), "--skip-archive", "--yes")
+        return ChildSpec(CLEANUP, (_airflow(), *arguments), self.environment, self._logs / f"{CLEANUP}.log")
+
+    def remove_old_logs(self, keep_days: int) -> None:
+        """Remove the logs of tasks and of parsing DAGs that were last written before; Airflow itself keeps them all."""
+        for directory in (self._task_logs, self._home / "logs"):
+            _remove_old_files(directory, time.time() - keep_days * DAY_S)
+
     @cached_property
     def environment(self) -> dict[str, str]:
         """The complete environment of every service; no configuration file is edited.
@@ -198,7 +214,7 @@ class AirflowServices:
             "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "2",
             "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": str(ORPHANS_CHECK_INTERVAL_S),
             "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": str(TASK_HEARTBEAT_TIMEOUT_S),
-            "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(self._logs / "airflow-tasks"),
+            "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(self._task_logs),
             "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
             "AIRFLOW__LOGGING__NAMESPACE_LEVELS": "airflow.task=INFO",
             "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
@@ -346,6 +362,21 @@ def airflow_in_use(settings: Settings) -> tuple[str, dict[str, str]]:
     jobs_url, airflow_url = holder.database_urls.jobs, holder.airflow_database_url
     airflow = AirflowServices(settings.data_dir, jobs_url, airflow_url, holder.node_url, port, pool_slots(settings))
     return _airflow(), airflow.environment
+
+
+def _remove_old_files(directory: Path, before_s: float) -> None:
+    """Remove the files that were last written before an instant (Unix time), and directories that this empties."""
+    removed: set[Path] = set()
+    for place, directories, names in os.walk(directory, topdown=False):
+        here = Path(place)
+        for file in (here / name for name in names):
+            if file.lstat().st_mtime < before_s:
+                file.unlink()
+                removed.add(file)
+        # A directory that is empty already may be that of a task which starts.
+        if (directories or names) and removed.issuperset(here / name for name in (*directories, *names)):
+            here.rmdir()
+            removed.add(here)
 
 
 def _airflow() -> str:

@@ -61,6 +61,9 @@ SNAPSHOT_TIMEOUT_S = 2.0
 FIRST_DAG = "offset_retention"
 FIRST_REPORT = "assignment_balance_audit"
 """The first DAG of a mirror, which proposes nothing."""
+AIRFLOW_CLEANUP_DELAY_S = 600.0
+"""The time from Airflow's start to its first cleanup, which takes a core for some seconds."""
+AIRFLOW_CLEANUP_INTERVAL_S = 86_400.0
 AIRFLOW_FINISHED = frozenset({"success", "failed"})
 
 
@@ -161,6 +164,8 @@ class LocalPlatform:
         self._postgres = embedded_postgres(settings)
         self._reader: SnapshotReader | None = None
         self._fleet: DemoFleet | None = None
+        self._airflow: AirflowServices | None = None
+        self._cleanup_at_s = 0.0
         self._addresses: list[Address] = []
         self._tidy_at_s = 0.0
         self._is_mirror = settings.mirror_bootstrap_servers is not None
@@ -315,6 +320,7 @@ class LocalPlatform:
             step.note = airflow.url
         sign_in = f"{airflow.url} (user {airflow.username}, password {airflow.password})"
         self._addresses.append(Address("Airflow", sign_in))
+        self._airflow, self._cleanup_at_s = airflow, time.monotonic() + AIRFLOW_CLEANUP_DELAY_S
         return airflow
 
     def _run_first_maintenance(self, airflow: AirflowServices, reader: SnapshotReader) -> None:
@@ -390,13 +396,18 @@ class LocalPlatform:
             self._view.event("Postgres ended; it starts again.")
             self._postgres.start(self._stop.raise_if_requested)
         for death in self._children.tick():
-            self._view.event(str(death))
+            if death.exit_code != 0 or death.restart_in_s is not None:
+                self._view.event(str(death))
         if self._fleet is not None:
             self._fleet.tick()
         if time.monotonic() >= self._tidy_at_s:
             reap_orphans(self._own_pids())
             shorten_log(self._postgres.log_file, self._settings.log_file_max_mb * 2**20)
             self._tidy_at_s = time.monotonic() + REAP_INTERVAL_S
+        if self._airflow is not None and time.monotonic() >= self._cleanup_at_s:
+            self._cleanup_at_s = time.monotonic() + AIRFLOW_CLEANUP_INTERVAL_S
+            self._airflow.remove_old_logs(self._settings.airflow_keep_days)
+            self._children.start(self._airflow.cleanup(self._settings.airflow_keep_days))
         if self._reader is not None and self._reader.refresh():
             self._view.show(self._reader.last, tuple(self._addresses))
 

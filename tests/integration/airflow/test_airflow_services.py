@@ -2,7 +2,10 @@
 
 import base64
 import json
+import os
 import stat
+import subprocess
+import time
 from collections.abc import Mapping
 from contextlib import closing
 from importlib.metadata import version
@@ -169,11 +172,49 @@ def test_airflow_tables_are_created_in_a_new_database(tmp_path: Path, empty_data
     log.unlink()
     services(tmp_path, airflow_database=empty_database_url).prepare()
     assert not log.exists(), "the tables that are there need no second migration"
+    run = "INSERT INTO dag_run (dag_id, run_id, run_type, start_date, run_after, clear_number, state) VALUES"
+    with (
+        closing(psycopg2.connect(psql_url(empty_database_url))) as connection,
+        connection,
+        connection.cursor() as cursor,
+    ):
+        for age_days in (4, 2):
+            cursor.execute(
+                f"{run} ('d', %s, 'manual', now() - %s * interval '1 day', now(), 0, 'success')", [age_days] * 2
+            )
+    cleanup = services(tmp_path, airflow_database=empty_database_url).cleanup(3)
+    assert not cleanup.restart
+    subprocess.run(cleanup.argv, env=cleanup.env, check=True, capture_output=True)
+    with closing(psycopg2.connect(psql_url(empty_database_url))) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT run_id FROM dag_run")
+        assert cursor.fetchall() == [("2",)]
+        cursor.execute("SELECT count(*) FROM pg_tables WHERE tablename LIKE '\\_airflow\\_deleted%'")
+        assert cursor.fetchone() == (0,), "nothing is kept in tables beside"
     more = {**SLOTS, "muster_spark": 3}
     services(tmp_path, airflow_database=empty_database_url, slots=more).prepare()
     with closing(psycopg2.connect(psql_url(empty_database_url))) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT slots FROM slot_pool WHERE pool = 'muster_spark'")
         assert cursor.fetchone() == (3,)
+
+
+def test_old_logs_are_removed_with_the_directories_that_this_empties(tmp_path: Path) -> None:
+    tasks, days = tmp_path / "logs" / "airflow-tasks", tmp_path / "airflow" / "logs" / "dag_processor"
+    old = tasks / "dag_id=offset_retention" / "run_id=1" / "task_id=gate" / "attempt=1.log"
+    new = tasks / "dag_id=offset_retention" / "run_id=2" / "task_id=gate" / "attempt=1.log"
+    both = [old.with_name("attempt=2.log"), old]
+    for log in (*both, new, days / "2026-01-01" / "a.py.log", days / "2026-02-01" / "a.py.log"):
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.touch()
+    (days / "latest").symlink_to("2026-01-01")
+    (empty := tasks / "dag_id=offset_retention" / "run_id=3").mkdir()
+    for log in (*both, days / "2026-01-01" / "a.py.log"):
+        os.utime(log, (long_ago := time.time() - 2.5 * 86_400, long_ago))
+    services(tmp_path).remove_old_logs(3)
+    assert old.exists()
+    services(tmp_path).remove_old_logs(2)
+    assert sorted(tasks.glob("*/*")) == [new.parent.parent, empty]
+    assert sorted(days.iterdir()) == [days / "2026-02-01", days / "latest"]
+    assert new.exists()
 
 
 def test_unreachable_airflow_is_reported_as_unhealthy(tmp_path: Path) -> None:

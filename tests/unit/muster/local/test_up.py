@@ -14,6 +14,7 @@ from muster.data_dir import DataDir
 from muster.errors import UserError
 from muster.live_view import Step
 from muster.local import up
+from muster.local.processes import ChildDeath
 from muster.local.up import LocalPlatform, run_up
 from muster.settings import load_settings
 
@@ -127,6 +128,53 @@ def test_paused_dag_is_not_triggered_at_the_start(tmp_path: Path) -> None:
         "offset_retention is paused in Airflow",
         "assignment_balance_audit is paused in Airflow",
     ]
+
+
+class LongRunningAirflow:
+    """An Airflow that has run for longer than its runs are kept."""
+
+    def __init__(self) -> None:
+        self.removed: list[int] = []
+
+    def remove_old_logs(self, keep_days: int) -> None:
+        self.removed.append(keep_days)
+
+    def cleanup(self, keep_days: int) -> str:
+        return f"cleanup of {keep_days} days"
+
+
+class ChildrenThatEnd:
+    """Children that end in this order, and a record of those that were started."""
+
+    def __init__(self, *deaths: ChildDeath) -> None:
+        self.started: list[object] = []
+        self._deaths = list(deaths)
+
+    def start(self, spec: object) -> None:
+        self.started.append(spec)
+
+    def tick(self) -> list[ChildDeath]:
+        return [self._deaths.pop(0)] if self._deaths else []
+
+    def pids(self) -> set[int]:
+        return set()
+
+
+def test_old_runs_of_airflow_are_removed_once_a_day_and_only_a_failure_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    postgres, view = FakePostgres(tmp_path / "postgres.log"), FakeView()
+    postgres.starts = 2
+    monkeypatch.setattr(up, "embedded_postgres", lambda _: postgres)
+    done, failed = (ChildDeath("airflow-cleanup", code, None, Path("airflow-cleanup.log")) for code in (0, 1))
+    children, airflow = ChildrenThatEnd(done, failed), LongRunningAirflow()
+    parts: list[Any] = [DataDir(tmp_path), None, FakeStop(), children, view]
+    platform = LocalPlatform(load_settings(data_dir=tmp_path, airflow_keep_days=9), [], *parts)
+    platform._airflow = airflow  # type: ignore[assignment]  # a fake
+    for _ in range(3):
+        platform._tick()
+    assert (children.started, airflow.removed) == (["cleanup of 9 days"], [9])
+    assert view.events == ["airflow-cleanup ended with exit code 1 (airflow-cleanup.log)."]
 
 
 def refusal(data_dir: Path, *, http_port: int, node_count: int, with_airflow: bool) -> str:
