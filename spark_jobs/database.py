@@ -63,8 +63,13 @@ class Database:
         return address + (f"?{urlencode(options)}" if options else "")
 
     def jdbc_properties(self) -> dict[str, str]:
-        """Return the JDBC driver's properties, with user and password."""
-        return {"user": self.user, "password": self.password, "driver": "org.postgresql.Driver", "tcpKeepAlive": "true"}
+        """Return the JDBC driver's properties, with user and password; without one it reads that of `.pgpass`."""
+        named = {"user": self.user, "password": self.password}
+        return {
+            **{name: value for name, value in named.items() if value},
+            "driver": "org.postgresql.Driver",
+            "tcpKeepAlive": "true",
+        }
 
     def connect(self) -> pg.connection:
         """Open a connection; the caller closes it.

@@ -72,6 +72,12 @@ def test_a_database_is_named_for_jdbc_without_its_password() -> None:
     assert "p/w" not in repr(database)
 
 
+def test_without_a_password_jdbc_looks_for_it_where_libpq_does() -> None:
+    """An empty one counts, so that `.pgpass` would not be read, as it is for the first connection of a job."""
+    assert parse_url("postgresql://me@db-1/muster").jdbc_properties().keys().isdisjoint({"password"})
+    assert parse_url("postgresql://db-1/muster").jdbc_properties().keys().isdisjoint({"user", "password"})
+
+
 @pytest.mark.parametrize(
     ("address", "jdbc_url"),
     [
