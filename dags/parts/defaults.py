@@ -55,6 +55,11 @@ FAIL_ON_REFUSAL = ExceptionRetryPolicy(
 REPORTS_SINCE = submit.start_date("MUSTER_REPORTS_SINCE", datetime.fromisoformat("2026-11-21T00:00:00+00:00"))
 
 
+def settle_time() -> timedelta:
+    """Return the wait between an interval's end and its report."""
+    return submit.minutes("MUSTER_REPORT_SETTLE_MINUTES", 5)
+
+
 def asset(job: submit.JobSpec, cluster: str) -> Asset:
     """Return the Asset that the runs of a job's DAG for a cluster update."""
     return Asset(submit.with_cluster(job.asset, cluster), uri=submit.with_cluster(job.asset_uri, cluster))
@@ -73,7 +78,7 @@ def dag_arguments(job: submit.JobSpec, cluster: str) -> dict[str, Any]:
         "start_date": REPORTS_SINCE if is_of_days else datetime(2026, 1, 1, tzinfo=UTC),
         "max_active_runs": 1,
         # Longer than the sum of all waits of a run.
-        "dagrun_timeout": 2 * TASK_TIMEOUT + APPROVAL_TIMEOUT + APPLY_TIMEOUT,
+        "dagrun_timeout": 2 * TASK_TIMEOUT + APPROVAL_TIMEOUT + APPLY_TIMEOUT + settle_time(),
         "deadline": DeadlineAlert(
             reference=DeadlineReference.DAGRUN_QUEUED_AT,
             # In seconds: Airflow 3.3 stores a timedelta in a form that it cannot read when a task is cleared.

@@ -9,11 +9,11 @@ from datetime import timedelta
 
 from airflow.sdk import PokeReturnValue, WeightRule, get_current_context, task
 
-from dags.parts.defaults import ARCHIVE, TASK_TIMEOUT, asset
+from dags.parts.defaults import ARCHIVE, TASK_TIMEOUT, asset, settle_time
 from dags.parts.spark import SparkJobOperator, spark_task
 from spark_jobs import submit
 
-SETTLE_TIME = submit.minutes("MUSTER_REPORT_SETTLE_MINUTES", 5)
+SETTLE_TIME = settle_time()
 MAX_SETTLE_WAIT = max(SETTLE_TIME, timedelta(hours=1))
 POKE_INTERVAL_S = 30.0
 

@@ -68,6 +68,11 @@ def test_dag_timeout_exceeds_the_sum_of_response_timeouts(dags: list[dict[str, A
     assert [(whole, parts) for whole, parts in waiting if whole <= parts] == []
 
 
+def test_dag_timeout_exceeds_the_wait_until_an_interval_is_settled(airflow: AirflowProcess) -> None:
+    dags = airflow.describe({"MUSTER_REPORT_SETTLE_MINUTES": "1440"})["dags"]
+    assert [dag["dag_id"] for dag in dags if dag["dag_id"] in REPORTS and dag["timeout_s"] <= 1_440 * 60] == []
+
+
 def test_every_dag_has_a_deadline_with_an_alert(dags: list[dict[str, Any]]) -> None:
     assert [dag["dag_id"] for dag in dags if dag["deadlines"] != ["spark_jobs.submit.deadline_missed"]] == []
 
