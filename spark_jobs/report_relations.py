@@ -271,7 +271,8 @@ WHERE completed_at >= {instant(start)} AND completed_at < {instant(end)} AND tri
 
 ASSIGNED = """(
 SELECT owner.group_id, owner.shard_id, owner.protocol_name,
-    coalesce(sum(jsonb_array_length(topic -> 'partitions')), 0)::bigint AS partitions
+    coalesce(sum(CASE WHEN jsonb_typeof(topic -> 'partitions') = 'array'
+        THEN jsonb_array_length(topic -> 'partitions') END), 0)::bigint AS partitions
 FROM groups AS owner
 LEFT JOIN members ON members.group_id = owner.group_id
 LEFT JOIN LATERAL jsonb_array_elements(

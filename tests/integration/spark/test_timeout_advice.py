@@ -23,6 +23,7 @@ from spark_jobs.jdbc import shard_predicates
 from spark_jobs.jobs.timeout_advice import JOB, defaults, find_evidence, wall_ms, window
 from spark_jobs.report_job import ReportArguments, report
 from spark_jobs.report_relations import (
+    ASSIGNED,
     ended_rebalances_within,
     evictions_and_exits_within,
     missed_waits_within,
@@ -40,6 +41,7 @@ from tests.integration.spark.rows import NOW
 from tests.support.databases import Databases
 from tests.support.histories import KINDS
 from tests.support.random_history import DAY, Past, scattered
+from tests.support.stored_history import group, insert, member
 
 RUN_ID = "0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d"
 OPTIONS = default_options("timeout_advice")
@@ -272,6 +274,15 @@ def test_rows_outside_of_the_window_are_filtered_in_postgres(connection: pg.conn
     assert found(sessions_within(*window(ARGUMENTS)), "ended_at") == [NOW - 28 * DAY, NOW - minute]
     came = found(reconnects_within(*window(ARGUMENTS), GRACE), "client_id")
     assert came == ["came back in time", "is here since then", "last"]
+
+
+def test_assignment_that_cannot_be_read_leaves_other_groups_their_advice(connection: pg.connection) -> None:
+    insert(connection, "groups", group("damaged"), group())
+    broken: list[object] = [{"topic": "t", "partitions": 3}, {"topic": "t"}, {"partitions": [0]}]
+    insert(connection, "members", member("a", ["t"], {}, group_id="damaged", assignment=broken))
+    insert(connection, "members", member("b", ["t"], {"t": {0: 1, 1: 1}}))
+    found = dict(rows(connection, f"SELECT group_id, partitions FROM {ASSIGNED}"))  # noqa: S608 - ours
+    assert found == {"damaged": 1, "orders": 2}
 
 
 # -- what is advised ------------------------------------------------------------------------------------------
