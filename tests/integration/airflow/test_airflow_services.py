@@ -155,6 +155,15 @@ def test_unusable_airflow_database_is_reported_in_one_sentence(tmp_path: Path) -
     assert users == {"admin": lost.password}
 
 
+PAUSED_DAG = """
+INSERT INTO dag_bundle (name) VALUES ('b');
+INSERT INTO dag (
+    dag_id, is_paused, is_stale, last_parsed_time, bundle_name, timetable_type, partition_mapper_info, max_active_tasks,
+    max_consecutive_failed_dag_runs, has_task_concurrency_limits, fail_fast
+) VALUES ('d', true, false, now() - interval '4 days', 'b', '', '[]', 1, 0, false, false)
+"""
+
+
 @pytest.mark.slow
 def test_airflow_tables_are_created_in_a_new_database(tmp_path: Path, empty_database_url: str) -> None:
     (tmp_path / "airflow").mkdir()
@@ -182,12 +191,15 @@ def test_airflow_tables_are_created_in_a_new_database(tmp_path: Path, empty_data
             cursor.execute(
                 f"{run} ('d', %s, 'manual', now() - %s * interval '1 day', now(), 0, 'success')", [age_days] * 2
             )
+        cursor.execute(PAUSED_DAG)
     cleanup = services(tmp_path, airflow_database=empty_database_url).cleanup(3)
     assert not cleanup.restart
     subprocess.run(cleanup.argv, env=cleanup.env, check=True, capture_output=True)
     with closing(psycopg2.connect(psql_url(empty_database_url))) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT run_id FROM dag_run")
         assert cursor.fetchall() == [("2",)]
+        cursor.execute("SELECT is_paused FROM dag")
+        assert cursor.fetchall() == [(True,)], "a DAG that was last parsed before the machine slept stays, and paused"
         cursor.execute("SELECT count(*) FROM pg_tables WHERE tablename LIKE '\\_airflow\\_deleted%'")
         assert cursor.fetchone() == (0,), "nothing is kept in tables beside"
     more = {**SLOTS, "muster_spark": 3}
