@@ -49,7 +49,9 @@ def topics(field: str, value: Any) -> list[dict[str, Any]]:
     found = [] if value is None else [value] if isinstance(value, str | Mapping) else list(value)
     if value is not None and not found:
         raise ValueError(f"{field}: {value!r} names no topic; None is all topics")
-    return [dict(each) if isinstance(each, Mapping) else {"topic": names(field, [each])[0]} for each in found]
+    return [
+        _numbered(field, each) if isinstance(each, Mapping) else {"topic": names(field, [each])[0]} for each in found
+    ]
 
 
 def offsets(field: str, value: Any) -> list[dict[str, Any]]:
@@ -61,7 +63,17 @@ def offsets(field: str, value: Any) -> list[dict[str, Any]]:
     found = [] if value is None else [value] if isinstance(value, Mapping) else value
     if not all(isinstance(each, Mapping) for each in found):
         raise ValueError(f"{field}: {value!r} is no list of mappings; {NATIVE_ADVICE}")
-    return [dict(each) for each in found]
+    return [_numbered(field, each) for each in found]
+
+
+def _numbered(field: str, value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a mapping of the HTTP API, with numbers for those that templates rendered as text."""
+    found = dict(value)
+    for name in found.keys() & {"partition", "offset"}:
+        found[name] = whole_number(field, found[name])
+    if isinstance(found.get("partitions"), list | tuple):
+        found["partitions"] = [whole_number(field, number) for number in found["partitions"]]
+    return found
 
 
 def whole_number(field: str, value: Any) -> int | None:

@@ -54,6 +54,14 @@ def test_offsets_are_mappings() -> None:
             offsets("offsets", value)
 
 
+def test_numbers_of_templates_in_mappings_are_numbers() -> None:
+    assert topics("topics", {"topic": "t", "partitions": ["0", 1]}) == [{"topic": "t", "partitions": [0, 1]}]
+    given = {"topic": "t", "partition": "0", "offset": "7"}
+    assert offsets("offsets", [given]) == [{"topic": "t", "partition": 0, "offset": 7}]
+    with pytest.raises(ValueError, match=r"^offsets: 'x' is no whole number$"):
+        offsets("offsets", [{**given, "offset": "x"}])
+
+
 @pytest.mark.parametrize("value", [[], ()])
 def test_empty_list_of_topics_is_not_all_of_them(value: Any) -> None:  # noqa: ANN401 - likewise
     with pytest.raises(ValueError, match=r"^topics: .* names no topic; None is all topics$"):
