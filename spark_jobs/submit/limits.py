@@ -46,7 +46,7 @@ class Limits:
         found = []
         if candidates > self.max_candidates:
             found.append(("max_candidates", f"{candidates} candidates are more than {self.max_candidates}"))
-        if candidates >= self.share_from and candidates > self.max_share * of:
+        if candidates >= self.share_from and candidates / max(of, 1) > self.max_share:
             found.append(("max_share", f"{candidates} candidates of {of} are more than a share of {self.max_share:g}"))
         return found
 

@@ -64,6 +64,13 @@ def test_exceeded_limits_are_listed(counts: dict[str, int], sentence: str) -> No
     assert LIMITS.exceeded_by(counts, "offset_retention") == [with_settings]
 
 
+def test_share_that_equals_its_limit_is_within_it() -> None:
+    """0.94 times 17400 is less than 16356 in floating point."""
+    limits = submit.Limits(max_share=0.94)
+    assert limits.exceeded_by({"candidates": 16_356, "of": 17_400}, "group_cleanup") == []
+    assert len(limits.exceeded_by({"candidates": 16_357, "of": 17_400}, "group_cleanup")) == 1
+
+
 def test_every_limit_that_is_exceeded_is_named() -> None:
     counts = {"candidates": 200, "of": 200, "largest_group": 200, "largest_group_permille": 1000}
     assert len(LIMITS.exceeded_by(counts, "offset_retention")) == 4
