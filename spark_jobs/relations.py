@@ -4,6 +4,7 @@ Rules:
 
 * A query may return more rows than the rule selects, and never fewer: Spark applies the rule to every row.
 * Joins run in Postgres, so an offset, its group and their settings are read in one snapshot.
+* Of a group's subscribed topics, an offset has its own at most: there may be thousands, in each of millions of rows.
 * Every query returns `shard_id`, by which Spark reads it in parallel.
 """
 
@@ -14,7 +15,9 @@ RETENTION_KEY = "offsets_retention_minutes"
 
 _OFFSETS_WITH_GROUPS = f"""(
 SELECT stored.group_id, stored.shard_id, topic, partition, commit_version, committed_at, expires_at,
-    generation, state, state_since, protocol_type, subscribed_topics,
+    generation, state, state_since, protocol_type,
+    CASE WHEN topic = ANY (subscribed_topics) THEN ARRAY[topic]
+        WHEN subscribed_topics IS NOT NULL THEN ARRAY[]::text[] END AS subscribed_topics,
     own.value AS group_retention, common.value AS cluster_retention
 FROM offsets AS stored LEFT JOIN groups AS owner ON owner.group_id = stored.group_id
 LEFT JOIN group_configs AS own ON own.group_id = stored.group_id AND own.key = '{RETENTION_KEY}'

@@ -112,6 +112,15 @@ def test_nothing_live_is_changed(twice: Proposed) -> None:
     assert rows(twice.connection, LIVE) == twice.live
 
 
+def test_an_offset_is_read_without_the_other_topics_of_its_group(populated: pg.connection) -> None:
+    """Some groups subscribe to thousands, and each of Spark's fetches takes ten thousand offsets into memory."""
+    add_group(populated, "some", 1, "1 minute", state="Stable", topics=[f"topic-{number}" for number in range(1_000)])
+    add_offset(populated, "some", 1, "30 days")
+    relation = offsets_that_can_be_due(ARGUMENTS.now_ms, RETENTION_MS)
+    found = dict(rows(populated, f"SELECT group_id, subscribed_topics FROM {relation}"))  # noqa: S608 - ours
+    assert (found["some"], found["moved-on"], found["simple/ünïcode 'quoted'"]) == ([], [], None)
+
+
 def test_settings_in_the_database_are_narrower_than_the_argument(
     spark: SparkSession, database: Database, populated: pg.connection
 ) -> None:
