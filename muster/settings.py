@@ -118,14 +118,11 @@ class PlatformSettings(BaseSettings):
     airflow_port: Port = 8_081
     """The port of Airflow's UI and API."""
     airflow_keep_days: int = Field(default=30, ge=1, le=3_650)
-    """The number of days for which `muster up` keeps Airflow's runs, from their start, and logs, since they were last
-    written. Older ones are removed once a day."""
+    """The days for which `muster up` keeps Airflow's runs and their logs; older ones are removed once a day."""
     spark_slots: int = Field(default=1, ge=1, le=1_000)
-    """How many Spark jobs that propose, such as `offset_retention`, run at once under `muster up`. Each takes all cores
-    and half a gigabyte."""
+    """How many Spark jobs that propose run at once under `muster up`. Each takes all cores and half a gigabyte."""
     spark_report_slots: int = Field(default=1, ge=1, le=1_000)
-    """How many Spark jobs that report run at once under `muster up`, beside those that propose. A backfill of reports
-    fills these slots only."""
+    """How many Spark jobs that report run at once, beside those that propose. A backfill fills these slots only."""
     postgres_port: Port | None = None
     """The port of the embedded Postgres. None: a free one, which is kept for the next start."""
     postgres_max_connections: int = Field(default=200, ge=20, le=10_000)
