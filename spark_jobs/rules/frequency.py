@@ -5,32 +5,10 @@ Instants are milliseconds (`long`) here.
 Source: coordinator_core/analytics/frequency.py; a property test compares this module with plain functions.
 """
 
-from dataclasses import dataclass
-
 from pyspark.sql import Column, Window, WindowSpec
 from pyspark.sql import functions as sf
 
 from coordinator_core.analytics.frequency import HIGH, MEDIAN, Thresholds
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumerColumns:
-    """Columns that identify a member."""
-
-    member_id: Column
-    instance_id: Column
-    client_id: Column
-    host: Column
-
-
-def is_same_consumer(gone: ConsumerColumns, back: ConsumerColumns) -> Column:
-    """Return whether a joined member is the same consumer as one whose session ended."""
-    is_same_process = (gone.client_id == back.client_id) & (gone.host == back.host)
-    return (
-        (gone.member_id != back.member_id)
-        & gone.instance_id.eqNullSafe(back.instance_id)
-        & (gone.instance_id.isNotNull() | is_same_process)
-    )
 
 
 def is_back_within_grace(gone_at_ms: Column, joined_at_ms: Column, grace_ms: int) -> Column:

@@ -8,7 +8,6 @@ from pyspark.sql import functions as sf
 from coordinator_core.analytics.frequency import Thresholds
 from spark_jobs.rules import frequency as rules
 from spark_jobs.rules.advice import identity_of
-from spark_jobs.rules.frequency import ConsumerColumns
 
 REBALANCE_COLUMNS = (
     "group_id",
@@ -204,33 +203,41 @@ def _counted(names: Column) -> Column:
 
 
 def spurious_evictions(evictions: DataFrame, joins: DataFrame, grace_ms: int) -> DataFrame:
-    """Return each group's shard and lives, and the number of its evictions and of spurious ones."""
-    who = identity_of(*map(sf.col, ("group_instance_id", "client_id", "client_host")))
-    gone, back = (each.withColumn("identity", who).alias(name) for each, name in ((evictions, "gone"), (joins, "back")))
-    # The identity is implied by the rule, and in the join's key: not every eviction is compared with every join.
-    is_in_question = (sf.col("gone.group_id") == sf.col("back.group_id")) & (
-        sf.col("gone.identity") == sf.col("back.identity")
+    """Return each group's shard and lives, and the number of its evictions and of spurious ones.
+
+    A consumer's last join before an eviction and its first one after it decide. A member's own join does not: it comes
+    before the last heartbeat.
+    """
+    who = identity_of(*map(sf.col, ("group_instance_id", "client_id", "client_host"))).alias("identity")
+    ended_ms, joined_ms = sf.unix_millis("ended_at"), sf.unix_millis("joined_at")
+    gone = evictions.select(
+        *(KEY, who, "shard_id", "group_created_at"),
+        ended_ms.alias("at_ms"),
+        sf.unix_millis("silent_since").alias("silent_ms"),
     )
-    is_same = is_in_question & rules.is_same_consumer(_consumer("gone"), _consumer("back"))
-    gone_ms, joined_ms = sf.unix_millis("gone.ended_at"), sf.unix_millis("back.joined_at")
-    is_back = is_same & rules.is_back_within_grace(gone_ms, joined_ms, grace_ms)
-    is_successor = is_same & rules.is_successor(sf.unix_millis("gone.silent_since"), joined_ms, gone_ms)
-    alive = gone.join(back, on=is_successor, how="left_anti").alias("gone")
-    spurious = alive.join(back, on=is_back, how="left_semi").groupBy(KEY)
+    back = joins.select(KEY, who, joined_ms.alias("at_ms"), joined_ms.alias("joined_ms"))
+    events = gone.unionByName(back, allowMissingColumns=True)
+    is_join = sf.col("joined_ms").isNotNull()
+    of_consumer = Window.partitionBy(KEY, "identity")
+    # A join at the instant of an eviction is one after it.
+    before, after = of_consumer.orderBy("at_ms", is_join), of_consumer.orderBy(sf.desc("at_ms"), is_join.desc())
+    joined_before_ms, joined_after_ms = (
+        sf.last("joined_ms", ignorenulls=True).over(each.rowsBetween(Window.unboundedPreceding, Window.currentRow))
+        for each in (before, after)
+    )
+    is_successor = rules.is_successor(sf.col("silent_ms"), joined_before_ms, sf.col("at_ms"))
+    is_back = rules.is_back_within_grace(sf.col("at_ms"), joined_after_ms, grace_ms)
     return (
-        evictions.groupBy(KEY)
+        events.withColumn("is_spurious", is_back & ~sf.coalesce(is_successor, sf.lit(False)))
+        .where(~is_join)
+        .groupBy(KEY)
         .agg(
             sf.max("shard_id").alias("evicted_shard_id"),
             sf.collect_set("group_created_at").alias("evicted_lives"),
             sf.count("*").cast("int").alias("evicted"),
+            sf.count_if("is_spurious").cast("int").alias("spuriously_evicted"),
         )
-        .join(spurious.agg(sf.count("*").cast("int").alias("spuriously_evicted")), on=KEY, how="left")
     )
-
-
-def _consumer(alias: str) -> ConsumerColumns:
-    names = ("member_id", "group_instance_id", "client_id", "client_host")
-    return ConsumerColumns(*(sf.col(f"{alias}.{name}") for name in names))
 
 
 def longest_waits(waits: DataFrame) -> DataFrame:

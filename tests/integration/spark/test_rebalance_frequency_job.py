@@ -311,9 +311,7 @@ def test_an_interval_that_is_not_over_is_refused(
         report(JOB, spark, database, connection, replace(of_day(), interval_end=DAY))
 
 
-def test_each_history_is_read_once_and_that_of_evictions_twice(
-    spark: SparkSession, database: Database, connection: pg.connection
-) -> None:
+def test_each_history_is_read_once(spark: SparkSession, database: Database, connection: pg.connection) -> None:
     """Each read is a query of all its days in Postgres."""
     (found,) = JOB.find(History(spark, database, connection), of_day())
     plan = found._jdf.queryExecution().executedPlan().toString()
@@ -322,7 +320,7 @@ def test_each_history_is_read_once_and_that_of_evictions_twice(
         "rebalances_within": 1,
         "lifetimes_within": 1,
         "waits_within": 1,
-        "evictions_within": 2,
+        "evictions_within": 1,
         "joins_within": 1,
     }
 
