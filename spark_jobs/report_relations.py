@@ -19,12 +19,17 @@ from spark_jobs.history import Relation, TablePeriod, instant
 # -- assignment balance -----------------------------------------------------------------------------------------
 
 _PARTITIONS = '@.topic.type() == "string" && @.partitions.type() == "array"'
+_OTHER_TOPICS = """'strict $.topics[*] ? (@.type() != "string")', '{}', true"""
+_OTHER_PARTITIONS = """'strict $[*].partitions[*] ? (@.type() != "number")', '{}', true"""
 _CAN_BE_READ = f"""(
     jsonb_typeof(subscription -> 'topics') = 'array'
+    AND NOT jsonb_path_exists(subscription, {_OTHER_TOPICS})
     AND jsonb_typeof(ownership) = 'array'
     AND NOT jsonb_path_exists(ownership, '$[*] ? (!({_PARTITIONS} && @.generation.type() == "number"))')
+    AND NOT jsonb_path_exists(ownership, {_OTHER_PARTITIONS})
     AND (assignment IS NULL
-        OR jsonb_typeof(assignment) = 'array' AND NOT jsonb_path_exists(assignment, '$[*] ? (!({_PARTITIONS}))'))
+        OR jsonb_typeof(assignment) = 'array' AND NOT jsonb_path_exists(assignment, '$[*] ? (!({_PARTITIONS}))')
+        AND NOT jsonb_path_exists(assignment, {_OTHER_PARTITIONS}))
 )"""
 """Whether a member's row can be parsed: a manually damaged row must not stop the audit of other groups."""
 

@@ -148,6 +148,9 @@ SPOILT: dict[str, dict[str, object]] = {
     "ownership": {"ownership": [{"topic": "clicks"}]},
     "assignment": {"assignment": [{"topic": "clicks"}]},
     "subscription": {"subscription": {"topics": "clicks"}},
+    "subscribed topic": {"subscription": {"topics": ["clicks", 7]}},
+    "assigned partition": {"assignment": [{"topic": "clicks", "partitions": [0, {}]}]},
+    "owned partition": {"ownership": [{"topic": "clicks", "partitions": [[]], "generation": 1}]},
 }
 """Groups, and a column of their member that cannot be parsed."""
 
