@@ -92,20 +92,23 @@ async def _described_in_turns(request: KafkaRequest, group_ids: Collection[str])
 
 def _described(request: KafkaRequest, group_id: str) -> Fields:
     nothing = _nothing(group_id)
+    operations: dict[str, int] = {}
+    """None of a group with an error, as in Kafka."""
     try:
         request.authorize("DescribeGroups", group_id)
         if getattr(request.message, "include_authorized_operations", False):
-            nothing["authorized_operations"] = of_group(request, group_id)
+            operations["authorized_operations"] = of_group(request, group_id)
         view = request.coordinator.describe(group_id)
         if view is None or view.state is DEAD:
             nothing["group_state"] = str(DEAD)
             if request.version >= UNKNOWN_GROUP_IS_AN_ERROR_FROM:
                 raise GroupIdNotFound(f"group {group_id} not found")
-            return nothing
+            return {**nothing, **operations}
     except CoordinatorError as error:
         return {**nothing, **_refusal(request, error)}
     return {
         **nothing,
+        **operations,
         "group_state": str(view.state),
         "protocol_type": view.protocol_type or "",
         "protocol_data": (view.protocol_name or "") if view.state is STABLE else "",

@@ -102,6 +102,15 @@ async def test_sync_names_the_protocol_from_version_5_on(
     assert answer.error_code == code
 
 
+@pytest.mark.parametrize(("version", "operations"), [(5, 328), (6, -(2**31))], ids=["Dead", "an error"])
+async def test_unknown_group_has_no_authorized_operations_where_it_is_an_error(
+    wire: Wire, version: int, operations: int
+) -> None:
+    asked = {"groups": ("unknown",), "include_authorized_operations": True}
+    answer = await wire.call(ApiKey.DESCRIBE_GROUPS, version, asked)
+    assert answer.groups[0].authorized_operations == operations
+
+
 @pytest.mark.parametrize("version", range(APIS[ApiKey.OFFSET_FETCH].first, APIS[ApiKey.OFFSET_FETCH].last + 1))
 async def test_metadata_longer_than_the_strings_of_a_version_is_an_error_of_its_partition(
     wire: Wire, version: int
