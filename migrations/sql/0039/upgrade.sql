@@ -135,3 +135,169 @@ CROSS JOIN LATERAL (
     ) WITH ORDINALITY AS each (member, place)
 ) AS awaited
 WHERE groups.state IN ('PreparingRebalance', 'CompletingRebalance');
+
+-- Which groups lose offsets within a week if nobody commits and they stay in their state, how many, and when first?
+-- The newest run of offset_retention computed it; has_changed: the group has changed its state since, or is deleted.
+-- Offsets without a group row have no state: they have changed if none is left. A run as of a future time counts from
+-- that time on; of runs of one interval, the last one has rows.
+CREATE OR REPLACE VIEW dashboards.offsets_expiring AS
+SELECT
+    forecast.group_id,
+    forecast.shard_id,
+    groups.state,
+    groups.state_since,
+    forecast.within_a_day,
+    forecast.within_a_week,
+    forecast.next_expiry_at,
+    newest.as_of,
+    coalesce(
+        groups.state_since > newest.as_of,
+        NOT EXISTS (SELECT FROM offsets WHERE offsets.group_id = forecast.group_id)
+    ) AS has_changed
+FROM (
+    SELECT as_of, coalesce(interval_end, as_of) AS interval_end
+    FROM maintenance_runs
+    WHERE kind = 'offset_retention' AND as_of <= now()
+    ORDER BY as_of DESC
+    LIMIT 1
+) AS newest
+JOIN offset_expiry_forecasts AS forecast USING (interval_end)
+LEFT JOIN groups USING (group_id);
+
+-- What was the lag of each partition of a group, minute by minute?
+-- One row for each minute in which the partition was committed, its present offset, and one for each minute in which a
+-- trusted reporter reported its log end, so that a group that commits nothing has rows as well. A log end that had not
+-- been reported for log_end_max_age is stale, as in partition_lag. Log ends from before a deletion do not count. An
+-- offset that was reset or deleted counts until then, and no earlier one does afterwards. Name a range of at.
+CREATE OR REPLACE VIEW dashboards.lag_history AS
+SELECT
+    past.group_id, past.shard_id, past.topic, past.partition, past.at, past.committed_offset, past.log_end_offset,
+    CASE WHEN past.log_end_offset > past.committed_offset
+            OR past.log_end_at >= past.at - (SELECT dashboards.log_end_max_age())
+        THEN greatest(past.log_end_offset - past.committed_offset, 0) END AS lag_records,
+    past.member_id, past.log_end_at,
+    past.log_end_at < past.at - (SELECT dashboards.log_end_max_age()) AS is_lag_lower_bound
+FROM (
+    SELECT
+        stood.group_id, stood.shard_id, stood.topic, stood.partition, stood.at, stood.committed_offset,
+        greatest(stood.own_end, known.log_end_offset) AS log_end_offset, stood.member_id,
+        CASE
+            WHEN stood.own_end > known.log_end_offset THEN stood.own_at
+            WHEN stood.own_end < known.log_end_offset THEN known.at
+            ELSE greatest(stood.own_at, known.at)
+        END AS log_end_at
+    FROM (
+        SELECT
+            group_id, shard_id, topic, partition, at, committed_offset, member_id,
+            CASE WHEN log_end_offset IS NOT NULL THEN greatest(log_end_offset, committed_offset) END AS own_end,
+            CASE WHEN log_end_offset IS NOT NULL THEN at END AS own_at
+        FROM offset_history
+        UNION ALL
+        SELECT
+            group_id, shard_id, topic, partition, committed_at, committed_offset, member_id,
+            CASE WHEN log_end_offset IS NOT NULL THEN greatest(log_end_offset, committed_offset) END,
+            CASE WHEN log_end_offset IS NOT NULL THEN coalesce(log_end_at, committed_at) END
+        FROM offsets
+        UNION ALL
+        SELECT
+            group_id, shard_id, topic, partition, committed_at, committed_offset, NULL,
+            CASE WHEN log_end_offset IS NOT NULL THEN greatest(log_end_offset, committed_offset) END,
+            CASE WHEN log_end_offset IS NOT NULL THEN coalesce(log_end_at, committed_at) END
+        FROM archived_offsets
+    ) AS stood
+    LEFT JOIN LATERAL (
+        SELECT ends.at, ends.log_end_offset
+        FROM (
+            SELECT ended.at, ended.log_end_offset
+            FROM log_end_history AS ended JOIN log_end_offsets AS present USING (topic, partition)
+            WHERE ended.topic = stood.topic AND ended.partition = stood.partition
+                AND ended.at <= stood.at AND ended.at >= stood.at - interval '1 day'
+                AND ended.at >= present.first_reported_at
+            UNION ALL
+            SELECT reported_at, log_end_offset FROM log_end_offsets
+            WHERE log_end_offsets.topic = stood.topic AND log_end_offsets.partition = stood.partition
+                AND reported_at <= stood.at
+        ) AS ends
+        ORDER BY ends.at DESC
+        LIMIT 1
+    ) AS known ON true
+    UNION ALL
+    SELECT
+        offsets.group_id, offsets.shard_id, topic, partition, ends.at, stood.committed_offset,
+        greatest(ends.log_end_offset, stood.own_end), stood.member_id,
+        CASE WHEN stood.own_end > ends.log_end_offset THEN stood.own_at ELSE ends.at END
+    FROM offsets
+    JOIN (
+        SELECT topic, partition, ended.at, ended.log_end_offset
+        FROM log_end_history AS ended JOIN log_end_offsets AS present USING (topic, partition)
+        WHERE ended.at >= present.first_reported_at
+        UNION ALL
+        SELECT topic, partition, reported_at, log_end_offset FROM log_end_offsets
+    ) AS ends USING (topic, partition)
+    LEFT JOIN (
+        SELECT
+            group_id, topic, partition, array_agg(committed_offset) AS offsets, array_agg(log_end_offset) AS log_ends,
+            array_agg(log_end_at) AS log_end_at, array_agg(committed_at) AS committed_at,
+            array_agg(archived_at) AS archived_at
+        FROM archived_offsets
+        GROUP BY group_id, topic, partition
+    ) AS archive USING (group_id, topic, partition)
+    CROSS JOIN LATERAL (
+        SELECT known.*
+        FROM (
+            SELECT
+                offsets.committed_offset, offsets.member_id,
+                CASE WHEN offsets.log_end_offset IS NOT NULL
+                    THEN greatest(offsets.log_end_offset, offsets.committed_offset) END AS own_end,
+                coalesce(offsets.log_end_at, offsets.committed_at) AS own_at,
+                offsets.committed_at AS at,
+                'infinity'::timestamptz AS removed_at
+            WHERE offsets.committed_at < ends.at
+            UNION ALL
+            (SELECT
+                committed_offset, member_id,
+                CASE WHEN log_end_offset IS NOT NULL THEN greatest(log_end_offset, committed_offset) END,
+                at, at, 'infinity'
+            FROM offset_history
+            WHERE offset_history.group_id = offsets.group_id AND offset_history.topic = offsets.topic
+                AND offset_history.partition = offsets.partition
+                AND at < ends.at AND at >= ends.at - interval '1 day'
+            ORDER BY at DESC
+            LIMIT 1)
+            UNION ALL
+            SELECT
+                committed_offset, NULL,
+                CASE WHEN log_end_offset IS NOT NULL THEN greatest(log_end_offset, committed_offset) END,
+                coalesce(log_end_at, committed_at), committed_at, archived_at
+            FROM unnest(archive.offsets, archive.log_ends, archive.log_end_at, archive.committed_at, archive.archived_at)
+                AS removed (committed_offset, log_end_offset, log_end_at, committed_at, archived_at)
+            WHERE committed_at < ends.at
+        ) AS known
+        ORDER BY known.at DESC, known.removed_at DESC
+        LIMIT 1
+    ) AS stood
+    WHERE stood.removed_at > ends.at
+) AS past;
+
+-- When did each job last run, and as of when?
+-- Of a job that proposes, the newest proposal, and the last one as of that time; of a job that reports, the newest
+-- report of any group. A run as of a future time counts from that time on.
+CREATE OR REPLACE VIEW dashboards.newest_runs AS
+SELECT kind, as_of, run_id, status
+FROM (VALUES ('offset_retention'), ('group_cleanup'), ('history_archive')) AS job (kind)
+CROSS JOIN LATERAL (
+    SELECT as_of, run_id, status
+    FROM maintenance_runs
+    WHERE maintenance_runs.kind = job.kind AND as_of <= now()
+    ORDER BY as_of DESC, created_at DESC
+    LIMIT 1
+) AS newest
+UNION ALL
+(SELECT 'assignment_balance_audit', as_of, run_id, NULL
+FROM assignment_balance_audits WHERE as_of <= now() ORDER BY interval_end DESC, interval_start DESC LIMIT 1)
+UNION ALL
+(SELECT 'rebalance_frequency_report', as_of, run_id, NULL
+FROM rebalance_frequency_reports WHERE as_of <= now() ORDER BY interval_end DESC, interval_start DESC LIMIT 1)
+UNION ALL
+(SELECT 'timeout_advice', as_of, run_id, NULL
+FROM timeout_advice WHERE as_of <= now() ORDER BY interval_end DESC LIMIT 1);

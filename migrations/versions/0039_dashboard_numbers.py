@@ -1,6 +1,6 @@
-"""A JSON value that is not what nodes write makes no view fail for all groups.
+"""Dashboards: a damaged JSON value fails no view, and removed offsets count in the history of lag until they were.
 
-Revision 0039. Nodes of the release before keep using the schema: they do not read the views.
+Revision 0039. Nodes of the release before keep using the schema: of these views they read the time of `newest_runs` only.
 """
 
 from migrations.statements import run_file
