@@ -20,7 +20,7 @@ from mirror.decide import StatePolled
 from mirror.follower import Follower, LogEntry, forget_topics, used_topics
 from mirror.group_records import GroupRecord, TargetAssignment
 from mirror.inference import REBALANCING
-from mirror.kafka_log import TOPIC, Bounds, Lag, LogChanged, Record
+from mirror.kafka_log import TOPIC, Bounds, KafkaUnavailable, Lag, LogChanged, Record
 from mirror.observed import Observed
 from mirror.offsets_topic import UnknownRecord, decode, is_offset_commit
 from mirror.polling import Reachability
@@ -162,12 +162,14 @@ class Mirror:
         """Follow the shards that the node owns now, and apply what their logs have."""
         has_new = await self._update_followers()
         offline = kafka.offline([shard.shard_id for shard in self._followers])
-        readable = {shard for shard in self._followers if shard.shard_id not in offline}
+        readable, lacking = {shard for shard in self._followers if shard.shard_id not in offline}, _lacking(offline)
+        if lacking is not None and not readable:
+            raise KafkaUnavailable(lacking)  # The brokers that the client knows may be gone for good.
         if has_new or self._read != readable:
             await self._assign(kafka, readable)
         if not readable:
             await self._wait_for_records({})
-            self._reachability.record_success([], lacking=_lacking(offline))
+            self._reachability.record_success([])
             await asyncio.sleep(POLL_MS / 1000)
             return
         try:
@@ -193,7 +195,7 @@ class Mirror:
         await self._enter_polled_states(kafka)
         ends = {shard.shard_id: self._followers[shard].end for shard in readable & self._followers.keys()}
         behind = {partition for partition, end in ends.items() if end is not None}
-        self._reachability.record_success(ends.keys(), behind, _lacking(offline))
+        self._reachability.record_success(ends.keys(), behind, lacking)
 
     # -- shards --------------------------------------------------------------------------------------------
 

@@ -32,6 +32,8 @@ class FakeLog:
         """Where a transaction is open: what follows it is hidden."""
         self._positions: dict[int, int] = {}
         self._ends_held: tuple[asyncio.Event, asyncio.Event] | None = None
+        self.connections = 0
+        """How often it was connected to."""
         self.idle_polls = 0
         """How many polls of all partitions have found nothing."""
 
@@ -83,6 +85,7 @@ class FakeLog:
     async def opened(self) -> AsyncIterator["FakeLog"]:
         """Connect."""
         self._check()
+        self.connections += 1
         yield self
 
     def assign(self, next_offsets: Mapping[int, int]) -> None:

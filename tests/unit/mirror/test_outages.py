@@ -176,6 +176,18 @@ async def test_partition_without_a_leader_lets_the_others_be_followed(world: Wor
     assert [each["event"] for each in logs].count("mirrored_cluster_reached") == 2
 
 
+async def test_mirror_connects_again_while_no_partition_has_a_leader(world: World) -> None:
+    """The brokers that it knew may be gone for good."""
+    async with world.following() as node:
+        world.log.without_leader = {0}
+        await until(lambda: world.log.connections > 2, "more connections")
+        await until_readiness(node, expected=False, reason="partitions without a leader (0)")
+        world.log.without_leader = set()
+        world.see(1, "a")
+        await until_readiness(node, expected=True)
+        await until(lambda: bool(world.rebalances), "the mirror to go on")
+
+
 async def test_mirror_that_starts_while_a_partition_has_no_leader_reads_it_later(world: World) -> None:
     world.log, world.store = FakeLog(2), MemoryStore(shards=2)
     world.store.mirror_of("cluster")
