@@ -96,6 +96,7 @@ def show(
     """
     node, selection = NodeClient(url), GroupSelection.of(groups, group, is_all=all_groups)
     committed = committed_of(node, selection.groups(node), topic or [])
+    require_known(node, committed)
     print_offsets(node, committed, Shown.JSON if as_json else form, is_wide=wide, is_one=selection.is_one)
 
 

@@ -418,7 +418,13 @@ def test_offsets_are_shown_in_every_form(muster: Muster, group: Group, topic: st
     assert muster.ok("offsets", "show", group.group_id, "--topic", "visits", "--format", "csv").out == "visits,0,6\n"
     as_json = muster.ok("offsets", "show", group.group_id, "--json").json
     assert json.dumps(as_json) == json.dumps(muster.ok("offsets", "export", group.group_id, "--format", "json").json)
-    assert muster.ok("offsets", "show", fresh_id()).out == "Nothing is committed.\n"
+    assert muster.ok("offsets", "show", group.group_id, "--topic", "others").out == "Nothing is committed.\n"
+
+
+def test_offsets_of_an_unknown_group_are_not_shown_as_none(muster: Muster) -> None:
+    for form in ("table", "json"):
+        said = muster.refused(1, "offsets", "show", "misspelled", "--format", form)
+        assert said == "misspelled: the group does not exist and has no history (GROUP_ID_NOT_FOUND)."
 
 
 def test_offsets_are_shown_with_the_end_that_another_group_reported(
