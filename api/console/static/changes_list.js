@@ -2,12 +2,13 @@
 
 import { change, read } from "./api.js";
 import { h } from "./dom.js";
-import { clock, setting } from "./format.js";
+import { clock, count, plural, setting } from "./format.js";
 import { askReason } from "./identity.js";
 import { toast } from "./toast.js";
-import { action, groupLink, topicLink } from "./labels.js";
+import { action, groupLink, plain, topicLink } from "./labels.js";
 
 const UNDOABLE = new Set(["put_settings", "reset_offsets", "delete_group", "delete_topic"]);
+const DONE = new Set(["restored", "removed"]);
 const FINAL_RUNS = new Set(["group_cleanup", "history_archive"]);
 const SHOWN_MAX = 4;
 
@@ -42,8 +43,24 @@ async function undo(each, again) {
     verb: "Undo",
     act: ({ reason }, key) => change("POST", `/v1/changes/${each.change_id}/undo`, { body: { reason }, key }),
   });
-  if (done) toast("Change undone. The undo is recorded in the audit log.");
+  if (done) toast(restored(done.result.answer));
   again();
+}
+
+/** Return what an undo has restored, in a sentence. */
+function restored({ offsets, settings, topic, run_id: run, candidates }) {
+  const parts = [...offsets, ...settings, topic].filter(Boolean);
+  const why = kept(parts);
+  if (run) return `A maintenance run restores ${plural(candidates, "offset")}${why}.`;
+  if (!parts.length) return "The change removed nothing, so there is nothing to restore.";
+  if (!parts.some(({ outcome }) => DONE.has(outcome))) return `Nothing was restored${why}.`;
+  return `${why ? `Undone in part${why}` : "Change undone"}. The undo is recorded in the audit log.`;
+}
+
+/** Return why parts of a change were not undone, with the number of each outcome, in brackets; "" if all were. */
+function kept(parts = []) {
+  const outcomes = [...Map.groupBy(parts.filter(({ outcome }) => !DONE.has(outcome)), ({ outcome }) => outcome)];
+  return outcomes.length ? ` (${outcomes.map(([outcome, all]) => `${plain(outcome)}: ${count(all.length)}`).join(", ")})` : "";
 }
 
 /** Return whether the change can be undone: a deletion that found no offsets cannot, nor a run that another change applied, or that removed groups or history. */
@@ -57,7 +74,7 @@ function isUndoable({ action: name, before, after }) {
 function difference({ action: name, before, after }) {
   if (name === "put_settings") return settings(before ?? {}, after ?? {});
   if (name === "delete_offsets") return deleted(before, after);
-  if (name === "undo") return settings_(after?.settings) ?? `undone: ${action(after?.action ?? "")}${after?.offset_count ? `, ${after.offset_count} offsets` : ""}`;
+  if (name === "undo") return settings_(after?.settings) ?? `undone: ${action(after?.action ?? "")}${after?.offset_count ? `, ${plural(after.offset_count, "offset")}` : ""}${kept(after?.offsets)}`;
   const parts = Object.entries(after ?? before ?? {}).filter(([, value]) => value === null || typeof value !== "object");
   const lists = Object.entries(after ?? before ?? {}).filter(([, value]) => Array.isArray(value)).map(([key, value]) => [key, value.length]);
   return [...parts, ...lists].slice(0, SHOWN_MAX).map(([key, value], index) =>

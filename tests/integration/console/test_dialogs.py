@@ -149,3 +149,37 @@ def test_run_whose_candidates_are_replaced_meanwhile_is_not_applied(
     dialog.get_by_label("Your name").fill("ada")
     dialog.get_by_role("button", name="Apply", exact=True).click()
     expect(dialog.get_by_role("alert")).to_have_text("The run has 4 candidates now, not 3: review it again.")
+
+
+def decide(page: Page, verb: str) -> None:
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Reason").fill("a try")
+    dialog.get_by_label("Your name").fill("ada")
+    dialog.get_by_role("button", name=verb, exact=True).click()
+    expect(dialog).to_have_count(0)
+
+
+def set_max_size(group: Group, value: int) -> None:
+    group.client.ok("PUT", f"{group.path}/config", {"values": {"group_max_size": value}, "reason": "ours"})
+
+
+def test_undo_that_restores_nothing_says_so(page: Page, group: Group) -> None:
+    set_max_size(group, 7)
+    page.get_by_role("button", name="Undo: settings changed").click()
+    set_max_size(group, 8)
+    decide(page, "Undo")
+    expect(toasts(page)).to_have_text("Nothing was restored (newer there: 1).")
+
+
+def test_undo_of_a_part_says_what_is_kept(page: Page, group: Group) -> None:
+    two = [position(5, partition=number) for number in range(2)]
+    group.post("offsets", {**SIMPLE_CONSUMER, "offsets": two})
+    group.client.ok(
+        "POST", f"{group.path}/offsets/reset", {"to": "offset", "offset": 3, "dry_run": False, "reason": "back"}
+    )
+    group.post("offsets", {**SIMPLE_CONSUMER, "offsets": two[:1]})
+    page.get_by_role("button", name="Undo: offsets reset").click()
+    decide(page, "Undo")
+    expect(toasts(page)).to_contain_text("Undone in part (newer there: 1).")
+    changes = page.get_by_role("table", name="Changes")
+    expect(changes).to_contain_text("undone: offsets reset, 2 offsets (newer there: 1)")

@@ -520,7 +520,7 @@ def test_maintenance_run_is_reviewed_and_applied(shows: Callable[[str], Page], s
 
     page.get_by_text("Applying the run.").get_by_role("button", name="Undo…").click()
     decide(page, "too soon", "Undo")
-    expect(page.get_by_text("Change undone.")).to_be_visible()
+    expect(page.get_by_text("A maintenance run restores 0 offsets.")).to_be_visible()
 
 
 def test_maintenance_run_is_rejected(shows: Callable[[str], Page], samples: SampleGroups) -> None:
