@@ -154,7 +154,8 @@ export function groupPage(main, [groupId]) {
   }
 
   async function showRebalances(transitions, rebalances, selected) {
-    rebalancesLastHour = (rebalances?.rebalances ?? []).filter((each) => Date.parse(each.completed_at) > now() - HOUR_MS).length;
+    const createdAt = (transitions?.transitions[0] ?? rebalances?.rebalances[0])?.group_created_at; // a group of that name may have been deleted
+    rebalancesLastHour = (rebalances?.rebalances ?? []).filter((each) => each.group_created_at === createdAt && Date.parse(each.completed_at) > now() - HOUR_MS).length;
     if (current) draw.head(current, lag, rebalancesLastHour);
     drawTimeline(transitions?.transitions ?? [], rebalances?.rebalances ?? [], { transitions: Boolean(transitions?.next_cursor), rebalances: Boolean(rebalances?.next_cursor) });
     const listed = within(rebalances?.rebalances ?? [], selected);

@@ -42,3 +42,15 @@ def test_rebalances_count_in_the_hour_in_which_they_end(page: Page, node: Node, 
         )
     page.goto(f"{node.url}/#/groups/{group.group_id}")
     expect(page.locator(".head .badge")).to_have_text("▲ Stable, flapping")
+
+
+def test_rebalances_of_a_former_group_of_that_name_do_not_count(page: Page, node: Node, samples: SampleGroups) -> None:
+    """As in the list of groups."""
+    group = samples.flapping()
+    [member] = group.describe()["members"]
+    group.post("leave", {"members": [{"member_id": member["member_id"]}]})
+    group.client.ok("DELETE", f"{group.path}?reason=another+one")
+    group.stable()
+    page.goto(f"{node.url}/#/groups/{group.group_id}")
+    expect(page.locator("main")).not_to_contain_text("Loading…")
+    expect(page.locator(".head .badge")).to_have_text("● Stable")
