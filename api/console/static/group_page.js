@@ -88,16 +88,7 @@ export function groupPage(main, [groupId]) {
     return removeMember(current, current.members.find((each) => each.member_id === memberId), again);
   }
 
-  async function shortenTimeout() {
-    const group = current;
-    const requested = Math.max(...group.members.map((each) => each.rebalance_timeout_ms));
-    const advice = await read(groupPath(groupId, "tuning")).then((found) => found.advice.rebalance_timeout_ms, () => null);
-    const isShorter = advice?.verdict === "change" && advice.value < (advice.present ?? requested);
-    const waited = span(elapsed(group.state_since));
-    return changeSetting(groupId, "rebalance_timeout_ms", again, { reason: "the group is stuck in a rebalance",
-      note: group.state in SHORTENED ? `The members have waited for ${waited}; with a value below that, ${SHORTENED[group.state]}.` : "",
-      ...(isShorter && { suggested: advice.value, source: adviceSource(advice) }) });
-  }
+  const shortenTimeout = () => changeSetting(groupId, "rebalance_timeout_ms", again, shorterTimeout(current));
 
   async function loadCurrent() {
     const group = await readPages(groupPath(groupId), "members").catch(broken);
@@ -174,6 +165,19 @@ export function groupPage(main, [groupId]) {
 
 /** Return the sentence above a list of partitions that is not whole. */
 const cut = () => h("p", { class: "muted" }, `Only the first ${count(PARTITIONS_MAX)} partitions by name and number are listed. The lag at the top of the page is that of all.`);
+
+/** Return what the form of a stuck group's rebalance timeout says, and the advised timeout if that is shorter. */
+async function shorterTimeout(group) {
+  const requested = Math.max(...group.members.map((each) => each.rebalance_timeout_ms));
+  const advice = await read(groupPath(group.group_id, "tuning")).then((found) => found.advice.rebalance_timeout_ms, () => null);
+  const isShorter = advice?.verdict === "change" && advice.value < (advice.present ?? requested);
+  const waited = span(elapsed(group.state_since));
+  return {
+    reason: "the group is stuck in a rebalance",
+    note: group.state in SHORTENED ? `The members have waited for ${waited}; with a value below that, ${SHORTENED[group.state]}.` : "",
+    ...(isShorter && { suggested: advice.value, source: adviceSource(advice) }),
+  };
+}
 
 /** Return the response, or null if it is a 404. */
 async function optional(request) {

@@ -49,13 +49,17 @@ function row(groupId, key, { value, source }, again) {
 
 /**
  * Ask for a new value and set it; a `suggested` one is filled in, and `reason` in the reason field.
- * `source` says where the suggested one comes from, `note` what a new value does now.
+ * `source` says where the suggested one comes from, `note` what a new value does now; all of them may still have to be loaded.
+ * The form does not name the group: it opens on the page on which it was asked for, or not at all.
  */
-export async function changeSetting(groupId, key, again, { suggested = null, source = null, note = "", reason = "" } = {}) {
+export async function changeSetting(groupId, key, again, given = {}) {
+  const page = location.hash;
+  const { suggested = null, source = null, note = "", reason = "" } = await given;
   const path = groupId === null ? "/v1/config" : groupPath(groupId, "config");
   const effective = await read(path).then(({ values }) => values[key], (refusal) => toast(refusal.message));
   if (!effective) return;
   const requested = effective.value === null && groupId !== null ? await requestedBy(groupId, key) : "";
+  if (location.hash !== page) return;
   const isScope = key === "group_sync_timeout_scope";
   const effect = "Effective within one heartbeat, without a rebalance.";
   const field = isScope

@@ -183,3 +183,22 @@ def test_undo_of_a_part_says_what_is_kept(page: Page, group: Group) -> None:
     expect(toasts(page)).to_contain_text("Undone in part (newer there: 1).")
     changes = page.get_by_role("table", name="Changes")
     expect(changes).to_contain_text("undone: offsets reset, 2 offsets (newer there: 1)")
+
+
+def test_form_of_a_setting_does_not_open_on_the_page_of_another_group(
+    page: Page, node: Node, samples: SampleGroups, group: Group
+) -> None:
+    """It does not name the group, so the operator would take it for that of the page."""
+    held = Held(page, f"**{group.path}/config")
+    page.get_by_role("button", name="Change group_max_size").click()
+    held.wait_for(1)
+    other = samples.client.group(fresh_id("other"))
+    other.post("offsets", {**SIMPLE_CONSUMER, "offsets": [position(1)]})
+    page.goto(f"{node.url}/#/groups/{other.group_id}")
+    expect(page.get_by_role("heading", level=1)).to_have_text(other.group_id)
+    for route in held.wait_for(1):
+        with page.expect_response(f"**{group.path}/config"):
+            route.continue_()
+    page.evaluate(f"fetch('{other.path}').then((answer) => answer.text())")
+    expect(page.locator("main")).not_to_contain_text("Loading…")
+    assert page.get_by_role("dialog").count() == 0
