@@ -43,6 +43,10 @@ log = structlog.get_logger("muster.http")
 PROBE_PATHS: Final = frozenset({b"/healthz", b"/readyz", b"/metrics"})
 """Paths that a stopping node still serves, for probes and scrapes."""
 
+CACHE_CONTROL: Final = b"cache-control"
+NOT_STORED: Final = (CACHE_CONTROL, b"no-store")
+"""Of responses to GET that do not say how they are cached: data of groups stays in no cache of a browser or proxy."""
+
 HEARTBEAT: Final = b"heartbeat"
 OFFSETS: Final = b"offsets"
 HEARTBEAT_REQUEST: Final = "Heartbeat"
@@ -308,6 +312,8 @@ class AsgiApp:
 
     def _own_headers(self, context: RequestContext, response: HttpResponse) -> Headers:
         headers = [(b"x-request-id", context.request_id)]
+        if context.scope["method"] == "GET" and CACHE_CONTROL not in dict(response.headers):
+            headers.append(NOT_STORED)
         if context.change_id is not None and response.code == NO_ERROR:
             headers.append((b"x-muster-change-id", context.change_id.encode()))
         if context.group_id is not None and context.identity is not ANONYMOUS_IDENTITY:

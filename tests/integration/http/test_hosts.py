@@ -281,6 +281,13 @@ def test_every_answer_has_the_security_headers(client: Client, group: Group) -> 
     assert [name for name, answer in answers.items() if not protects(answer)] == []
 
 
+def test_answers_of_the_api_are_not_stored_by_caches(client: Client, group: Group) -> None:
+    group.stable()
+    paths = ["/v1/groups", group.path, f"{group.path}/offsets", "/v1/changes", "/metrics", "/readyz", "/v1/groups/none"]
+    stored = [path for path in paths if client.send("GET", path).headers.get("cache-control") != "no-store"]
+    assert stored == []
+
+
 def test_malformed_http_response_has_the_security_headers(client: Client) -> None:
     head = exchange(client, b"HELLO muster\r\n\r\n").partition(b"\r\n\r\n")[0]
 
