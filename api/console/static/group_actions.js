@@ -1,10 +1,12 @@
 // Operations on a group: each dialogue shows the effect and asks for a reason.
 
-import { change, groupPath } from "./api.js";
+import { adviceSource } from "./advice_section.js";
+import { change, groupPath, read } from "./api.js";
 import { undoOf } from "./changes_list.js";
 import { h } from "./dom.js";
 import { askReason } from "./identity.js";
-import { plural } from "./format.js";
+import { elapsed, plural, span } from "./format.js";
+import { changeSetting } from "./settings_section.js";
 import { toast } from "./toast.js";
 
 /** Force a rebalance: all members rejoin. */
@@ -51,4 +53,26 @@ export async function deleteGroup(group, again) {
   });
   if (done) toast("Group deleted. Its offsets are archived.", undoOf(done, again));
   again();
+}
+
+/** What a rebalance timeout that is already over does in each phase. */
+const SHORTENED = {
+  PreparingRebalance: "the group continues at once, without those that it waits for",
+  CompletingRebalance: "those that have not synced are evicted at once, except static members while group_sync_timeout_scope is dynamic, and the others rebalance again",
+};
+
+/** Set another rebalance timeout for a group that is stuck in a rebalance. */
+export const shortenTimeout = (group, again) => changeSetting(group.group_id, "rebalance_timeout_ms", again, shorterTimeout(group));
+
+/** Return what the form of the timeout says, and the advised one if it is shorter. */
+async function shorterTimeout(group) {
+  const requested = Math.max(...group.members.map((each) => each.rebalance_timeout_ms));
+  const advice = await read(groupPath(group.group_id, "tuning")).then((found) => found.advice.rebalance_timeout_ms, () => null);
+  const isShorter = advice?.verdict === "change" && advice.value < (advice.present ?? requested);
+  const waited = span(elapsed(group.state_since));
+  return {
+    reason: "the group is stuck in a rebalance",
+    note: group.state in SHORTENED ? `The members have waited for ${waited}; with a value below that, ${SHORTENED[group.state]}.` : "",
+    ...(isShorter && { suggested: advice.value, source: adviceSource(advice) }),
+  };
 }

@@ -1,12 +1,12 @@
 // One group: its state, its history and the operations on it.
 
-import { adviceSection, adviceSource } from "./advice_section.js";
+import { adviceSection } from "./advice_section.js";
 import { groupPath, read, readPages } from "./api.js";
 import { changesTable } from "./changes_list.js";
 import { h, redrawOnChange, replaceContent, withKey } from "./dom.js";
 import { findings } from "./findings.js";
-import { ago, clock, count, elapsed, lag as records, left, NONE, plural, span, timeLag } from "./format.js";
-import { deleteGroup, forceRebalance, removeMember } from "./group_actions.js";
+import { ago, clock, count, lag as records, left, NONE, plural, span, timeLag } from "./format.js";
+import { deleteGroup, forceRebalance, removeMember, shortenTimeout } from "./group_actions.js";
 import { ownershipMap } from "./ownership_section.js";
 import { pageKeys } from "./keys.js";
 import { lagChart } from "./lag_chart.js";
@@ -17,7 +17,7 @@ import { allOf, poll } from "./poll.js";
 import { quarantineNotice } from "./quarantine.js";
 import { membersOf, rebalanceBars, within } from "./rebalances_section.js";
 import { resetOffsets } from "./reset_offsets.js";
-import { changeSetting, settingsTable } from "./settings_section.js";
+import { settingsTable } from "./settings_section.js";
 import { ENDS, memberSessionsTable } from "./member_sessions_section.js";
 import { timeline } from "./timeline.js";
 import { badge, clientOf, groupName, member, stateNow } from "./labels.js";
@@ -51,7 +51,7 @@ export function groupPage(main, [groupId]) {
   const draw = {
     head: redrawOnChange(head, (group, lag, rebalances) => heading(group, lag, rebalances, again)),
     problem: redrawOnChange(problem, (message, reason) => (reason ? quarantineNotice(groupId, reason) : message && h("p", { class: "notice bad", role: "alert" }, message)), { ages: false }),
-    notice: redrawOnChange(notice, (...facts) => waiting(facts, removeAwaited, shortenTimeout), { ages: false }),
+    notice: redrawOnChange(notice, (...facts) => waiting(facts, removeAwaited, () => shortenTimeout(current, again)), { ages: false }),
     diagnosis: redrawOnChange(diagnosis, (found) => findings(groupId, found, again)),
     sessions: redrawOnChange(bodies.sessions, (sessions, selected) => memberSessionsTable(groupId, sessions, selected)),
     members: membersSection(bodies.members, again),
@@ -87,8 +87,6 @@ export function groupPage(main, [groupId]) {
   function removeAwaited(memberId) {
     return removeMember(current, current.members.find((each) => each.member_id === memberId), again);
   }
-
-  const shortenTimeout = () => changeSetting(groupId, "rebalance_timeout_ms", again, shorterTimeout(current));
 
   async function loadCurrent() {
     const group = await readPages(groupPath(groupId), "members").catch(broken);
@@ -166,19 +164,6 @@ export function groupPage(main, [groupId]) {
 /** Return the sentence above a list of partitions that is not whole. */
 const cut = () => h("p", { class: "muted" }, `Only the first ${count(PARTITIONS_MAX)} partitions by name and number are listed. The lag at the top of the page is that of all.`);
 
-/** Return what the form of a stuck group's rebalance timeout says, and the advised timeout if that is shorter. */
-async function shorterTimeout(group) {
-  const requested = Math.max(...group.members.map((each) => each.rebalance_timeout_ms));
-  const advice = await read(groupPath(group.group_id, "tuning")).then((found) => found.advice.rebalance_timeout_ms, () => null);
-  const isShorter = advice?.verdict === "change" && advice.value < (advice.present ?? requested);
-  const waited = span(elapsed(group.state_since));
-  return {
-    reason: "the group is stuck in a rebalance",
-    note: group.state in SHORTENED ? `The members have waited for ${waited}; with a value below that, ${SHORTENED[group.state]}.` : "",
-    ...(isShorter && { suggested: advice.value, source: adviceSource(advice) }),
-  };
-}
-
 /** Return the response, or null if it is a 404. */
 async function optional(request) {
   try {
@@ -228,12 +213,6 @@ function remaining({ waiting_for: names, waiting_until: until }) {
 }
 
 const REMOVABLE_MAX = 3;
-
-/** What a rebalance timeout that is already over does in each phase. */
-const SHORTENED = {
-  PreparingRebalance: "the group continues at once, without those that it waits for",
-  CompletingRebalance: "those that have not synced are evicted at once, except static members while group_sync_timeout_scope is dynamic, and the others rebalance again",
-};
 
 /**
  * Return the notice of a rebalancing group: the awaited members, what they have to do, the deadline, and what an operator can do.
