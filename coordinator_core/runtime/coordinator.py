@@ -41,7 +41,7 @@ from coordinator_core.runtime.history_archiver import HistoryArchiver
 from coordinator_core.runtime.log_ends import LogEndReports
 from coordinator_core.runtime.maintenance import Maintenance
 from coordinator_core.runtime.metadata_cache import MetadataCache
-from coordinator_core.runtime.offset_checkpoints import OffsetCheckpoints
+from coordinator_core.runtime.offset_checkpoints import CHECKPOINT_AT_STOP_S, OffsetCheckpoints
 from coordinator_core.runtime.offset_counts import OffsetCounts
 from coordinator_core.runtime.quarantine import Quarantine, QuarantinedGroup
 from coordinator_core.runtime.readiness import ReadinessCheck, quarantine_notice
@@ -208,15 +208,16 @@ class Coordinator:
         self.is_stopping = True
         checkpoints = [task for task in self._tasks if task.get_name() == f"muster-{CHECKPOINTS}"]
         await cancel_tasks([task for task in self._tasks if task not in checkpoints])
-        await log_errors(CHECKPOINTS, self._store_dirty_offsets)
+        storing = asyncio.create_task(log_errors(CHECKPOINTS, self._store_dirty_offsets))
+        await asyncio.wait([storing], timeout=CHECKPOINT_AT_STOP_S)
         await self._ownership.release_all_shards()
+        try:
+            await self._threads.lease(partial(self.store.delete_node, self.node_id))  # Others' shares grow by its own.
+        except StoreError as error:
+            log.warning("node_deregistration_failed", reason=str(error))
         await log_errors(CHECKPOINTS, self._store_dirty_offsets)  # There is no shard any more: it refuses what waits.
         await cancel_tasks(checkpoints)
         await log_errors("log_ends", self._log_ends.flush)
-        try:
-            await self._threads.lease(partial(self.store.delete_node, self.node_id))
-        except StoreError as error:
-            log.warning("node_deregistration_failed", reason=str(error))
         await asyncio.to_thread(self._threads.close)
 
     async def _store_dirty_offsets(self) -> None:
@@ -525,11 +526,10 @@ class Coordinator:
     def counts(self) -> NodeCounts:
         """Return the node's counters since its start, and its current state."""
         now = self._clock.now()
-        now_ms = now.node_ms
         shards = self._owned_shards()
         began_ms = min((shard.oldest_rebalance_ms(now.wall_ms) for shard in shards), default=now.wall_ms)
         groups = [group for shard in shards for group in shard.live_groups()]
-        lease_left_ms = min((shard.valid_until_ms - now_ms for shard in shards), default=0)
+        lease_left_ms = min((shard.valid_until_ms - now.node_ms for shard in shards), default=0)
         return NodeCounts(
             node_id=self.node_id,
             version=self._config.version,
@@ -539,7 +539,7 @@ class Coordinator:
             rebalancing=rebalancing_groups(
                 (group_context for shard in shards for group_context in shard.groups.values()), now.wall_ms
             ),
-            rebalance_rates=self._rebalance_rate.most(now_ms),
+            rebalance_rates=self._rebalance_rate.most(now.node_ms),
             quarantined_groups=len(self.quarantined()),
             members_of_group=tuple((group.group_id, len(group.members)) for group in groups),
             shard_count=self._shard_count,

@@ -2,13 +2,16 @@
 
 import asyncio
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 import pytest
 
 from coordinator_core.protocol.errors import NotCoordinator, RetryError
 from coordinator_core.protocol.hashing import shard_of
+from coordinator_core.runtime import coordinator
 from coordinator_core.runtime.coordinator import Coordinator
+from coordinator_core.state_store.log_ends import LogEndReport
+from coordinator_core.state_store.rows import CheckpointResult, ShardCheckpoint
 from tests.support.memory_store import MemoryStore
 from tests.support.waiting import PATIENCE_S
 from tests.unit.coordinator_core.runtime.nodes import LEASE_TTL_MS, HeldStore, Member, config, running, until
@@ -165,6 +168,38 @@ async def test_stopping_node_releases_shards_that_it_is_acquiring() -> None:
     store.may_answer.set()
     await stopping
     assert _owned_in(store) == []
+
+
+class SlowEnd(MemoryStore):
+    """A store in which what a node stores beside its leases takes until `go`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = threading.Event()
+
+    def checkpoint(self, node_id: str, shards: Mapping[int, ShardCheckpoint]) -> CheckpointResult:
+        assert self.go.wait(PATIENCE_S), "the test never let the checkpoint go"
+        return super().checkpoint(node_id, shards)
+
+    def report_log_ends(self, reports: Sequence[LogEndReport], deletions: int) -> bool:
+        assert self.go.wait(PATIENCE_S), "the test never let the reports go"
+        return super().report_log_ends(reports, deletions)
+
+
+async def test_stopping_node_hands_over_while_offsets_and_log_ends_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinator, "CHECKPOINT_AT_STOP_S", 0.01)
+    store = SlowEnd()
+    node = Coordinator(store, config())
+    await node.start()
+    await until(lambda: owner_of("g", node) is node, "it serves the group")
+    await Member(node, "g").commit(41)
+    node.observe_log_ends({("t", 0): 99})
+    stopping = asyncio.create_task(node.stop())
+    await until(lambda: "a" not in store.renew("c", {}, "1", {}, LEASE_TTL_MS).live_nodes, "its row is deleted")
+    assert _owned_in(store) == []
+    assert not stopping.done()
+    store.go.set()
+    await stopping
 
 
 def _owned_in(store: MemoryStore) -> list[int]:
