@@ -189,7 +189,7 @@ class SlowEnd(MemoryStore):
 async def test_stopping_node_hands_over_while_offsets_and_log_ends_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coordinator, "CHECKPOINT_AT_STOP_S", 0.01)
     store = SlowEnd()
-    node = Coordinator(store, config())
+    node = Coordinator(store, config(lease_ttl_ms=600_000))  # Its row does not expire while the test waits.
     await node.start()
     await until(lambda: owner_of("g", node) is node, "it serves the group")
     await Member(node, "g").commit(41)
