@@ -285,6 +285,7 @@ def _connect_arguments(name: str, limits: Limits) -> dict[str, Any]:
 def _session_settings(limits: Limits, planner: Mapping[str, str]) -> dict[str, str]:
     return {
         "timezone": "UTC",
+        "client_min_messages": "warning",  # The server warns if a COMMIT did not wait for a standby (failures.py).
         "search_path": "public",
         "statement_timeout": str(limits.statement_timeout_ms),
         "lock_timeout": str(limits.lock_timeout_ms),

@@ -247,6 +247,7 @@ def test_nothing_counts_as_stored_whose_wait_for_the_standby_was_cancelled(pair:
     insert = PreparedStatement.of("insert_topic", "INSERT INTO topics (topic, partitions) VALUES (%(topic)s, 1)")
     limits = Limits(60_000, 60_000, 60_000, 10)
     pair.make_synchronous()
+    run_sql(pair.primary, "ALTER DATABASE muster SET client_min_messages = error")  # The server warns of the wait.
     with closing(PostgresStore(pair.url, lease_ttl_ms=60_000)) as store:
         renew(store)
         pair.standby.stop()
