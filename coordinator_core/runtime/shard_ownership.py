@@ -85,6 +85,8 @@ class ShardOwnership:
         self.loading = LoadFailures(clock)
         self._load_task: asyncio.Task[None] | None = None
         """The load under way, or the last one."""
+        self._loaded_ms: dict[int, int] = {}
+        """Shard → when this process last loaded it, in node time."""
         self._repeated: set[int] = set()
         """Shards that were unloaded for a repeated failure; loading them again is not logged."""
         self._wake = asyncio.Event()
@@ -334,6 +336,7 @@ class ShardOwnership:
     async def _load_one(self, shard: Shard, stored: list[StoredGroup | UnreadableGroup], shard_log: ShardLog) -> None:
         if shard.is_unloaded:
             return
+        self._loaded_ms[shard.shard_id] = self._clock.now().node_ms
         try:
             shard.load(stored, shard_log)
         except Exception as error:  # any error: the shard is released and retried
@@ -395,9 +398,13 @@ class ShardOwnership:
             self.record_failure(error)
 
     def forget(self, shard: Shard) -> None:
-        """Forget an unloaded shard; it may be acquired again under a new epoch."""
+        """Forget an unloaded shard; it may be acquired again under a new epoch.
+
+        One that fails as soon as it is loaded, such as by a refused row, waits for the next renewal.
+        """
         if self.owned.get(shard.shard_id) is shard:
             del self.owned[shard.shard_id]
         if shard.is_failure_repeated:
             self._repeated.add(shard.shard_id)
-        self.wake()
+        if self._clock.now().node_ms - self._loaded_ms.get(shard.shard_id, 0) >= RETRY_AFTER_FAILURE_MS:
+            self.wake()

@@ -7,10 +7,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable
+from coordinator_core.protocol.settings import Now
+from coordinator_core.runtime.clock import SystemClock
 from coordinator_core.runtime.coordinator import Coordinator
+from coordinator_core.runtime.shard_ownership import RETRY_AFTER_FAILURE_MS
 from coordinator_core.state_store.interface import StoreUnavailable
+from tests.support.memory_store import MemoryStore
 from tests.support.waiting import limited
-from tests.unit.coordinator_core.runtime.nodes import HeldStore, Member, running, until
+from tests.unit.coordinator_core.runtime.nodes import HeldStore, Member, config, running, until
 
 pytestmark = pytest.mark.anyio
 
@@ -54,3 +58,25 @@ def is_served(node: Coordinator) -> bool:
     except CoordinatorError:
         return False
     return True
+
+
+class StoppedClock:
+    """A clock that only the test puts forward."""
+
+    def __init__(self) -> None:
+        self.at = SystemClock().now()
+
+    def now(self) -> Now:
+        return self.at
+
+
+async def test_shard_that_fails_as_soon_as_it_is_loaded_waits_for_the_next_renewal() -> None:
+    clock = StoppedClock()
+    async with running(MemoryStore(), config(lease_ttl_ms=600_000), clock) as node:
+        owned = node._ownership.owned
+        await until(lambda: len(node.serving_shards()) == 50, "every shard is loaded")
+        owned[7].fail(CoordinatorNotAvailable("the database refused a value of the write"))
+        assert not node._ownership._wake.is_set(), "a loop of loads and failures would have no pause"
+        clock.at = Now(clock.at.node_ms + RETRY_AFTER_FAILURE_MS, clock.at.wall_ms)
+        owned[8].fail(CoordinatorNotAvailable("the connection was lost"))
+        await until(lambda: len(owned) == 50, "a renewal acquires both")
