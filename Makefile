@@ -49,7 +49,7 @@ chaos: setup ## kill, stop, slow and cut off real nodes, agents and Postgres for
 mirror-soak: setup ## let a mirror watch a real Kafka cluster under faults, and compare its rows (ARGS="--minutes 60")
 	@exec $(BIN)/python -m tests.system.mirror_soak.run $(ARGS)
 
-peers: setup ## run tests with Kafka clients in Java, Go and JavaScript and with kcat, those of them that can be had
+peers: setup ## run tests with a Kafka broker, with clients in Java, Go and JavaScript and with kcat, those that can be had
 	@scripts/install-tools.sh $(if $(TOOLS),kcat haproxy)
 	@exec $(PYTEST) -m peers $(ARGS)
 
