@@ -1,8 +1,8 @@
 """The node against a Kafka broker: random requests of a group's members get the same answers from both.
 
 FUZZ_EXAMPLES in the environment is the number of groups; without it, there are few. Each coordinator issues member ids
-of its own, so a member has a label here. What Muster does differently on purpose (docs/protocol.md, sections 14, 15
-and 18), and what Kafka leaves to the order of its hash maps, is not requested or not compared.
+of its own, so a member has a label here. What Muster does differently on purpose (docs/protocol.md sections 14, 15 and
+18), and what Kafka leaves to the order of its hash maps, is not requested or not compared.
 """
 
 import asyncio
