@@ -5,6 +5,7 @@ import { replaceContent } from "./dom.js";
 import { clock } from "./format.js";
 
 const RETRY_MS = 5_000;
+const READINESS_TIMEOUT_MS = 15_000;
 const pollers = new Set();
 
 /** Wait for all promises, and raise the first error only then: what failed does not hide what was loaded. */
@@ -48,10 +49,12 @@ async function runPoller(poller) {
   next(poller);
 }
 
-/** Raise an error in a mirror that cannot read its cluster: what it shows is from before. */
+/** Raise an error in a mirror that cannot read its cluster, or may not: what it shows is from before. */
 async function checkMirror() {
-  const response = document.getElementById("mirror") && (await fetch("/readyz").catch(() => null));
-  if (response?.status === 503) throw new Error(`Not current: ${(await response.json()).reasons.join("; ")}`);
+  if (!document.getElementById("mirror")) return;
+  const response = await fetch("/readyz", { signal: AbortSignal.timeout(READINESS_TIMEOUT_MS) }).catch(() => null);
+  if (!response) throw new Error("The node did not say whether the mirror is current.");
+  if (response.status === 503) throw new Error(`Not current: ${(await response.json()).reasons.join("; ")}`);
 }
 
 function next(poller) {

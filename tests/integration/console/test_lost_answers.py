@@ -245,13 +245,14 @@ def test_page_whose_files_cannot_be_loaded_says_so(page: Page, node: Node) -> No
     expect(page.locator("main")).to_contain_text("load the page again")
 
 
+def serve_mirror(route: Route) -> None:
+    """Answer with the page of a mirror."""
+    response = route.fetch()
+    route.fulfill(response=response, body=response.text().replace("</nav>", '</nav><p id="mirror"></p>'))
+
+
 def test_mirror_that_cannot_read_its_cluster_is_not_shown_as_live(page: Page, node: Node) -> None:
     """Else its groups seem to be Stable however long the cluster is away."""
-
-    def serve_mirror(route: Route) -> None:
-        response = route.fetch()
-        route.fulfill(response=response, body=response.text().replace("</nav>", '</nav><p id="mirror"></p>'))
-
     unready = {"is_ready": False, "reasons": ["no broker answers"]}
     page.route(f"{node.url}/", serve_mirror)
     page.route("**/readyz", lambda route: route.fulfill(status=503, json=unready))
@@ -263,3 +264,23 @@ def test_mirror_that_cannot_read_its_cluster_is_not_shown_as_live(page: Page, no
     page.unroute("**/readyz")
     page.reload()
     expect(status).to_have_attribute("data-state", "live")
+
+
+UNANSWERED_READINESS = """() => {
+  const [whole, answered] = [AbortSignal.timeout.bind(AbortSignal), fetch];
+  const never = (given) => new Promise((_, reject) => given?.signal?.addEventListener("abort", reject));
+  AbortSignal.timeout = (ms) => whole(ms / 10);
+  window.fetch = (path, given) => (path === "/readyz" ? never(given) : answered(path, given));
+}"""
+
+
+def test_mirror_whose_readiness_is_not_answered_is_not_shown_as_live(page: Page, node: Node) -> None:
+    """Else nothing is loaded any more, and the page seems to be that of the last moment."""
+    page.route(f"{node.url}/", serve_mirror)
+    page.goto(f"{node.url}/#/")
+    status = page.locator("#poll-status")
+    expect(status).to_have_attribute("data-state", "live")
+    page.evaluate(UNANSWERED_READINESS)
+    expect(status).to_have_text("The node did not say whether the mirror is current.")
+    with page.expect_request("**/v1/overview/groups?*"):
+        pass
