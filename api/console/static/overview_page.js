@@ -47,7 +47,7 @@ function cards({ attention, behind, activity, maintenance }) {
         list(forecast.groups, (group) => `${count(group.within_a_week)} within a week, the next ${clock(group.next_expiry_at)}`)]
       : h("p", { class: "muted" }, "None within a week, or no forecast yet: the DAG offset_retention writes one."))),
     card("Last maintenance", "#/maintenance", maintenance, ({ runs }) => (runs.length
-      ? h("ul", { class: "plain" }, runs.slice(0, RUNS).map((run) => h("li", {}, statusBadge(run.status), " ", h("a", { href: `#/maintenance/${run.run_id}` }, plain(run.kind)), `, ${plural(run.counts.candidates ?? 0, "candidate")}, ${ago(run.as_of)}`)))
+      ? h("ul", { class: "plain" }, runs.slice(0, RUNS).map((run) => h("li", {}, statusBadge(run.status), " ", h("a", { href: `#/maintenance/${run.run_id}` }, plain(run.kind)), run.counts.candidates !== undefined && `, ${plural(run.counts.candidates, "candidate")}`, `, ${ago(run.as_of)}`)))
       : h("p", { class: "muted" }, "No runs yet."))),
   ];
 }

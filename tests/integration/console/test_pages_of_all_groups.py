@@ -122,3 +122,17 @@ def test_overview_counts_and_links_to_groups(page: Page, node: Node, samples: Sa
     groups = page.get_by_role("table", name="Groups").locator("tbody tr")
     expect(groups).to_have_count(2)
     expect(groups.first).to_contain_text(flapping.group_id)
+
+
+def test_overview_gives_no_number_of_candidates_that_is_not_known(
+    page: Page, node: Node, samples: SampleGroups
+) -> None:
+    """Its candidates are not published yet; the list of runs has no number, either."""
+    with samples.rows.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO maintenance_runs (run_id, kind, as_of, status)"
+            " VALUES (gen_random_uuid(), 'group_cleanup', now(), 'proposed')"
+        )
+    page.goto(f"{node.url}/#/overview")
+    run = page.get_by_role("listitem").filter(has_text="group cleanup")
+    expect(run).to_have_text(re.compile("group cleanup, (now|.* ago)$"))
