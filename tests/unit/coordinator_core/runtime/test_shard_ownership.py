@@ -170,6 +170,18 @@ async def test_stopping_node_releases_shards_that_it_is_acquiring() -> None:
     assert _owned_in(store) == []
 
 
+async def test_requests_are_served_between_the_loads_of_two_shards() -> None:
+    node = Coordinator(MemoryStore(), config())
+    starting = asyncio.create_task(node.start())
+    seen: set[int] = set()
+    while 50 not in seen:
+        seen.add(len(node.serving_shards()))
+        await asyncio.sleep(0)
+    await starting
+    await node.stop()
+    assert seen == set(range(51))
+
+
 class SlowEnd(MemoryStore):
     """A store in which what a node stores beside its leases takes until `go`."""
 
