@@ -158,7 +158,7 @@ class ConnectionPool:
         return repeated(lambda: self._read(work))
 
     def close(self) -> None:
-        """Close every connection."""
+        """Close every connection that is not in use; further calls open new ones."""
         self._engine.dispose()
 
     def _commit(self, work: Callable[[Transaction], T]) -> T:

@@ -157,10 +157,17 @@ class PostgresStore:
         last: Renewal | None = None,
         cluster_configs: int = 0,
     ) -> Renewal:
-        """Renew the node's row and all its leases at once."""
+        """Renew the node's row and all its leases at once.
+
+        Other connections are opened again in a new incarnation: they may lead to the former server, which may still run.
+        """
         node = {"node_id": node_id, "listeners": listeners, "version": version, "cluster_configs": cluster_configs}
         renew = partial(leases.renew, server=self._server, node=node, epochs=epochs, ttl_ms=ttl_ms, last=last)
-        return self._leases.transact(renew)
+        renewal = self._leases.transact(renew)
+        if last is not None and renewal.incarnation != last.incarnation:
+            for pool in (self._writer, self._checkpoints, self._changes, self._readers):
+                pool.close()
+        return renewal
 
     def acquire_leases(self, node_id: str, shard_ids: Iterable[int], ttl_ms: int) -> dict[int, int]:
         """Acquire the leases of these shards that are free, expired or already ours; return shard → new epoch."""

@@ -31,6 +31,7 @@ from tests.support.nodes import Node, running_node
 from tests.support.replicated_postgres import Pair, replicated, run_sql
 from tests.support.repository import ROOT
 from tests.support.running_agents import AgentGroup
+from tests.support.store_rows import change_row
 from tests.support.waiting import poll_until
 
 pytestmark = pytest.mark.postgres
@@ -227,6 +228,24 @@ def test_nothing_is_stored_on_a_former_primary_that_runs_again(tmp_path: Path, p
             assert run_sql(former, "SELECT 1 FROM shard_leases WHERE node_id IS NOT NULL") == []
         renew(store)
         assert store.incarnation().number == 2
+
+
+def test_other_connections_follow_those_of_leases_to_the_promoted_server(pair: Pair) -> None:
+    """The former primary was made read-only for new sessions, and still runs."""
+    leases = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'muster-leases'"
+    node = ("node", {"http": "http://node"}, "1.0", {}, LEASE_TTL_MS)
+    with closing(PostgresStore(pair.url)) as store:
+        last = store.renew(*node)
+        assert store.incarnation().number == 1
+        assert store.finish_runs() == []
+        pair.cut_replication()
+        run_sql(pair.standby, "SELECT pg_promote()")
+        run_sql(pair.primary, "ALTER DATABASE muster SET default_transaction_read_only = on")
+        run_sql(pair.primary, leases)
+        assert store.renew(*node, last).incarnation.number == 2
+        assert store.incarnation().number == 2
+        store.put_topic("t", 1, None, change_row())
+    assert run_sql(pair.standby, "SELECT topic FROM topics") == [("t",)]
 
 
 @pytest.mark.slow
