@@ -46,7 +46,7 @@ to commits, which replace many dirty offsets meanwhile."""
 LONGEST_REST: Final = 9
 """The longest rest, in intervals."""
 CHECKPOINT_AT_STOP_S: Final = 1.0
-"""How long a stopping node checkpoints before it releases its shards, whose next owners read what is left in the log."""
+"""How long a stopping node checkpoints before it releases its shards; their next owners read the rest in the log."""
 
 
 def next_due_ms(began_ms: int, took_ms: int, interval_ms: int) -> int:

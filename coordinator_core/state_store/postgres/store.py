@@ -159,7 +159,7 @@ class PostgresStore:
     ) -> Renewal:
         """Renew the node's row and all its leases at once.
 
-        Other connections are opened again in a new incarnation: they may lead to the former server, which may still run.
+        In a new incarnation, other connections are opened again: they may lead to the former server, if it still runs.
         """
         node = {"node_id": node_id, "listeners": listeners, "version": version, "cluster_configs": cluster_configs}
         renew = partial(leases.renew, server=self._server, node=node, epochs=epochs, ttl_ms=ttl_ms, last=last)

@@ -233,16 +233,15 @@ def test_nothing_is_stored_on_a_former_primary_that_runs_again(tmp_path: Path, p
 def test_other_connections_follow_those_of_leases_to_the_promoted_server(pair: Pair) -> None:
     """The former primary was made read-only for new sessions, and still runs."""
     leases = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'muster-leases'"
-    node = ("node", {"http": "http://node"}, "1.0", {}, LEASE_TTL_MS)
     with closing(PostgresStore(pair.url)) as store:
-        last = store.renew(*node)
+        last = store.renew("node", {}, "1.0", {}, LEASE_TTL_MS)
         assert store.incarnation().number == 1
         assert store.finish_runs() == []
         pair.cut_replication()
         run_sql(pair.standby, "SELECT pg_promote()")
         run_sql(pair.primary, "ALTER DATABASE muster SET default_transaction_read_only = on")
         run_sql(pair.primary, leases)
-        assert store.renew(*node, last).incarnation.number == 2
+        assert store.renew("node", {}, "1.0", {}, LEASE_TTL_MS, last).incarnation.number == 2
         assert store.incarnation().number == 2
         store.put_topic("t", 1, None, change_row())
     assert run_sql(pair.standby, "SELECT topic FROM topics") == [("t",)]
