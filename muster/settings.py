@@ -291,7 +291,7 @@ class NodeSettings(BaseSettings):
     """The maximum number of rows of one write transaction. A larger decision is written alone."""
     offsets_checkpoint_interval_ms: int = Field(default=NODE.offsets_checkpoint_interval_ms, ge=1, le=600_000)
     """How long a committed offset is in the offset log only. Then a checkpoint stores it in the table `offsets`, which
-    SQL, views, lists and metrics read. If checkpoints take more than a quarter of it, they rest three times as long as
+    SQL, views, lists and metrics read. If checkpoints take more than an eighth of it, they rest seven times as long as
     they took, at most nine intervals."""
     max_dirty_offsets: int = Field(default=NODE.max_dirty_offsets, ge=1, le=INT32_MAX)
     """How many committed offsets may wait for a checkpoint before one begins at once. Beyond twice as many, commits are

@@ -40,8 +40,8 @@ log = structlog.get_logger("muster.runtime")
 
 RETRY_S: Final = 0.25
 """How long the loop waits after a checkpoint that stored nothing."""
-REST: Final = 3
-"""The least rest after a checkpoint of the interval, as a multiple of what it took: three quarters of the time are left
+REST: Final = 7
+"""The least rest after a checkpoint of the interval, as a multiple of what it took: seven eighths of the time are left
 to commits, which replace many dirty offsets meanwhile."""
 LONGEST_REST: Final = 9
 """The longest rest, in intervals."""

@@ -3,12 +3,15 @@
 Rules:
 
 * The last commit of each partition is kept; consumers that commit often replace their own commits here.
+* A group's commit with the partitions of its last one, in the same minute, replaces that as a whole. Its offsets are
+  merged with the others when they are read, once instead of with every commit.
 * `offset_history` has the last committed offset of each minute when a later minute has a commit. So a commit that
   replaces one of an earlier minute here keeps that one for history.
 """
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from coordinator_core.protocol.records import OffsetsCommitted
@@ -18,8 +21,13 @@ MINUTE_MS: Final = 60_000
 CHARS_PER_OFFSET: Final = 256
 """The length of metadata that takes as much memory as an offset without any."""
 
+_TOPIC: Final = attrgetter("topic")
+_PARTITION: Final = attrgetter("partition")
+
 OffsetKey = tuple[str, str, int]
 """Group, topic and partition."""
+_Place = tuple[int, tuple[str, ...], tuple[int, ...]]
+"""The minute of a commit, and its topics and partitions side by side."""
 
 
 class CommitOrigin(NamedTuple):
@@ -61,7 +69,11 @@ class DirtyOffsets:
     """The dirty offsets of some groups."""
 
     def __init__(self) -> None:
-        self.commits: dict[OffsetKey, DirtyOffset] = {}
+        self._merged: dict[OffsetKey, DirtyOffset] = {}
+        self._places: dict[str, _Place] = {}
+        """Group → the minute and the partitions of its last commit."""
+        self._unmerged: dict[str, Commit] = {}
+        """Group → its last commit, while it has the minute and the partitions of one that is merged."""
         self.superseded: list[DirtyOffset] = []
         """Offsets that were replaced here, but were the last of their minutes."""
         self.group_ids: set[str] = set()
@@ -71,7 +83,13 @@ class DirtyOffsets:
         """The number of offsets, where the metadata of one counts as another for each `CHARS_PER_OFFSET`."""
 
     def __len__(self) -> int:
-        return len(self.commits) + len(self.superseded)
+        return len(self._merged) + len(self.superseded)
+
+    @property
+    def commits(self) -> dict[OffsetKey, DirtyOffset]:
+        """Return the last offset of each partition."""
+        self._merge_all()
+        return self._merged
 
     def all(self) -> list[DirtyOffset]:
         """Return every offset, those for history first."""
@@ -84,18 +102,24 @@ class DirtyOffsets:
         of_first = max(0, middle - len(self.superseded))
         first.superseded, second.superseded = self.superseded[:middle], self.superseded[middle:]
         items = list(self.commits.items())
-        first.commits, second.commits = dict(items[:of_first]), dict(items[of_first:])
+        first._merged, second._merged = dict(items[:of_first]), dict(items[of_first:])
         return first, second
 
     def add(self, logged: LoggedCommits, commit_version: int, origin: CommitOrigin = UNKNOWN_ORIGIN) -> int:
         """Add commits, which are newer than all others of their group; return by how much the size grew."""
-        before = self.size
-        self.group_ids.add(logged.group_id)
-        for record in logged.records:
-            first_minute_ms = minute_ms(record.at_ms)
-            commit = Commit(logged.group_id, logged.shard_id, commit_version, first_minute_ms, record, origin)
-            self.minutes.add(commit.first_minute_ms)
-            self._add({(logged.group_id, one.topic, one.partition): (commit, one) for one in record.offsets})
+        before, (shard_id, group_id, records) = self.size, logged
+        self.group_ids.add(group_id)
+        for record in records:
+            minute = minute_ms(record.at_ms)
+            commit = Commit(group_id, shard_id, commit_version, minute, record, origin)
+            place = (minute, tuple(map(_TOPIC, record.offsets)), tuple(map(_PARTITION, record.offsets)))
+            if self._places.get(group_id) == place:
+                self._unmerged[group_id] = commit
+                continue
+            self._merge(group_id)
+            self._places[group_id] = place
+            self.minutes.add(minute)
+            self._add(_entries(commit))
         return self.size - before
 
     def take(self, size: int) -> "DirtyOffsets":
@@ -104,28 +128,40 @@ class DirtyOffsets:
         taken.group_ids, taken.minutes = set(self.group_ids), set(self.minutes)
         taken.superseded, self.superseded = self.superseded[:size], self.superseded[size:]
         taken.size = len(taken.superseded)
-        for key in list(islice(self.commits, size)):
+        self._merge_all()
+        for key in list(islice(self._merged, size)):
             if taken.size >= size:
                 break
-            taken.commits[key] = self.commits.pop(key)
-            taken.size += 1 + len(taken.commits[key][1].metadata) // CHARS_PER_OFFSET
+            taken._merged[key] = self._merged.pop(key)
+            taken.size += 1 + len(taken._merged[key][1].metadata) // CHARS_PER_OFFSET
         self.size = max(len(self), self.size - taken.size)
         return taken
 
     def add_newer(self, newer: "DirtyOffsets") -> None:
         """Add the offsets of `newer`, all of which were committed after these."""
+        self._merge_all()
         self.minutes |= newer.minutes
         self._add(newer.commits)
         self.superseded += newer.superseded
         self.group_ids |= newer.group_ids
         self.size += len(newer.superseded)
 
+    def _merge_all(self) -> None:
+        for group_id in list(self._unmerged):
+            self._merge(group_id)
+        self._places.clear()
+
+    def _merge(self, group_id: str) -> None:
+        commit = self._unmerged.pop(group_id, None)
+        if commit is not None:
+            self._add(_entries(commit))
+
     def _add(self, entries: dict[OffsetKey, DirtyOffset]) -> None:
-        before = len(self.commits) + len(self.superseded)
-        if len(self.minutes) > 1 and not self.commits.keys().isdisjoint(entries):
+        before = len(self)
+        if len(self.minutes) > 1 and not self._merged.keys().isdisjoint(entries):
             entries = dict(self._replacing(entries))
-        self.commits.update(entries)
-        growth = len(self.commits) + len(self.superseded) - before
+        self._merged.update(entries)
+        growth = len(self) - before
         if growth:
             chars = sum([len(one.metadata) for _, one in entries.values()])
             self.size += growth + chars // CHARS_PER_OFFSET
@@ -133,7 +169,7 @@ class DirtyOffsets:
     def _replacing(self, entries: dict[OffsetKey, DirtyOffset]) -> Iterator[tuple[OffsetKey, DirtyOffset]]:
         """Yield the entries with the first minutes of those that they replace; keep replaced ones for history."""
         for key, (commit, offset) in entries.items():
-            earlier = self.commits.get(key)
+            earlier = self._merged.get(key)
             if earlier is None:
                 yield key, (commit, offset)
                 continue
@@ -141,6 +177,10 @@ class DirtyOffsets:
             if minute_ms(before.record.at_ms) < commit.first_minute_ms:
                 self.superseded.append(earlier)
             yield key, (commit._replace(first_minute_ms=before.first_minute_ms), offset)
+
+
+def _entries(commit: Commit) -> dict[OffsetKey, DirtyOffset]:
+    return {(commit.group_id, one.topic, one.partition): (commit, one) for one in commit.record.offsets}
 
 
 def logged_of_topic(logged: Iterable[tuple[int, LoggedCommits]], topic: str) -> dict[tuple[str, int], tuple[int, int]]:

@@ -111,6 +111,12 @@ async def test_unknown_group_has_no_authorized_operations_where_it_is_an_error(
     assert answer.groups[0].authorized_operations == operations
 
 
+async def test_commit_without_topics_creates_no_group(wire: Wire, node: Coordinator) -> None:
+    commit = {"group_id": "unknown", "generation_id_or_member_epoch": -1, "member_id": "", "topics": ()}
+    assert (await wire.call(ApiKey.OFFSET_COMMIT, 8, commit)).topics == ()
+    assert node.describe("unknown") is None
+
+
 @pytest.mark.parametrize("version", range(APIS[ApiKey.OFFSET_FETCH].first, APIS[ApiKey.OFFSET_FETCH].last + 1))
 async def test_metadata_longer_than_the_strings_of_a_version_is_an_error_of_its_partition(
     wire: Wire, version: int

@@ -110,10 +110,10 @@ async def test_commit_is_in_the_table_after_the_interval_without_any_request(sto
 
 @pytest.mark.parametrize(
     ("took_ms", "due_ms"),
-    [(0, 1_000), (250, 1_000), (400, 1_600), (3_000, 12_000), (4_000, 13_000)],
+    [(0, 1_000), (125, 1_000), (400, 3_200), (1_000, 8_000), (3_000, 12_000)],
 )
 def test_long_checkpoint_is_followed_by_a_rest(took_ms: int, due_ms: int) -> None:
-    """It takes a quarter of the time, and less if that would be a rest of more than nine intervals."""
+    """It takes an eighth of the time, and more if that would be a rest of more than nine intervals."""
     assert next_due_ms(50_000, took_ms, 1_000) == 50_000 + due_ms
 
 
