@@ -1,6 +1,6 @@
 """Dashboards: a damaged JSON value fails no view, and removed offsets count in the history of lag until they were.
 
-Revision 0039. Nodes of the release before keep using the schema: of these views they read the time of `newest_runs` only.
+Revision 0039. Nodes of the release before keep using the schema: they read of these views the time of `newest_runs`.
 """
 
 from migrations.statements import run_file
