@@ -401,7 +401,7 @@ class ShardOwnership:
     def forget(self, shard: Shard) -> None:
         """Forget an unloaded shard; it may be acquired again under a new epoch.
 
-        One that fails as soon as it is loaded, such as by a refused row, waits for the next renewal.
+        One that fails as soon as it is loaded, such as by a refused row, waits for `RETRY_AFTER_FAILURE_MS`.
         """
         if self.owned.get(shard.shard_id) is shard:
             del self.owned[shard.shard_id]
@@ -409,3 +409,5 @@ class ShardOwnership:
             self._repeated.add(shard.shard_id)
         if self._clock.now().node_ms - self._loaded_ms.get(shard.shard_id, 0) >= RETRY_AFTER_FAILURE_MS:
             self.wake()
+        else:
+            asyncio.get_running_loop().call_later(RETRY_AFTER_FAILURE_MS / 1000, self.wake)
