@@ -63,11 +63,9 @@ def is_rolled_back(found: Renewal, last: Renewal) -> bool:
     """Return whether the database was rolled back since a node's last renewal without a new incarnation.
 
     A renewal raises the node's number of renewals, and acquiring a lease raises its epoch. Neither ever decreases.
-    A later incarnation has a higher number, though it may have started earlier by a clock that is behind.
     """
     if found.incarnation != last.incarnation:
-        is_earlier = found.incarnation.started_at_ms < last.incarnation.started_at_ms
-        return is_earlier and found.incarnation.number <= last.incarnation.number
+        return found.incarnation.started_at_ms < last.incarnation.started_at_ms
     last_epochs = {lease.shard_id: lease.epoch for lease in last.leases}
     return found.renewals <= last.renewals or any(
         lease.epoch < last_epochs.get(lease.shard_id, 0) for lease in found.leases

@@ -13,7 +13,6 @@ from coordinator_core.state_store.interface import StoreUnavailable
 from coordinator_core.state_store.rows import Incarnation
 from tests.support.memory_backup import Backup
 from tests.support.memory_store import MemoryStore
-from tests.support.memory_store.store import wall_clock_ms
 from tests.support.waiting import turns
 from tests.unit.coordinator_core.runtime.nodes import Member, config, running, until
 
@@ -174,20 +173,6 @@ async def test_a_node_that_starts_on_a_restored_database_starts_an_incarnation()
         with pytest.raises(IllegalGeneration):
             await member.heartbeat()
     assert store.incarnation().number == 2
-
-
-async def test_a_failover_to_a_server_whose_clock_is_behind_starts_one_incarnation() -> None:
-    ahead_ms = 3_600_000
-    store = MemoryStore(clock_ms=lambda: wall_clock_ms() + ahead_ms)
-    async with running(store) as first, running(store, config("b")) as second:
-        nodes = (first, second)
-        Backup(store).promote(store)
-        await until(lambda: all(incarnation_of(node) == 2 for node in nodes), "both notice")
-        ahead_ms = 0
-        Backup(store).promote(store)
-        await until(lambda: all(incarnation_of(node) > 2 for node in nodes), "both notice again")
-        await until(lambda: sum(len(node._ownership.owned) for node in nodes) == 50, "every shard is served again")
-    assert store.incarnation().number == 3
 
 
 async def test_a_restart_of_every_node_starts_none() -> None:
