@@ -21,6 +21,7 @@ from coordinator_core.protocol.requests import Request
 from coordinator_core.protocol.responses import JoinGroupResponse, SyncGroupResponse
 from coordinator_core.protocol.settings import Context, Now
 from coordinator_core.runtime.shard import Shard
+from coordinator_core.state_store.rows import Incarnation
 from tests.support.memory_backup import Backup
 from tests.system.simulation.chaos import Chaos
 from tests.system.simulation.database import WatchedStore, Witness
@@ -138,10 +139,15 @@ class Losses:
             return
         is_failover = self._world.happens(0.7)
         length_s = self._world.between(*(LOSS_S if is_failover else ROLLBACK_S))
-        self._world.after(length_s, partial(self._end, Backup(self._store), is_failover=is_failover))
+        end = partial(self._end, Backup(self._store), self._store.incarnation(), is_failover=is_failover)
+        self._world.after(length_s, end)
 
-    def _end(self, backup: Backup, *, is_failover: bool) -> None:
+    def _end(self, backup: Backup, incarnation: Incarnation, *, is_failover: bool) -> None:
+        """Lose the last transactions, unless an incarnation is among them: within a minute its numbers would repeat."""
         if self._weather.is_calm:
+            return
+        if self._store.incarnation() != incarnation:
+            self._plan()
             return
         if is_failover:
             self._world.strike("database_failed_over", "the last transactions are lost")

@@ -70,7 +70,7 @@ class StoppedClock:
         return self.at
 
 
-async def test_shard_that_fails_as_soon_as_it_is_loaded_waits_for_the_next_renewal() -> None:
+async def test_shard_that_fails_as_soon_as_it_is_loaded_is_not_acquired_at_once() -> None:
     clock = StoppedClock()
     async with running(MemoryStore(), config(lease_ttl_ms=600_000), clock) as node:
         owned = node._ownership.owned
@@ -79,4 +79,4 @@ async def test_shard_that_fails_as_soon_as_it_is_loaded_waits_for_the_next_renew
         assert not node._ownership._wake.is_set(), "a loop of loads and failures would have no pause"
         clock.at = Now(clock.at.node_ms + RETRY_AFTER_FAILURE_MS, clock.at.wall_ms)
         owned[8].fail(CoordinatorNotAvailable("the connection was lost"))
-        await until(lambda: len(owned) == 50, "a renewal acquires both")
+        await until(lambda: len(owned) == 50, "both are acquired")
