@@ -136,7 +136,7 @@ CROSS JOIN LATERAL (
 ) AS awaited
 WHERE groups.state IN ('PreparingRebalance', 'CompletingRebalance');
 
--- Which groups lose offsets within a week if nobody commits and they stay in their state, how many, and when first?
+-- Which groups lose offsets within a week unless they commit or change their state, how many, and when first?
 -- The newest run of offset_retention computed it; has_changed: the group has changed its state since, or is deleted.
 -- Offsets without a group row have no state: they have changed if none is left. A run as of a future time counts from
 -- that time on; of runs of one interval, the last one has rows.

@@ -389,7 +389,7 @@ def test_doctor_reports_a_token_that_the_node_does_not_accept(
     monkeypatch.setenv("MUSTER_URL", url)
     refused, source = "the node refuses requests:", "it is read from MUSTER_TOKEN"
     assert findings(bare_muster)[1]["token"] == ("warning", f"{refused} a bearer token is needed; {source}")
-    monkeypatch.setenv("MUSTER_TOKEN", "nobody's")
+    monkeypatch.setenv("MUSTER_TOKEN", "an unknown one")
     assert findings(bare_muster)[1]["token"] == ("error", f"{refused} the bearer token is unknown; {source}")
     monkeypatch.setenv("MUSTER_TOKEN", tokens["agent"])
     assert findings(bare_muster)[1]["token"] == ("ok", "the node accepts MUSTER_TOKEN")

@@ -38,7 +38,7 @@ OTHER_ANSWER_WAIT_S: Final = 10.0
 UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 SUBSCRIPTION: Final = b"\0\1\0\0\0\1\0\6orders\xff\xff\xff\xff\0\0\0\0"
 PROTOCOLS: Final = (("range", "roundrobin"), ("range",), ("roundrobin",))
-"""What members offer: whoever has which, no two protocols get the same number of votes."""
+"""What members offer: however it is divided, no two protocols get the same number of votes."""
 INSTANCE_IDS: Final = ("one", "two")
 OF_MEMBERS: Final = (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.OFFSET_COMMIT, ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP)
 INSTANCE_IDS_FROM: Final = dict(zip(OF_MEMBERS, (5, 3, 7, 3, 3), strict=True))
