@@ -47,6 +47,7 @@ from coordinator_core.runtime.rebalance_rate import RebalanceRate
 from coordinator_core.runtime.shard import Shard
 from coordinator_core.runtime.writer import Writer
 from coordinator_core.state_store.ledger import Ledger
+from coordinator_core.state_store.offset_log import LoggedCommits, encode
 from coordinator_core.state_store.postgres import PostgresStore
 from coordinator_core.state_store.projection import project
 from coordinator_core.state_store.rows import Batch, GroupWrite
@@ -203,7 +204,8 @@ def _commits(write: Write, size: Size) -> Figure:
 def _commit(name: str, number: int, step_ms: int, size: Size) -> list[GroupWrite]:
     at_ms = START_MS + number * step_ms
     offsets = tuple(OffsetToCommit("orders", partition, number) for partition in range(size.commits))
-    return [GroupWrite(f"{name}-commits", SHARD, committed=(OffsetsCommitted(at_ms, "m", None, offsets),))]
+    commits = LoggedCommits(SHARD, f"{name}-commits", (OffsetsCommitted(at_ms, "m", None, offsets),))
+    return [GroupWrite(commits.group_id, SHARD, logged=encode(commits))]
 
 
 def _heartbeats(size: Size) -> Figure:

@@ -34,7 +34,7 @@ from coordinator_core.protocol.records import OffsetsCommitted
 from coordinator_core.protocol.requests import OffsetToCommit
 from coordinator_core.runtime.coordinator import Coordinator
 from coordinator_core.runtime.shard import Shard
-from coordinator_core.state_store.dirty_offsets import LoggedCommits
+from coordinator_core.state_store.offset_log import LoggedCommits
 from coordinator_core.state_store.rows import ExtraRows, MirrorPosition, OtherGroup
 from mirror.consumer_groups import ConsumerGroups, Result, is_conversion
 from mirror.decide import GroupDeletedObserved, GroupObserved, Observation, OffsetsDeletedObserved, SimpleGroupObserved

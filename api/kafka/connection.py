@@ -32,7 +32,7 @@ from api.kafka.messages import (
     decode,
     read_header,
 )
-from api.kafka.request import KEPT_FRAME_MAX_BYTES, KafkaRequest, KeptRequest
+from api.kafka.request import KEPT_BODY_MAX_BYTES, KafkaRequest, KeptRequest
 from api.shared.authorization import REQUEST_RULES, authorize
 from api.shared.body_budget import SMALL_BODY_MAX_BYTES
 from api.shared.client_request import MAX_THROTTLE_S
@@ -287,7 +287,7 @@ class KafkaConnection(asyncio.Protocol):
             return
         self._correlation_id = frame[CORRELATION_ID]
         self._identify()  # its token may have been revoked since
-        is_small = len(frame) <= KEPT_FRAME_MAX_BYTES
+        is_small = len(frame) <= SMALL_REQUEST_MAX_BYTES
         kept = self._kept.get(frame[: CORRELATION_ID.start]) if is_small else None
         if kept is not None and kept.request.identity is self._identity and kept.has_header(frame):
             kept.request.begin_again()
@@ -331,6 +331,8 @@ class KafkaConnection(asyncio.Protocol):
         if api is not None and size <= SMALL_REQUEST_MAX_BYTES and request.is_within_quotas(size):
             try:
                 pending = api.submit(request)
+                if pending is not None and size - request.header.size > KEPT_BODY_MAX_BYTES:
+                    request.message = None  # Thousands of objects, which are freed while they are in the caches.
             except Exception as failure:  # noqa: BLE001 - any bug ends the connection
                 self._respond(api, request, started_s, failure)
                 return

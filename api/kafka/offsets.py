@@ -1,7 +1,7 @@
 """OffsetCommit, OffsetFetch and OffsetDelete."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count, groupby
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ from api.kafka.apis import APIS, ApiKey
 from api.kafka.errors import UNKNOWN_TOPIC_OR_PARTITION
 from api.kafka.hot_responses import FetchedPartition, FetchedTopic
 from api.kafka.messages import encode, milliseconds
-from api.kafka.request import NUL, KafkaRequest, check_text
+from api.kafka.request import NUL, KafkaRequest, NamedOffsets, check_text
 from api.shared.access_control import Operation
 from api.shared.errors import TopicAuthorizationFailed
 from api.shared.limits import MEMBER_ID_MAX_CHARS, TOPIC_MAX_CHARS
@@ -74,33 +74,27 @@ def submit_commit(request: KafkaRequest) -> asyncio.Future[Answer] | None:
 def _submit(request: KafkaRequest, commit: CommitOffsets) -> asyncio.Future[Answer]:
     """Submit a commit; one without offsets that can be stored is not, as in Kafka."""
     if not commit.offsets:
-        return completed_future(CommitOffsetsResponse((), {}))
+        return completed_future(CommitOffsetsResponse({}))
     return request.submit_commit(request.message.group_id, commit)
 
 
 def respond_to_commit(request: KafkaRequest, answer: Answer | CoordinatorError) -> bytes:
     """Return the response to a commit, with a code for each partition."""
-    topics = request.message.topics
+    topics, refused = request.named
     if isinstance(answer, CoordinatorError):
         error_code = request.failed(answer)
-        refused = [(each.name, [(one.partition_index, error_code) for one in each.partitions]) for each in topics]
-        return hot_responses.offset_commit(request.version, refused)
+        failed = [(topic, [(partition, error_code) for partition in partitions]) for topic, partitions in topics]
+        return hot_responses.offset_commit(request.version, failed)
     assert isinstance(answer, CommitOffsetsResponse)
-    if not answer.errors:
-        stored = [(each.name, [one.partition_index for one in each.partitions]) for each in topics]
-        if sum(len(numbers) for _, numbers in stored) == len(answer.requested):
-            return hot_responses.stored_offset_commit(request.version, stored)
-    denied = _denied_topics(request)
-    denial = TopicAuthorizationFailed("the token does not allow COMMIT on the topic")
-    places = count()
+    if not answer.errors and not refused:
+        return hot_responses.stored_offset_commit(request.version, topics)
+    places, submitted = count(), count()
 
-    def code(offset: OffsetToCommit) -> int:
-        error = denial if offset.topic in denied else _refusal(offset)
-        if error is None:
-            error = answer.errors.get(next(places))
+    def code() -> int:
+        error = refused.get(next(places)) or answer.errors.get(next(submitted))
         return 0 if error is None else request.failed(error)
 
-    errors = [(each.name, [(one.partition, code(one)) for one in _named(each, request.version)]) for each in topics]
+    errors = [(topic, [(partition, code()) for partition in partitions]) for topic, partitions in topics]
     return hot_responses.offset_commit(request.version, errors)
 
 
@@ -141,12 +135,22 @@ def _request(request: KafkaRequest) -> CommitOffsets:
         CoordinatorError: the token does not allow it on the group, or it has too many partitions.
     """
     message, version = request.message, request.version
+    topics = [(each.name, [one.partition_index for one in each.partitions]) for each in message.topics]
+    request.named = NamedOffsets(topics, {})
     request.authorize("OffsetCommit", message.group_id)
     denied = _denied_topics(request)
     offsets: list[OffsetToCommit] = []
+    first = 0
     for topic in message.topics:
-        if topic.name not in denied:
-            offsets += _storable(_named(topic, version))
+        named = _named(topic, version)
+        if topic.name in denied:
+            error = TopicAuthorizationFailed("the token does not allow COMMIT on the topic")
+            request.named.refused.update(dict.fromkeys(range(first, first + len(named)), error))
+        elif _is_usual(named):
+            offsets += named
+        else:
+            offsets += _storable(named, first, request.named.refused)
+        first += len(named)
     _check_count(request, len(offsets))
     check_text("member_id", message.member_id, MEMBER_ID_MAX_CHARS)
     return CommitOffsets(
@@ -175,14 +179,24 @@ def _named(topic: Any, version: int) -> list[OffsetToCommit]:  # noqa: ANN401  #
     ]
 
 
-def _storable(offsets: list[OffsetToCommit]) -> list[OffsetToCommit]:
-    """Return those offsets of a topic that can be stored."""
+def _is_usual(offsets: list[OffsetToCommit]) -> bool:
+    """Return whether all offsets of a topic can be stored as they are."""
     unusual = [
         it for it in offsets if it.partition < 0 or it.offset < 0 or it.leader_epoch < NO_EPOCH or NUL in it.metadata
     ]
-    if unusual or (offsets and not _is_topic_name(offsets[0].topic)):
-        return [replace(it, metadata=it.metadata.removesuffix(NUL)) for it in offsets if _refusal(it) is None]
-    return offsets
+    return not unusual and (not offsets or _is_topic_name(offsets[0].topic))
+
+
+def _storable(
+    offsets: list[OffsetToCommit], first: int, refused: dict[int, CoordinatorError]
+) -> Iterator[OffsetToCommit]:
+    """Yield the offsets of a topic that can be stored, and refuse the others; `first` is the index of the first one."""
+    for place, one in enumerate(offsets, first):
+        error = _refusal(one)
+        if error is None:
+            yield replace(one, metadata=one.metadata.removesuffix(NUL))
+        else:
+            refused[place] = error
 
 
 def _refusal(offset: OffsetToCommit) -> CoordinatorError | None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Collection
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 import structlog
@@ -31,16 +31,25 @@ log = structlog.get_logger("muster.kafka")
 NUL: Final = "\x00"
 UNLOGGED_CODES: Final = frozenset({MemberIdRequired.code, RebalanceInProgress.code})
 """Codes that are part of the protocol."""
-KEPT_FRAME_MAX_BYTES: Final = 1_024
-"""The largest request that a connection keeps."""
+KEPT_BODY_MAX_BYTES: Final = 1_024
+"""A connection keeps no larger body, nor a longer beginning of one."""
 ANONYMOUS_ACTOR: Final = "anonymous"
 """The actor of a change by a client without token and client id."""
+
+
+class NamedOffsets(NamedTuple):
+    """What a commit names, for its response."""
+
+    topics: list[tuple[str, list[int]]]
+    """The topics, with their partitions."""
+    refused: dict[int, CoordinatorError]
+    """Index of a partition → why it is not stored, as far as the listener has found that."""
 
 
 class KafkaRequest(ClientRequest):
     """The state of one request, with its header and its message."""
 
-    __slots__ = ("_is_counted", "_retry_after_s", "code", "header", "message", "software")
+    __slots__ = ("_is_counted", "_retry_after_s", "code", "header", "message", "named", "software")
 
     def __init__(self, node: NodeContext, client_host: str, header: RequestHeader, identity: Identity | None) -> None:
         """Begin a request.
@@ -60,7 +69,8 @@ class KafkaRequest(ClientRequest):
         self.software = ""
         """The name of the client's library; empty: it is not known."""
         self.message: Any = None
-        """The decoded body; its class depends on API and version."""
+        """The decoded body; its class depends on API and version. None: a large one, once it is submitted."""
+        self.named = NamedOffsets([], {})
         self._is_counted = False
         """Whether the quotas have counted it."""
         self._retry_after_s = 0.0
@@ -159,14 +169,14 @@ class KafkaRequest(ClientRequest):
 class KeptRequest:
     """A request that a connection keeps to know the next one again, which nearly always differs in its body alone."""
 
-    __slots__ = ("_body", "_header", "_lists", "request")
+    __slots__ = ("_body", "_header", "_lists", "_size", "request")
 
     def __init__(self, frame: bytes, request: KafkaRequest) -> None:
         self.request = request
         self._header = frame[CORRELATION_ID.stop : request.header.size]
-        self._body = frame[request.header.size :]
+        self._keep_body(frame)
         self._lists: bytes | None = None
-        """The beginning of the body, as far as it decides how long its lists are; None: not known yet."""
+        """The beginning of the body, as far as it decides how long its lists are; None: not known yet, or too long."""
 
     def has_header(self, frame: bytes) -> bool:
         """Return whether a frame of the same API and version has the same header, but for its correlation id."""
@@ -174,7 +184,7 @@ class KeptRequest:
 
     def has_body(self, frame: bytes) -> bool:
         """Return whether a frame with the same header has the same body too, and need not be decoded."""
-        return frame[self.request.header.size :] == self._body
+        return self._body is not None and frame[self.request.header.size :] == self._body
 
     def take(self, frame: bytes, max_items: int) -> None:
         """Decode and take the body of the next request; its lists are nearly always those of this one.
@@ -183,11 +193,16 @@ class KeptRequest:
             MalformedFrame: as `decode`.
         """
         key, version, _, _, offset = self.request.header
-        body = frame[offset:]
-        if self._lists is None or len(body) != len(self._body) or not body.startswith(self._lists):
-            self._lists = lists_of(key, version, frame, offset, max_items)
-        self._body = body
+        if self._lists is None or len(frame) != self._size or not frame.startswith(self._lists, offset):
+            lists = lists_of(key, version, frame, offset, max_items)
+            self._lists = lists if len(lists) <= KEPT_BODY_MAX_BYTES else None
+        self._keep_body(frame)
         self.request.take(decode_checked(key, version, frame, offset))
+
+    def _keep_body(self, frame: bytes) -> None:
+        self._size = len(frame)
+        body = frame[self.request.header.size :]
+        self._body = body if len(body) <= KEPT_BODY_MAX_BYTES else None
 
 
 def check_text(name: str, text: str | None, max_chars: int) -> None:

@@ -62,7 +62,7 @@ def _describe(request: CommitOffsets, _before: Group, _after: Group, answer: Ans
     old = {(one.topic, one.partition): one.offset for one in request.replaced}
     new = {
         (one.topic, one.partition): one.offset
-        for place, one in enumerate(answer.requested)
+        for place, one in enumerate(request.offsets)
         if place not in answer.errors
     }
     if not new:

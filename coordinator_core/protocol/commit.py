@@ -49,7 +49,7 @@ def decide_commit(group: Group, request: CommitOffsets, now: Now, context: Conte
             records += _replaced(request, stored, now)
         expires_at_ms = _expires_at_ms(now.wall_ms, request.retention_time_ms)
         records.append(OffsetsCommitted(now.wall_ms, request.member_id, expires_at_ms, stored))
-    reply = Reply(request.token, CommitOffsetsResponse(request.offsets, refused))
+    reply = Reply(request.token, CommitOffsetsResponse(refused))
     return Decision(group, tuple(records), (reply,), deadlines)
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from coordinator_core.protocol.errors import CoordinatorError
-from coordinator_core.protocol.requests import OffsetToCommit, Token
+from coordinator_core.protocol.requests import Token
 
 
 class JoinGroupResponseMember(Struct, frozen=True, gc=False):
@@ -72,17 +72,8 @@ class PartitionResult(NamedTuple):
 class CommitOffsetsResponse(Struct, frozen=True):
     """The result of a commit: everything requested is stored, except what has an error."""
 
-    requested: tuple[OffsetToCommit, ...]
     errors: Mapping[int, CoordinatorError]
-    """Index into `requested` → the error."""
-
-    @property
-    def offsets(self) -> tuple[PartitionResult, ...]:
-        """Return one result a partition, in request order."""
-        return tuple(
-            PartitionResult(one.topic, one.partition, self.errors.get(place))
-            for place, one in enumerate(self.requested)
-        )
+    """Index into the requested offsets → the error."""
 
 
 class DeleteOffsetsResponse(Struct, frozen=True):

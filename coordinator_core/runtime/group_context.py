@@ -43,10 +43,12 @@ class PendingDecision:
         self.lease = shard
         self.group_context = group_context
         self.write = write
-        self.decision = decision
         self.rows, self.size_bytes = write.size
         self.changes_group = write.group is not None or write.is_group_deleted
         """Whether it changes the group itself, and not only its offsets."""
+        if not self.changes_group:  # The write has what is needed of the records, which end here.
+            decision = Decision(decision.group, (), decision.replies, decision.deadlines)
+        self.decision = decision
         self.client = current_client.get()
         self.origin = commit_origin.get()
         self.dependents: list[Decision] = []

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from coordinator_core.protocol.decide import Decide, decide
 from coordinator_core.protocol.decision import Decision
-from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable, NotCoordinator
+from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable, InvalidRequest, NotCoordinator
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.requests import (
     CommitOffsets,
@@ -60,8 +60,8 @@ from coordinator_core.runtime.timers import GroupTimer, Timers
 from coordinator_core.runtime.waiting_requests import WaitingRequests
 from coordinator_core.runtime.writer import Writer
 from coordinator_core.state_store.awaited import awaited_members
-from coordinator_core.state_store.dirty_offsets import LoggedCommits
 from coordinator_core.state_store.ledger import Ledger
+from coordinator_core.state_store.offset_log import InvalidCommit, LoggedCommits
 from coordinator_core.state_store.projection import group_row, load_group, project
 from coordinator_core.state_store.row_checks import UnreadableRow, check_shard
 from coordinator_core.state_store.rows import (
@@ -388,11 +388,15 @@ class Shard:
         now = now or self._clock.now()
         try:
             decision = self._decide(group_context.group, request, now, context)
-            if isinstance(request, CommitOffsets) and request.trusted_topic_prefixes:
-                self._log_ends.observe(decision.records, request.trusted_topic_prefixes)
             if isinstance(request, SESSION_ACTIVITY) and (decision.deadlines or decision.records):
                 record_activity(group_context.ledger.sessions.get(request.member_id), now, self.stalled_after_ms)
             self._apply(group_context, decision, extra_rows_of(group_context.group, decision, now), now.node_ms)
+            if isinstance(request, CommitOffsets) and request.trusted_topic_prefixes:
+                self._log_ends.observe(decision.records, request.trusted_topic_prefixes)
+        except InvalidCommit as refusal:  # nothing has changed
+            assert isinstance(request, CommitOffsets), "other requests store their commits with rows"
+            log.warning("commit_refused", group=group_id, reason=str(refusal))
+            self._waiting.reply((Reply(request.token, InvalidRequest(str(refusal))),))
         except Exception as error:  # any error: memory may be inconsistent, the database is not
             end_if_out_of_memory(error)
             log.exception("invariant_violated", group=group_id, request=type(request).__name__)
@@ -400,8 +404,8 @@ class Shard:
 
     def _apply(self, group_context: GroupContext, decision: Decision, extra_rows: ExtraRows, now_ms: int) -> None:
         before = group_context.group
-        group_context.group = decision.group
         write = project(decision.group, decision.records, group_context.ledger, extra_rows)
+        group_context.group = decision.group
         if write is not None:
             self._stop_timers(group_context, decision.deadlines)
             if write.is_group_deleted:
@@ -449,8 +453,8 @@ class Shard:
             self._rebalance_rate.observe(write.transitions, node_ms)
             log_rebalances(write.rebalances)
         if not self.is_unloaded:
-            if write.is_logged:
-                growth = self.offsets.add(write.logged_commits, log_position, node_ms, pending.client, pending.origin)
+            if write.logged is not None:
+                growth = self.offsets.add(write.logged, log_position, node_ms, pending.client, pending.origin)
                 self._checkpoints.note_growth(growth, pending.client)
             else:
                 growth = write.committed_count - len(write.removed)
@@ -544,7 +548,7 @@ class Shard:
             logged: the commits.
             position: their position in that log (`MirrorPosition`).
         """
-        self._checkpoints.note_growth(self.offsets.add(logged, position, self._clock.now().node_ms, ""), "")
+        self._checkpoints.note_growth(self.offsets.add(logged, position, self._clock.now().node_ms), "")
 
     async def store_offsets(self, group_id: str | None = None) -> None:
         """Wait until the table has every commit so far of a group, or (None) of the shard.

@@ -3,7 +3,8 @@
 from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
-from coordinator_core.state_store.dirty_offsets import UNKNOWN_ORIGIN, CommitOrigin, DirtyOffsets, LoggedCommits
+from coordinator_core.state_store.dirty_offsets import UNKNOWN_ORIGIN, CommitOrigin, DirtyOffsets
+from coordinator_core.state_store.offset_log import EncodedCommits, LoggedCommits
 from coordinator_core.state_store.rows import ShardCheckpoint, ShardLog
 
 if TYPE_CHECKING:
@@ -54,21 +55,21 @@ class ShardOffsets:
     def load(self, shard_log: ShardLog, node_ms: int) -> int:
         """Add the commits that the former owner did not checkpoint; return by how much the size grew."""
         self._position = shard_log.position
-        return sum([self.add(logged, position, node_ms, "") for position, logged in shard_log.commits])
+        return sum([self.add(logged, position, node_ms) for position, logged in shard_log.commits])
 
     def add(
         self,
-        logged: LoggedCommits,
+        commits: LoggedCommits | EncodedCommits,
         position: int,
         node_ms: int,
-        client: str,
+        client: str = "",
         origin: CommitOrigin = UNKNOWN_ORIGIN,
     ) -> int:
         """Add commits of a client (empty: none is known) that are in the log; return by how much the size grew."""
         if self._since_ms is None:
             self._since_ms = node_ms
         self._position = position
-        growth = self._dirty.add(logged, position, origin)
+        growth = self._dirty.add(commits, position, origin)
         self._sizes[client] += growth
         return growth
 

@@ -11,23 +11,22 @@ Rules:
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from operator import attrgetter
 from typing import Final, NamedTuple
 
 from coordinator_core.protocol.records import OffsetsCommitted
 from coordinator_core.protocol.requests import OffsetToCommit
+from coordinator_core.state_store.offset_log import EncodedCommits, LoggedCommits
 
 MINUTE_MS: Final = 60_000
 CHARS_PER_OFFSET: Final = 256
 """The length of metadata that takes as much memory as an offset without any."""
 
-_TOPIC: Final = attrgetter("topic")
-_PARTITION: Final = attrgetter("partition")
-
 OffsetKey = tuple[str, str, int]
 """Group, topic and partition."""
-_Place = tuple[int, tuple[str, ...], tuple[int, ...]]
-"""The minute of a commit, and its topics and partitions side by side."""
+
+
+_Place = tuple[tuple[int, ...], tuple[str, ...], tuple[int, ...]]
+"""The minutes of commits, and their topics and partitions side by side."""
 
 
 class CommitOrigin(NamedTuple):
@@ -57,22 +56,14 @@ DirtyOffset = tuple[Commit, OffsetToCommit]
 """The last offset of a partition, with its commit. A plain tuple, because there are very many."""
 
 
-class LoggedCommits(NamedTuple):
-    """The commits of one decision, as they are in the offset log."""
-
-    shard_id: int
-    group_id: str
-    records: tuple[OffsetsCommitted, ...]
-
-
 class DirtyOffsets:
     """The dirty offsets of some groups."""
 
     def __init__(self) -> None:
         self._merged: dict[OffsetKey, DirtyOffset] = {}
         self._places: dict[str, _Place] = {}
-        """Group → the minute and the partitions of its last commit."""
-        self._unmerged: dict[str, Commit] = {}
+        """Group → the minute and the partitions of its last commit, if that was encoded."""
+        self._unmerged: dict[str, tuple[EncodedCommits, int, CommitOrigin]] = {}
         """Group → its last commit, while it has the minute and the partitions of one that is merged."""
         self.superseded: list[DirtyOffset] = []
         """Offsets that were replaced here, but were the last of their minutes."""
@@ -105,21 +96,23 @@ class DirtyOffsets:
         first._merged, second._merged = dict(items[:of_first]), dict(items[of_first:])
         return first, second
 
-    def add(self, logged: LoggedCommits, commit_version: int, origin: CommitOrigin = UNKNOWN_ORIGIN) -> int:
+    def add(
+        self, commits: LoggedCommits | EncodedCommits, commit_version: int, origin: CommitOrigin = UNKNOWN_ORIGIN
+    ) -> int:
         """Add commits, which are newer than all others of their group; return by how much the size grew."""
-        before, (shard_id, group_id, records) = self.size, logged
-        self.group_ids.add(group_id)
-        for record in records:
-            minute = minute_ms(record.at_ms)
-            commit = Commit(group_id, shard_id, commit_version, minute, record, origin)
-            place = (minute, tuple(map(_TOPIC, record.offsets)), tuple(map(_PARTITION, record.offsets)))
+        before, group_id = self.size, commits.group_id
+        if isinstance(commits, EncodedCommits):
+            place = tuple(map(minute_ms, commits.instants_ms)), commits.topics, commits.partitions
             if self._places.get(group_id) == place:
-                self._unmerged[group_id] = commit
-                continue
+                self._unmerged[group_id] = commits, commit_version, origin
+                return 0
             self._merge(group_id)
             self._places[group_id] = place
-            self.minutes.add(minute)
-            self._add(_entries(commit))
+            self._add_commits(commits.commits, commit_version, origin)
+        else:
+            self._merge(group_id)
+            self._places.pop(group_id, None)
+            self._add_commits(commits, commit_version, origin)
         return self.size - before
 
     def take(self, size: int) -> "DirtyOffsets":
@@ -152,9 +145,18 @@ class DirtyOffsets:
         self._places.clear()
 
     def _merge(self, group_id: str) -> None:
-        commit = self._unmerged.pop(group_id, None)
-        if commit is not None:
-            self._add(_entries(commit))
+        last = self._unmerged.pop(group_id, None)
+        if last is not None:
+            encoded, commit_version, origin = last
+            self._add_commits(encoded.commits, commit_version, origin)
+
+    def _add_commits(self, logged: LoggedCommits, commit_version: int, origin: CommitOrigin) -> None:
+        shard_id, group_id, records = logged
+        self.group_ids.add(group_id)
+        for record in records:
+            minute = minute_ms(record.at_ms)
+            self.minutes.add(minute)
+            self._add(_entries(Commit(group_id, shard_id, commit_version, minute, record, origin)))
 
     def _add(self, entries: dict[OffsetKey, DirtyOffset]) -> None:
         before = len(self)

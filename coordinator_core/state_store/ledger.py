@@ -53,9 +53,10 @@ from coordinator_core.protocol.records import (
 )
 from coordinator_core.protocol.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, GroupState
 from coordinator_core.state_store.awaited import AwaitedMembers
+from coordinator_core.state_store.column_types import Count, InstantMs, UuidText
 from coordinator_core.state_store.member_sessions import INTERVAL_MS, NEXT_HEARTBEAT, NEXT_TIMER_START, MemberSession
 from coordinator_core.state_store.rebalance_members import Outcome, RebalanceMembers
-from coordinator_core.state_store.row_checks import Count, InstantMs, UuidText, read_json
+from coordinator_core.state_store.row_checks import read_json
 from coordinator_core.state_store.rows import (
     Json,
     MemberRow,

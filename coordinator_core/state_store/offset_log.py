@@ -2,21 +2,54 @@
 
 A row of the log is stored before its commits are answered, and its commits reach the columns of `offsets` later. So
 every value is checked here against the type and the constraints of its column.
+
+A commit is encoded when it is decided, and kept as bytes until a checkpoint stores it (DECISIONS.md, 103): the objects
+of its offsets are still in the processor's caches when they are made, read and freed.
 """
 
 from collections.abc import Iterable
+from itertools import chain
 from operator import attrgetter
 from typing import Annotated, Final, NamedTuple
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, Raw
 
-from coordinator_core.state_store.dirty_offsets import LoggedCommits
-from coordinator_core.state_store.row_checks import INT4_MAX, InstantMs
+from coordinator_core.protocol.records import OffsetsCommitted
+from coordinator_core.state_store.column_types import INT4_MAX, InstantMs
 
 _Int4 = Annotated[int, Meta(ge=-1, le=INT4_MAX)]
 _Count4 = Annotated[int, Meta(ge=0, le=INT4_MAX)]
 _Count8 = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+
+class LoggedCommits(NamedTuple):
+    """The commits of one decision, as they are in the offset log."""
+
+    shard_id: int
+    group_id: str
+    records: tuple[OffsetsCommitted, ...]
+
+
+class EncodedCommits(NamedTuple):
+    """The commits of one decision as bytes, with what has to be known of them without decoding them."""
+
+    group_id: str
+    instants_ms: tuple[int, ...]
+    """The time of each record."""
+    topics: tuple[str, ...]
+    """The topic of each offset."""
+    partitions: tuple[int, ...]
+    """The partition of each offset."""
+    metadata_chars: int
+    """The length of the metadata of all offsets."""
+    data: bytes
+    """The element in the data of a row."""
+
+    @property
+    def commits(self) -> LoggedCommits:
+        """Decode the commits."""
+        return _ELEMENT_DECODER.decode(self.data)
 
 
 class InvalidCommit(ValueError):
@@ -46,46 +79,53 @@ class _CheckedCommits(NamedTuple):
     records: tuple[_CheckedRecord, ...]
 
 
+_AT_MS: Final = attrgetter("at_ms")
+_MEMBER_ID: Final = attrgetter("member_id")
+_OFFSETS: Final = attrgetter("offsets")
 _TOPIC: Final = attrgetter("topic")
+_PARTITION: Final = attrgetter("partition")
 _METADATA: Final = attrgetter("metadata")
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_CHECKER: Final = msgspec.msgpack.Decoder(tuple[_CheckedCommits, ...])
+_CHECKER: Final = msgspec.msgpack.Decoder(_CheckedCommits)
+_ELEMENT_DECODER: Final = msgspec.msgpack.Decoder(LoggedCommits)
 _DECODER: Final = msgspec.msgpack.Decoder(tuple[LoggedCommits, ...])
 
 
-def encode(logged: Iterable[LoggedCommits]) -> bytes:
-    """Return the data of a row of the log.
+def encode(logged: LoggedCommits) -> EncodedCommits:
+    """Encode the commits of a decision.
 
     Raises:
         InvalidCommit: a value does not fit its column; the text says which.
     """
-    commits = tuple(logged)
-    for each in commits:
-        _check_texts(each)
+    _, group_id, records = logged
+    offsets = tuple(chain.from_iterable(map(_OFFSETS, records)))
+    topics = tuple(map(_TOPIC, offsets))
+    metadata = "".join(map(_METADATA, offsets))
+    if "\0" in metadata or "\0" in "".join((group_id, *map(_MEMBER_ID, records), *set(topics))):
+        raise InvalidCommit("a commit has a NUL character, which text cannot have")
     try:
-        data = _ENCODER.encode(commits)
+        data = encode_unchecked(logged)
         _CHECKER.decode(data)
     except (msgspec.ValidationError, OverflowError, UnicodeEncodeError) as failure:
         raise InvalidCommit(f"a commit cannot be stored: {failure}") from failure
-    return data
+    partitions = tuple(map(_PARTITION, offsets))
+    return EncodedCommits(group_id, tuple(map(_AT_MS, records)), topics, partitions, len(metadata), data)
 
 
 def encode_unchecked(logged: LoggedCommits) -> bytes:
-    """Return the data of commits that the database has rejected, of which `encode` may reject some too."""
-    return _ENCODER.encode((logged,))
+    """Return the element of commits that the database has rejected, of which `encode` may reject some too."""
+    return _ENCODER.encode(logged)
+
+
+def join(elements: Iterable[bytes]) -> bytes:
+    """Return the data of a row of the log, which has these elements."""
+    return _ENCODER.encode([Raw(each) for each in elements])
 
 
 def decode(data: bytes) -> tuple[LoggedCommits, ...]:
     """Return the commits of a row of the log.
 
     Raises:
-        msgspec.DecodeError: the data is not what `encode` or `encode_unchecked` returns.
+        msgspec.DecodeError: the data is not what `join` returns.
     """
     return _DECODER.decode(data)
-
-
-def _check_texts(commits: LoggedCommits) -> None:
-    for record in commits.records:
-        texts = {commits.group_id, record.member_id, *map(_TOPIC, record.offsets), *map(_METADATA, record.offsets)}
-        if "\0" in "".join(texts):
-            raise InvalidCommit("a commit has a NUL character, which text cannot have")

@@ -33,6 +33,7 @@ from coordinator_core.protocol.requests import metadata_bytes
 from coordinator_core.protocol.states import EMPTY, PREPARING, GroupState
 from coordinator_core.state_store.awaited import AwaitedMembers, awaited_members
 from coordinator_core.state_store.ledger import Ledger, ownership_from_json, ownership_to_json, session_of
+from coordinator_core.state_store.offset_log import LoggedCommits, encode
 from coordinator_core.state_store.row_checks import check_rows
 from coordinator_core.state_store.rows import (
     NO_EXTRA_ROWS,
@@ -60,10 +61,15 @@ def project(
 
     Returns:
         The write, or None if the decision stores nothing.
+
+    Raises:
+        InvalidCommit: an offset cannot be stored; the ledger is unchanged.
     """
-    if len(records) == 1 and isinstance(records[0], OffsetsCommitted) and extra_rows is NO_EXTRA_ROWS:
-        return GroupWrite(group.group_id, ledger.shard_id, committed=(records[0],))  # nearly every commit
-    committed = tuple([record for record in records if isinstance(record, OffsetsCommitted)])
+    commits = tuple([record for record in records if isinstance(record, OffsetsCommitted)])
+    is_logged = commits and not extra_rows.changes and not extra_rows.outcomes
+    logged = encode(LoggedCommits(ledger.shard_id, group.group_id, commits)) if is_logged else None
+    if logged is not None and len(records) == 1 and extra_rows is NO_EXTRA_ROWS:  # nearly every commit
+        return GroupWrite(group.group_id, ledger.shard_id, logged=logged)
     stored = [record for record in records if record.is_stored]
     if not stored:
         for record in records:
@@ -71,25 +77,20 @@ def project(
         if extra_rows == NO_EXTRA_ROWS:
             return None
     removed = tuple([record for record in stored if isinstance(record, OffsetRemoved)])
-    if len(committed) + len(removed) == len(stored):
-        return GroupWrite(
-            group.group_id,
-            ledger.shard_id,
-            committed=committed,
-            removed=removed,
-            **extra_rows._asdict(),
-        )
-    return _whole(group, records, ledger, stored, committed, removed, extra_rows)
+    write = GroupWrite(
+        group.group_id,
+        ledger.shard_id,
+        logged=logged,
+        committed=() if is_logged else commits,
+        removed=removed,
+        **extra_rows._asdict(),
+    )
+    is_of_offsets = len(commits) + len(removed) == len(stored)
+    return write if is_of_offsets else _with_group(write, group, records, stored, ledger)
 
 
-def _whole(
-    group: Group,
-    records: Sequence[Record],
-    ledger: Ledger,
-    stored: Sequence[Record],
-    committed: tuple[OffsetsCommitted, ...],
-    removed: tuple[OffsetRemoved, ...],
-    extra_rows: ExtraRows,
+def _with_group(
+    write: GroupWrite, group: Group, records: Sequence[Record], stored: Sequence[Record], ledger: Ledger
 ) -> GroupWrite:
     """Return the write of a decision that changes more than offsets."""
     ledger.is_consumer = group.protocol_type == CONSUMER
@@ -100,21 +101,16 @@ def _whole(
     history = ledger.take_rows()
     is_deleted = isinstance(stored[-1], GroupDied)
     members = MemberRows(group, () if is_deleted else _changed_members(group, stored), ledger)
-    return GroupWrite(
-        group_id=group.group_id,
-        shard_id=ledger.shard_id,
+    return write._replace(
         group=None if is_deleted else group_row(group, ledger),
         is_group_deleted=is_deleted,
         members=members,
         members_size=members.size_bytes(),
-        committed=committed,
-        removed=removed,
         transitions=tuple(history.transitions),
         rebalances=tuple(history.rebalances),
         ownerships=tuple(history.ownerships),
         rebalance_members=history.rebalance_members,
         sessions=tuple(history.sessions),
-        **extra_rows._asdict(),
     )
 
 

@@ -16,8 +16,9 @@ from typing import Any, Final, Literal
 
 from msgspec import Struct
 
+from coordinator_core.state_store.column_types import InstantMs
 from coordinator_core.state_store.member_sessions import MemberSession
-from coordinator_core.state_store.row_checks import InstantMs, read_json
+from coordinator_core.state_store.row_checks import read_json
 from coordinator_core.state_store.rows import Json, RebalanceMemberRow, RebalanceRow
 
 DEPARTED_MAX: Final = 1_000

@@ -6,26 +6,20 @@ constraints, and those that no constraint covers, so that an invalid row affects
 Source: tables.md, `groups` and `members`.
 """
 
-from typing import Annotated, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
-from msgspec import Meta, ValidationError, convert
+from msgspec import ValidationError, convert
 
 from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.protocol.records import Trigger
 from coordinator_core.protocol.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, GroupState
+from coordinator_core.state_store.column_types import LAST_INSTANT_MS
 from coordinator_core.state_store.rows import GroupRow, Json, MemberRow, StoredGroup, UnreadableGroup
 
-INT4_MAX: Final = 2**31 - 1
-LAST_INSTANT_MS: Final = 253_402_300_799_999
-"""The last millisecond of the year 9999."""
 STORED_STATES: Final = frozenset(GroupState) - {DEAD}
 RECOVERY_STATES: Final = frozenset({EMPTY, COMPLETING, STABLE})
 TRIGGERS: Final = frozenset(Trigger)
-UUID_PATTERN: Final = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 
-Count = Annotated[int, Meta(ge=0, le=INT4_MAX)]
-InstantMs = Annotated[int, Meta(ge=0, le=LAST_INSTANT_MS)]
-UuidText = Annotated[str, Meta(pattern=UUID_PATTERN)]
 T = TypeVar("T")
 
 

@@ -12,7 +12,8 @@ from typing import Any, Final, NamedTuple
 
 from coordinator_core.protocol.records import CommittedOffset, OffsetRemoved, OffsetsCommitted
 from coordinator_core.protocol.requests import OffsetToRestore, SupportedProtocol
-from coordinator_core.state_store.dirty_offsets import DirtyOffsets, LoggedCommits
+from coordinator_core.state_store.dirty_offsets import DirtyOffsets
+from coordinator_core.state_store.offset_log import EncodedCommits, LoggedCommits
 from coordinator_core.state_store.runs import OutcomeRow
 
 Json = Any
@@ -356,7 +357,10 @@ class GroupWrite(NamedTuple):
     """Members that changed; None: the member has no row any more (or never had one)."""
     members_size: int = 0
     """The size of their metadata and assignments, in bytes: known before the rows are made."""
+    logged: EncodedCommits | None = None
+    """Commits of members and simple consumers, which go to the offset log."""
     committed: tuple[OffsetsCommitted, ...] = ()
+    """Commits of operators and maintenance runs, which lock the group; they are stored with their rows."""
     removed: tuple[OffsetRemoved, ...] = ()
     """Offsets that move to `archived_offsets`."""
     transitions: tuple[TransitionRow, ...] = ()
@@ -376,11 +380,13 @@ class GroupWrite(NamedTuple):
         The size is that of metadata and assignments in bytes, and of the metadata of offsets in characters.
         """
         rows, size = 1, self.members_size
+        if self.logged is not None:
+            rows, size = rows + len(self.logged.topics), size + self.logged.metadata_chars
+        if self.is_only_logged:
+            return rows, size
         for record in self.committed:
             rows += len(record.offsets)
             size += sum([len(offset.metadata) for offset in record.offsets])
-        if self.is_only_commits:
-            return rows, size
         history = len(self.transitions) + len(self.rebalances) + len(self.ownerships)
         history += len(self.rebalance_members) + len(self.sessions)
         notes = len(self.outcomes) + len(self.changes) + len(self.undone)
@@ -389,34 +395,23 @@ class GroupWrite(NamedTuple):
     @property
     def committed_offsets(self) -> Iterator[CommittedOffset]:
         """Return every committed offset, in order."""
-        return (offset for record in self.committed for offset in record.committed_offsets)
+        logged = () if self.logged is None else self.logged.commits.records
+        return (offset for record in (*logged, *self.committed) for offset in record.committed_offsets)
 
     @property
     def committed_count(self) -> int:
         """Return the number of committed offsets."""
-        return sum([len(record.offsets) for record in self.committed])
+        logged = 0 if self.logged is None else len(self.logged.topics)
+        return logged + sum([len(record.offsets) for record in self.committed])
 
     @property
-    def is_logged(self) -> bool:
-        """Return whether this has commits that go to the offset log: those of members and simple consumers.
-
-        Commits of operators and maintenance runs, which lock the group, are stored with their rows.
-        """
-        return bool(self.committed) and not self.changes and not self.outcomes
-
-    @property
-    def logged_commits(self) -> LoggedCommits:
-        """Return the commits as they are in the offset log."""
-        return LoggedCommits(self.shard_id, self.group_id, self.committed)
-
-    @property
-    def is_only_commits(self) -> bool:
-        """Return whether this has commits and nothing else."""
-        return not any(self[_AFTER_NAMES:_COMMITTED]) and not any(self[_COMMITTED + 1 :])
+    def is_only_logged(self) -> bool:
+        """Return whether this has commits that go to the offset log, and nothing else."""
+        return not any(self[_AFTER_NAMES:_LOGGED]) and not any(self[_LOGGED + 1 :])
 
 
 _AFTER_NAMES: Final = GroupWrite._fields.index("group")
-_COMMITTED: Final = GroupWrite._fields.index("committed")
+_LOGGED: Final = GroupWrite._fields.index("logged")
 
 
 class ExtraRows(NamedTuple):

@@ -17,8 +17,7 @@ from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - 
 
 from coordinator_core.protocol.records import OffsetsCommitted
 from coordinator_core.protocol.requests import OffsetToCommit
-from coordinator_core.state_store.dirty_offsets import LoggedCommits
-from coordinator_core.state_store.offset_log import decode
+from coordinator_core.state_store.offset_log import LoggedCommits, decode
 from muster import display
 from muster.cli.command_tree import command_group
 from muster.cli.options import DataDirOption, GroupOption

@@ -7,6 +7,7 @@ from uuid import NAMESPACE_OID, uuid5
 from coordinator_core.protocol.records import OffsetRemoved, OffsetsCommitted
 from coordinator_core.protocol.requests import GroupSnapshot, OffsetToCommit, StoredOffset, SupportedProtocol
 from coordinator_core.state_store.interface import Store
+from coordinator_core.state_store.offset_log import LoggedCommits, encode
 from coordinator_core.state_store.rows import (
     ChangeRow,
     GroupRow,
@@ -252,7 +253,10 @@ def outcome(partition: int, what: str = "expired", group_id: str = "orders", *, 
 
 
 def write(group_id: str = "orders", shard_id: int = SHARD, **given: object) -> GroupWrite:
+    """Return a write; without changes and outcomes its commits go to the offset log, as those of a decision do."""
     rows: dict[str, Any] = dict(given)
+    if rows.get("committed") and not rows.get("changes") and not rows.get("outcomes"):
+        rows["logged"] = encode(LoggedCommits(shard_id, group_id, rows.pop("committed")))
     return GroupWrite(group_id=group_id, shard_id=shard_id, **rows)
 
 

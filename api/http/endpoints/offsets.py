@@ -4,6 +4,7 @@ Source: http-api.md "Member lifecycle".
 """
 
 from datetime import datetime
+from functools import partial
 from itertools import starmap
 from typing import Final
 
@@ -105,15 +106,14 @@ def _submit(context: RequestContext, group_id: str, data: CommitBody) -> Submitt
         retention_time_ms=data.retention_time_ms,
         trusted_topic_prefixes=context.trusted_topic_prefixes,
     )
-    return Submitted(context.submit_commit(group_id, request), _respond_to_commit)
+    return Submitted(context.submit_commit(group_id, request), partial(_respond_to_commit, data.offsets))
 
 
-def _respond_to_commit(answer: CommitOffsetsResponse) -> PartitionResultsResponse:
-    if answer.errors:
-        return _results(answer.offsets)
-    return PartitionResultsResponse(
-        [PartitionResultResponse(one.topic, one.partition, NO_ERROR) for one in answer.requested]
-    )
+def _respond_to_commit(offsets: list[OffsetToCommitBody], answer: CommitOffsetsResponse) -> PartitionResultsResponse:
+    results = [PartitionResultResponse(one.topic, one.partition, NO_ERROR) for one in offsets]
+    for place, error in answer.errors.items():
+        results[place].code = error.code
+    return PartitionResultsResponse(results)
 
 
 @post(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from coordinator_core.protocol.records import OffsetRemoved
 from coordinator_core.state_store.dirty_offsets import DirtyOffsets, OffsetKey
+from coordinator_core.state_store.offset_log import LoggedCommits
 from coordinator_core.state_store.rows import (
     ChangeRow,
     GroupRow,
@@ -71,8 +72,8 @@ def fold(writes: Iterable[GroupWrite], commit_version: int = 0) -> Folded:
         for removed in write.removed:
             key = (write.group_id, removed.offset.topic, removed.offset.partition)
             folded.removals.setdefault((key, removed.offset.commit_version), removed)
-        if write.committed and not write.is_logged:
-            folded.commits.add(write.logged_commits, commit_version)
+        if write.committed:
+            folded.commits.add(LoggedCommits(write.shard_id, write.group_id, write.committed), commit_version)
         for outcome in write.outcomes:
             candidate = (outcome.run_id, (outcome.group_id, outcome.topic, outcome.partition))
             folded.outcomes.setdefault(candidate, outcome)

@@ -20,8 +20,8 @@ from typing import Any, Final
 import msgspec
 from psycopg2 import Binary
 
-from coordinator_core.state_store.dirty_offsets import DirtyOffset, DirtyOffsets, LoggedCommits
-from coordinator_core.state_store.offset_log import InvalidCommit, decode, encode, encode_unchecked
+from coordinator_core.state_store.dirty_offsets import DirtyOffset, DirtyOffsets
+from coordinator_core.state_store.offset_log import LoggedCommits, decode, encode_unchecked, join
 from coordinator_core.state_store.postgres.arrays import array_literal
 from coordinator_core.state_store.postgres.autocommit import AutocommitConnection
 from coordinator_core.state_store.postgres.commits import store_commits
@@ -55,40 +55,21 @@ def append_in_one_statement(
         autocommit: the connection.
         proof: the parameters of `FENCE_CHECK`.
         writes: the batch.
-
-    Raises:
-        DataRefused: a commit has an invalid value; nothing was stored.
     """
-    rows = autocommit.run(_APPEND_FENCED, {**proof, **_parameters(writes)})
+    rows = autocommit.run(_APPEND_FENCED, {**proof, **_row(writes)})
     return int(rows[0][0]) if rows else None
 
 
 def append(transaction: Transaction, writes: Iterable[GroupWrite]) -> int:
     """Append the commits that go to the log; return their position, or 0 if there are none."""
-    logged = [write for write in writes if write.is_logged]
-    return int(transaction.execute(_APPEND, _parameters(logged)).scalar_one()) if logged else 0
+    logged = [write for write in writes if write.logged is not None]
+    return int(transaction.execute(_APPEND, _row(logged)).scalar_one()) if logged else 0
 
 
-def check(writes: Iterable[GroupWrite]) -> None:
-    """Check the commits that go to the log.
-
-    Raises:
-        DataRefused: one has an invalid value.
-    """
-    _encoded(write.logged_commits for write in writes if write.is_logged)
-
-
-def _parameters(writes: Sequence[GroupWrite]) -> dict[str, Any]:
+def _row(writes: Sequence[GroupWrite]) -> dict[str, Any]:
     shard_ids = sorted({write.shard_id for write in writes})
-    data = _encoded(write.logged_commits for write in writes)
+    data = join([write.logged.data for write in writes if write.logged is not None])
     return {"shard_ids": array_literal(shard_ids), "data": Binary(data)}
-
-
-def _encoded(logged: Iterable[LoggedCommits]) -> bytes:
-    try:
-        return encode(logged)
-    except InvalidCommit as failure:
-        raise DataRefused(str(failure)) from failure
 
 
 # -- checkpoint --------------------------------------------------------------------------------------------
@@ -155,7 +136,7 @@ def store_in_halves(transaction: Transaction, dirty: DirtyOffsets) -> tuple[Quar
 
 def _quarantined(transaction: Transaction, dirty: DirtyOffset, reason: str) -> QuarantinedOffset:
     (group_id, shard_id, version, _, record, _), offset = dirty
-    data = encode_unchecked(LoggedCommits(shard_id, group_id, (record._replace(offsets=(offset,)),)))
+    data = join([encode_unchecked(LoggedCommits(shard_id, group_id, (record._replace(offsets=(offset,)),)))])
     found = QuarantinedOffset(group_id, offset.topic, offset.partition, reason)
     row = {**found._asdict(), "seq": version, "shard_id": shard_id, "data": Binary(data)}
     transaction.execute(_QUARANTINE, row)

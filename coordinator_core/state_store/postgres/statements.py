@@ -44,9 +44,9 @@ def store(transaction: Transaction, writes: Sequence[GroupWrite]) -> None:
 
 def _commit_version(transaction: Transaction, writes: Iterable[GroupWrite]) -> int:
     """Return the version of commits that are stored without the log; 0 if there are none."""
-    if all(write.is_logged or not write.committed for write in writes):
-        return 0
-    return int(transaction.execute("SELECT nextval('commit_version')").scalar_one())
+    if any(write.committed for write in writes):
+        return int(transaction.execute("SELECT nextval('commit_version')").scalar_one())
+    return 0
 
 
 def insert_changes(transaction: Transaction, changes: Iterable[ChangeRow]) -> None:

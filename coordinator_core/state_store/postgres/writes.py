@@ -67,7 +67,7 @@ def _write_fenced(
     Returns:
         The position in the offset log, 0 without commits that go there; None: the fence is another one.
     """
-    if all(group_write.is_only_commits for group_write in writes):
+    if all(group_write.is_only_logged for group_write in writes):
         return offset_log.append_in_one_statement(autocommit, proof, writes)
     return pool.transact(partial(_store_fenced, proof=proof, writes=writes))
 
@@ -111,7 +111,6 @@ def _store_groups_in_halves(
     try:
         with transaction.savepoint():
             store(transaction, writes)
-            offset_log.check(writes)
     except DataRefused as refusal:
         if len(groups) == 1:
             refused[groups[0][0].group_id] = str(refusal)

@@ -15,15 +15,9 @@ from coordinator_core.protocol.records import CommittedOffset, OffsetRemoved, Tr
 from coordinator_core.protocol.requests import OffsetToCommit, StoredOffset
 from coordinator_core.protocol.states import EMPTY
 from coordinator_core.state_store.change_actions import ChangeAction
-from coordinator_core.state_store.dirty_offsets import (
-    UNKNOWN_ORIGIN,
-    Commit,
-    CommitOrigin,
-    DirtyOffsets,
-    LoggedCommits,
-    minute_ms,
-)
+from coordinator_core.state_store.dirty_offsets import UNKNOWN_ORIGIN, Commit, CommitOrigin, DirtyOffsets, minute_ms
 from coordinator_core.state_store.incarnations import Jump
+from coordinator_core.state_store.offset_log import LoggedCommits
 from coordinator_core.state_store.rows import (
     WITHOUT_GROUP,
     ArchivedOffset,
@@ -228,8 +222,9 @@ class Groups:
             if stored_offset is not None and stored_offset.commit_version == removed.offset.commit_version:
                 del draft.offsets[removed.offset.topic, removed.offset.partition]
                 news.archived.append(_archived(group_write.group_id, stored_offset, removed))
-        if group_write.committed and not group_write.is_logged:
-            _store_dirty(draft, news, dirty_offsets([(self.draw_commit_version(), group_write.logged_commits)]))
+        if group_write.committed:
+            commits = LoggedCommits(group_write.shard_id, group_write.group_id, group_write.committed)
+            _store_dirty(draft, news, dirty_offsets([(self.draw_commit_version(), commits)]))
 
     def _keep_unique(self, news: History) -> None:
         keys: list[tuple[object, ...]] = [("changes", change.change_id) for change in news.changes]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from coordinator_core.state_store.dirty_offsets import LoggedCommits
+from coordinator_core.state_store.offset_log import LoggedCommits
 from coordinator_core.state_store.rows import ShardLog
 
 

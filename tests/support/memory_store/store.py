@@ -145,13 +145,14 @@ class MemoryStore:
             for stored in kept:
                 if stored.mirror_position is not None:
                     self._mirror_positions[stored.shard_id] = stored.mirror_position
-            return WriteResult(frozenset(shards - held), refused, self._append([one for one in kept if one.is_logged]))
+            return WriteResult(frozenset(shards - held), refused, self._append(kept))
 
     def _append(self, writes: Sequence[GroupWrite]) -> int:
-        if not writes:
+        logged = [write.logged.commits for write in writes if write.logged is not None]
+        if not logged:
             return 0
         seq = self._groups.draw_commit_version()
-        self._offset_log.append(seq, [write.logged_commits for write in writes])
+        self._offset_log.append(seq, logged)
         return seq
 
     def checkpoint(self, node_id: str, shards: Mapping[int, ShardCheckpoint]) -> CheckpointResult:

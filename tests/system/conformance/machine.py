@@ -300,7 +300,10 @@ class Machine:
         answer = self._ask(group, token, request)
         if not isinstance(answer, CommitOffsetsResponse):
             return {"error": _error(answer)}
-        rows = [{"topic": t, "partition": p, "error": _error(e)} for t, p, e in answer.offsets]
+        rows = [
+            {"topic": one.topic, "partition": one.partition, "error": _error(answer.errors.get(place))}
+            for place, one in enumerate(offsets)
+        ]
         errors = {row["error"] for row in rows}
         return {"error": errors.pop() if len(errors) == 1 else "MIXED" if errors else "NONE", "partitions": rows}
 

@@ -399,8 +399,8 @@ class Watch:
 
     def _committed(self, group_id: str, request: CommitOffsets, answer: CommitOffsetsResponse) -> None:
         past = self.stored.groups[group_id]
-        for offset, result in zip(request.offsets, answer.offsets, strict=True):
-            if result.error is not None:
+        for place, offset in enumerate(request.offsets):
+            if place in answer.errors:
                 continue
             number = past.commits.get((offset.topic, offset.partition, offset.offset))
             if number is None:

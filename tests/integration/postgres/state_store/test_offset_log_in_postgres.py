@@ -9,8 +9,7 @@ import pytest
 from psycopg2.extensions import connection as PsycopgConnection  # noqa: N812 - a class under a function's name
 from structlog.testing import capture_logs
 
-from coordinator_core.state_store.dirty_offsets import LoggedCommits
-from coordinator_core.state_store.offset_log import decode
+from coordinator_core.state_store.offset_log import LoggedCommits, decode
 from coordinator_core.state_store.postgres import PostgresStore
 from coordinator_core.state_store.postgres.leases import read_leases
 from coordinator_core.state_store.postgres.offset_log import LATE_ROWS

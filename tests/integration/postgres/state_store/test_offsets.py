@@ -3,8 +3,9 @@
 import pytest
 
 from coordinator_core.protocol.requests import StoredOffset
-from coordinator_core.state_store.dirty_offsets import UNKNOWN_ORIGIN, CommitOrigin, DirtyOffsets, LoggedCommits
+from coordinator_core.state_store.dirty_offsets import UNKNOWN_ORIGIN, CommitOrigin, DirtyOffsets
 from coordinator_core.state_store.interface import Store
+from coordinator_core.state_store.offset_log import LoggedCommits
 from coordinator_core.state_store.rows import ArchivedOffset, FetchedOffset, ShardCheckpoint
 from tests.support.memory_store.groups import OffsetHistoryRow
 from tests.support.store_rows import MINUTE_MS, NOW_MS, SHARD, committed, removed, together, uuid_of, write

@@ -105,7 +105,7 @@ def test_transaction_with_repeated_conflicts_is_abandoned(
 
 def test_a_deadlock_among_halves_repeats_all_of_them(owner: Owner, store: PostgresStore, sql: Sql) -> None:
     fail(sql, raising("40P01"), times=1)
-    written = owner.append(COMMIT, write("bad", committed=(committed("\0"),)))
+    written = owner.append(COMMIT, write("bad", transitions=(transition_row("bad", reason="\0"),)))
     assert set(written.refused_groups) == {"bad"}
     assert has_commits(store, "orders")
 

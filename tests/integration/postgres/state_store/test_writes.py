@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from coordinator_core.protocol.records import OffsetsCommitted
 from coordinator_core.queries.groups import GroupFilter, read_groups
 from coordinator_core.state_store.interface import Store
 from coordinator_core.state_store.rows import Batch, GroupWrite, StoredGroup, WriteResult
@@ -231,13 +232,24 @@ def test_only_the_shards_written_to_have_to_be_held(owner: Owner, store: Store) 
 
 # -- refusals -----------------------------------------------------------------------------------------------
 
+
+def bad_commit(commit: OffsetsCommitted) -> GroupWrite:
+    """Return a commit that is stored with its rows."""
+    return write("bad", committed=(commit,), changes=(change_row(),))
+
+
+def bad(group_id: str = "bad", shard_id: int = SHARD) -> GroupWrite:
+    """Return a write that the database refuses."""
+    return write(group_id, shard_id, transitions=(transition_row(group_id, reason="\0"),))
+
+
 BAD_WRITES = {
-    "a NUL in a topic": write("bad", committed=(committed("cli\0cks"),)),
-    "a NUL in commit metadata": write("bad", committed=(committed(metadata="\0"),)),
-    "half a surrogate pair": write("bad", committed=(committed(metadata="\ud800"),)),
-    "an offset of nine bytes": write("bad", committed=(committed(offset=2**63),)),
-    "a partition of five bytes": write("bad", committed=(committed(partition=2**31),)),
-    "an expiry beyond all calendars": write("bad", committed=(committed(expires_at_ms=2**62),)),
+    "a NUL in a topic": bad_commit(committed("cli\0cks")),
+    "a NUL in commit metadata": bad_commit(committed(metadata="\0")),
+    "half a surrogate pair": bad_commit(committed(metadata="\ud800")),
+    "an offset of nine bytes": bad_commit(committed(offset=2**63)),
+    "a partition of five bytes": bad_commit(committed(partition=2**31)),
+    "an expiry beyond all calendars": bad_commit(committed(expires_at_ms=2**62)),
     "a NUL in a group": write("bad", group=group_row("bad", protocol_name="\0")),
     "a NUL in JSON": write("bad", members={"m": member_row("m", "bad", subscription_json={"topics": ["\0"]})}),
     "half a surrogate pair in JSON": write("bad", group=group_row("bad", rebalance={"reason": "\udc00"})),
@@ -264,7 +276,7 @@ def test_nothing_of_a_refused_group_is_stored(owner: Owner, world: World, store:
         write(
             group=group_row(), members={"m-1": member_row()}, transitions=(transition_row(),), committed=(committed(),)
         ),
-        write(committed=(committed(metadata="\0"),)),
+        bad("orders"),
         write(changes=(change_row(),)),
     )
     history = world.history()
@@ -273,22 +285,22 @@ def test_nothing_of_a_refused_group_is_stored(owner: Owner, world: World, store:
 
 
 def test_each_of_several_bad_groups_is_refused(owner: Owner, store: Store) -> None:
-    bad = [write(f"bad-{number}", committed=(committed(metadata="\0"),)) for number in range(3)]
+    refused = [bad(f"bad-{number}") for number in range(3)]
     good = [write(f"good-{number}", committed=(committed(),)) for number in range(3)]
-    written = owner.write(*(row for pair in zip(bad, good, strict=True) for row in pair))
+    written = owner.write(*(row for pair in zip(refused, good, strict=True) for row in pair))
     assert set(written.refused_groups) == {"bad-0", "bad-1", "bad-2"}
     assert all(has_commits(store, row.group_id) for row in good)
 
 
 def test_a_batch_of_bad_groups_alone_is_refused(owner: Owner) -> None:
-    assert set(owner.write(write("bad", committed=(committed("\0"),))).refused_groups) == {"bad"}
+    assert set(owner.write(bad()).refused_groups) == {"bad"}
 
 
 def test_error_and_lost_shard_are_both_reported(owner: Owner, store: Store) -> None:
     stale = {**owner.epochs, 1: 0}
     writes = (
         write("lost", 1, committed=(committed(),)),
-        write("bad", 2, committed=(committed("\0"),)),
+        bad(shard_id=2),
         write("good", 3, committed=(committed(),)),
     )
     written = store.write(Batch(NODE, stale, writes))
@@ -297,6 +309,6 @@ def test_error_and_lost_shard_are_both_reported(owner: Owner, store: Store) -> N
 
 
 def test_a_refused_group_can_be_written_the_next_time(owner: Owner, query: Query) -> None:
-    owner.write(write(committed=(committed(metadata="\0"),)))
+    owner.write(bad("orders"))
     assert owner.write(write(group=group_row(), committed=(committed(),))) == WriteResult()
     assert [line.group_id for line in query(read_groups, GroupFilter())] == ["orders"]

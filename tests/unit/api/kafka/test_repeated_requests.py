@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from api.kafka.apis import ApiKey
 from api.kafka.list_lengths import TOO_LONG
 from api.kafka.messages import load_all
-from api.kafka.request import KEPT_FRAME_MAX_BYTES
+from api.kafka.request import KEPT_BODY_MAX_BYTES
 from api.shared.identity import Role
 from api.shared.limits import ListenerLimits
 from api.shared.node_context import NodeContext
@@ -83,13 +83,13 @@ async def test_other_lists_than_those_of_the_last_commit_are_checked(node: Coord
 
 
 async def test_commits_of_one_connection_are_each_what_was_sent(node: Coordinator) -> None:
-    """Equal ones, others, a large one that is not kept, one of another group, and a refused one."""
+    """Equal ones, others, large ones whose bodies are not kept, one of another group, and a refused one."""
     first, second = Member(node, "first"), Member(node, "second")
     await first.settle()
     await second.settle()
     stranded = Member(node, "second")
     stranded.generation, stranded.member_id = second.generation, "another"
-    large = "m" * KEPT_FRAME_MAX_BYTES
+    large = "m" * KEPT_BODY_MAX_BYTES
     wire = Wire(NodeContext(node, NO_QUERIES, ListenerLimits()))
     try:
         for member, offsets, metadata in (
@@ -97,6 +97,9 @@ async def test_commits_of_one_connection_are_each_what_was_sent(node: Coordinato
             (first, {0: 1}, ""),
             (first, {0: 2, 3: 7}, ""),
             (first, {1: 5}, large),
+            (first, {1: 6}, large),
+            (first, {1: 6}, large),
+            (first, {1: 7, 2: 8}, large),
             (second, {0: 9}, ""),
             (first, {0: 2, 3: 7}, ""),
         ):

@@ -32,11 +32,11 @@ from tests.unit.coordinator_core.protocol.groups import (
 SHORT = GroupSettings(offset_metadata_max_bytes=3)
 
 
-def results(decision: Decision) -> list[str]:
-    """Return the partitions' results, in the order of the request."""
+def errors(decision: Decision) -> dict[int, str]:
+    """Return index of a requested offset → its error."""
     found = answer(decision)
     assert isinstance(found, CommitOffsetsResponse)
-    return ["NONE" if one.error is None else one.error.code for one in found.offsets]
+    return {place: error.code for place, error in found.errors.items()}
 
 
 def test_record_has_everything_that_was_committed() -> None:
@@ -74,7 +74,7 @@ def test_an_offset_lives_until_the_year_9999_at_the_latest() -> None:
 def test_metadata_is_limited_in_characters_with_the_limit_included() -> None:
     fine, wide, long = (OffsetToCommit("orders", n, 1, metadata=text) for n, text in enumerate(["abc", "äöü", "abcd"]))
     decision = decided(stable(), commit("b", 7, None, fine, wide, long), SHORT)
-    assert results(decision) == ["NONE", "NONE", "OFFSET_METADATA_TOO_LARGE"]
+    assert errors(decision) == {2: "OFFSET_METADATA_TOO_LARGE"}
     (record,) = decision.records
     assert isinstance(record, OffsetsCommitted)
     assert record.offsets == (fine, wide)
@@ -84,14 +84,14 @@ def test_only_a_partition_beyond_a_known_count_is_refused() -> None:
     context = Context(GroupSettings(), {"orders": TopicMetadata(2, 1)})
     known, beyond, unknown = (OffsetToCommit(*where, 1) for where in [("orders", 1), ("orders", 2), ("sales", 99)])
     decision = decide(stable(), commit("b", 7, None, known, beyond, unknown), NOW, context)
-    assert results(decision) == ["NONE", "UNKNOWN_TOPIC_OR_PARTITION", "NONE"]
+    assert errors(decision) == {1: "UNKNOWN_TOPIC_OR_PARTITION"}
 
 
 def test_unknown_partition_is_the_first_error_of_a_partition() -> None:
     """Kafka checks the topic before the coordinator gets the commit."""
     context = Context(SHORT, {"orders": TopicMetadata(2, 1)})
     beyond = OffsetToCommit("orders", 2, 1, metadata="long")
-    assert results(decide(stable(), commit("b", 7, None, beyond), NOW, context)) == ["UNKNOWN_TOPIC_OR_PARTITION"]
+    assert errors(decide(stable(), commit("b", 7, None, beyond), NOW, context)) == {0: "UNKNOWN_TOPIC_OR_PARTITION"}
 
 
 def test_empty_commit_of_a_non_member_creates_the_group() -> None:

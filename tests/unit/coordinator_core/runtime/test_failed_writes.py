@@ -6,7 +6,7 @@ from contextlib import nullcontext
 import pytest
 from structlog.testing import capture_logs
 
-from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable
+from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable, InvalidRequest
 from coordinator_core.protocol.settings import Now
 from coordinator_core.runtime.clock import SystemClock
 from coordinator_core.runtime.coordinator import Coordinator
@@ -50,6 +50,20 @@ async def test_repeated_failure_of_writes_is_logged_once_until_one_succeeds() ->
                     await Member(node, "g").commit(1)
     names = [event["event"] for event in events]
     assert [names.count(each) for each in ("batch_failed", "shard_unloaded", "shards_acquired")] == [2, 2, 2]
+
+
+async def test_commit_that_no_column_can_hold_is_refused_alone() -> None:
+    async with running(MemoryStore()) as node:
+        member = Member(node, "g")
+        await until(lambda: is_served(node), "the group's shard")
+        shard = node.serving_shard("g")
+        with capture_logs() as events, pytest.raises(InvalidRequest, match="NUL"):
+            await member.commit(1, topic="a\0b")
+        assert [event["event"] for event in events] == ["commit_refused"]
+        assert node.describe("g") is None, "the refused commit created it"
+        await member.commit(2)
+        assert node.serving_shard("g") is shard
+        assert [one.offset for one in await node.fetch_offsets("g", ["t"])] == [2]
 
 
 def is_served(node: Coordinator) -> bool:

@@ -14,6 +14,7 @@ from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.counters import Counters
 from coordinator_core.runtime.current_request import current_client
 from coordinator_core.runtime.writer import Entry, Writer
+from coordinator_core.state_store.offset_log import LoggedCommits, encode
 from coordinator_core.state_store.rows import Batch, GroupWrite, WriteResult
 from tests.support.memory_store import MemoryStore
 from tests.support.waiting import PATIENCE_S, limited
@@ -62,7 +63,7 @@ def writer(store: MemoryStore | None = None, **limits: int) -> Writer:
 def enqueue(queue: Writer, client: str, group_id: str, rows: int, metadata: str = "") -> None:
     commit = OffsetsCommitted(0, "m", None, (OffsetToCommit("t", 0, rows, metadata=metadata),))
     token = current_client.set(client)
-    write = GroupWrite(group_id, 0, committed=(commit,))
+    write = GroupWrite(group_id, 0, logged=encode(LoggedCommits(0, group_id, (commit,))))
     queue.enqueue(Decided(write, rows))
     current_client.reset(token)
 

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from coordinator_core.protocol.records import OffsetsCommitted
 from coordinator_core.protocol.requests import OffsetToCommit
-from coordinator_core.state_store.dirty_offsets import MINUTE_MS, DirtyOffsets, LoggedCommits
+from coordinator_core.state_store.dirty_offsets import MINUTE_MS, DirtyOffsets
+from coordinator_core.state_store.offset_log import LoggedCommits, encode
 
 Key = tuple[str, str, int]
 Entry = tuple[int, int]
@@ -48,6 +49,7 @@ STEPS = st.lists(
             st.sampled_from("ggggh"),
             st.sampled_from([("t0", "t1"), ("t0", "t1"), ("t0", "t1"), ("t0", "t2"), ("t0",), ("t0", "t0")]),
             st.sampled_from([10, 10, 10, 10, 10, MINUTE_MS]),
+            st.sampled_from([encode, encode, encode, lambda commits: commits]),
         ),
         st.sampled_from([("read",), ("take",), ("begin",), ("put back",)]),
     ),
@@ -61,11 +63,12 @@ def test_last_commits_are_kept_whatever_was_committed_together(steps: list[tuple
     dirty, under_way, alone, at_ms = DirtyOffsets(), DirtyOffsets(), EachAlone(), MINUTE_MS
     for version, step in enumerate(steps):
         match step:
-            case ("commit", group_id, names, later_ms):
+            case ("commit", group_id, names, later_ms, encoded):
                 at_ms += later_ms
                 offsets = tuple(OffsetToCommit(name[0], int(name[1]), version) for name in names)
                 before = dirty.size
-                grew = dirty.add(LoggedCommits(0, group_id, (OffsetsCommitted(at_ms, "m", None, offsets),)), version)
+                commits = LoggedCommits(0, group_id, (OffsetsCommitted(at_ms, "m", None, offsets),))
+                grew = dirty.add(encoded(commits), version)
                 assert dirty.size == before + grew == len(dirty)
                 for topic, partition in {(one.topic, one.partition) for one in offsets}:
                     alone.add((group_id, topic, partition), at_ms)

@@ -136,7 +136,8 @@ def test_a_commit_stores_the_offset_and_not_the_group() -> None:
     node.ask(commit("a", 1))
     write = node.writes[-1]
     assert write is not None
-    assert (write.group, write.members, len(write.committed), write.size) == (None, {}, 1, (2, 0))
+    assert write.is_only_logged
+    assert (write.committed_count, write.size) == (1, (2, 0))
 
 
 def test_outcomes_are_stored_even_if_nothing_else_is() -> None:
