@@ -74,6 +74,10 @@ class Queries:
         """Return the result of a query that runs on this thread; raises StoreError."""
         return self._pool.read(lambda transaction: query(transaction, *arguments, **keywords))
 
+    def disconnect(self) -> None:
+        """Close every connection that is not in use; further queries open new ones."""
+        self._pool.close()
+
     def close(self) -> None:
         """Wait for running queries, cancel those that have not begun, and close every connection."""
         self._threads.shutdown(wait=True, cancel_futures=True)

@@ -84,8 +84,7 @@ def run_node(settings: Settings) -> None:
         write_log()
         raise_descriptor_limit(settings)
         with (
-            contextlib.closing(open_store(settings)) as store,
-            contextlib.closing(open_queries(settings)) as queries,
+            open_database(settings) as (store, queries),
             asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
         ):
             is_handed_over = runner.run(_serve_until_signalled(settings, store, queries, listener, kafka_listener))
@@ -185,7 +184,17 @@ def bound_listener(host: str, port: int, setting: str = "--port") -> Iterator[so
         yield listener
 
 
-def open_store(settings: Settings) -> PostgresStore:
+@contextlib.contextmanager
+def open_database(settings: Settings) -> Iterator[tuple[PostgresStore, Queries]]:
+    """Return store and queries of the database of the settings, whose connections are replaced in a new incarnation."""
+    with (
+        contextlib.closing(open_queries(settings)) as queries,
+        contextlib.closing(open_store(settings, queries.disconnect)) as store,
+    ):
+        yield store, queries
+
+
+def open_store(settings: Settings, on_new_incarnation: Callable[[], None] = lambda: None) -> PostgresStore:
     """Return the store of the database of the settings; it connects with its first call."""
     assert settings.database_url is not None
     return PostgresStore(
@@ -193,6 +202,7 @@ def open_store(settings: Settings) -> PostgresStore:
         lease_ttl_ms=settings.lease_ttl_ms,
         read_timeout_ms=settings.read_timeout_ms,
         readers=settings.max_reads,
+        on_new_incarnation=on_new_incarnation,
     )
 
 

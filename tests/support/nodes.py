@@ -7,7 +7,6 @@ import socket
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,7 +14,7 @@ import psycopg2
 import uvloop
 
 from api.http.request_context import RequestContext
-from muster.node.serve import bound_listener, open_queries, open_store, serve_node
+from muster.node.serve import bound_listener, open_database, serve_node
 from muster.settings import Settings, psql_url
 from tests.support.waiting import PATIENCE_S
 
@@ -125,8 +124,7 @@ def _serving(
 
     def run() -> None:
         with (
-            closing(open_store(settings)) as store,
-            closing(open_queries(settings)) as queries,
+            open_database(settings) as (store, queries),
             asyncio.Runner(loop_factory=lambda: loop) as runner,
         ):
 

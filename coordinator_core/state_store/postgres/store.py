@@ -93,6 +93,7 @@ class PostgresStore:
         read_timeout_ms: int = 10_000,
         connect_timeout_s: int = 2,
         readers: int = 4,
+        on_new_incarnation: Callable[[], None] = lambda: None,
     ) -> None:
         """Do not connect before the first call.
 
@@ -102,6 +103,7 @@ class PostgresStore:
             read_timeout_ms: the timeout of one read.
             connect_timeout_s: how long connecting may take.
             readers: the maximum number of concurrent reads.
+            on_new_incarnation: called, on the thread of leases, when a renewal finds a new incarnation.
         """
         bounded = Limits(
             statement_timeout_ms=lease_ttl_ms * 4 // 10,
@@ -120,6 +122,7 @@ class PostgresStore:
         self._leases = ConnectionPool(url, "leases", 1, bounded)
         self._changes = ConnectionPool(url, "changes", CHANGES_AT_ONCE, patient)
         self._readers = ConnectionPool(url, "reader", readers, patient, is_autocommit=True)
+        self._on_new_incarnation = on_new_incarnation
 
     def close(self) -> None:
         """Close every connection."""
@@ -167,6 +170,7 @@ class PostgresStore:
         if last is not None and renewal.incarnation != last.incarnation:
             for pool in (self._writer, self._checkpoints, self._changes, self._readers):
                 pool.close()
+            self._on_new_incarnation()
         return renewal
 
     def acquire_leases(self, node_id: str, shard_ids: Iterable[int], ttl_ms: int) -> dict[int, int]:
