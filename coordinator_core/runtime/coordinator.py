@@ -48,7 +48,7 @@ from coordinator_core.runtime.readiness import ReadinessCheck, quarantine_notice
 from coordinator_core.runtime.rebalance_rate import RebalanceRate
 from coordinator_core.runtime.shard import Shard, completed_future
 from coordinator_core.runtime.shard_ownership import FAST_RENEWALS_PER_TTL, ShardOwnership
-from coordinator_core.runtime.shard_scan import scan_awaited_members, scan_sessions
+from coordinator_core.runtime.shard_scan import reevaluate_groups, scan_awaited_members, scan_sessions
 from coordinator_core.runtime.stuck_groups import rebalancing_groups
 from coordinator_core.runtime.timer_loop import TimerLoop
 from coordinator_core.runtime.views import GroupView, Readiness, ShardOwner
@@ -311,8 +311,9 @@ class Coordinator:
             self.metadata_cache.update(versions, settings, topics)
             self._log_ends.forget_deleted(versions.log_end_deletions)
             is_settings = before[:2] != versions[:2]
-            for shard in self._owned_shards():
-                shard.reevaluate_all(is_rebalance_timeout_changed=is_settings)
+            work = reevaluate_groups(self._owned_shards(), is_rebalance_timeout_changed=is_settings)
+            self._tasks.append(asyncio.create_task(work, name="muster-reevaluation"))
+            await asyncio.wait(self._tasks[-1:])  # If this call is cancelled, it goes on.
 
     async def read(self, call: Callable[[], T]) -> T:
         """Return the result of a call of the store on a reader thread.

@@ -31,7 +31,6 @@ from coordinator_core.protocol.requests import (
     ExpireDeadline,
     Heartbeat,
     MemberRequest,
-    Reevaluate,
     Request,
     Resume,
     Token,
@@ -367,11 +366,6 @@ class Shard:
         if timer.deadline.kind is DeadlineKind.PENDING_MEMBER:
             self._counters.pending_member_ids_expired += 1
         self.perform(timer.group_id, ExpireDeadline(timer.deadline))
-
-    def reevaluate_all(self, *, is_rebalance_timeout_changed: bool) -> None:
-        """Re-evaluate every group with the current settings and topic metadata."""
-        for group_id in list(self.groups):
-            self.perform(group_id, Reevaluate(is_rebalance_timeout_changed))
 
     # -- decide, store, reply -----------------------------------------------------------------------------
 

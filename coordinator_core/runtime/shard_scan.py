@@ -1,4 +1,7 @@
-"""Background scans: loops that do a limited part of their work on each shard, and none while the writer is behind."""
+"""Work on every group of a node, in lots between which the event loop answers requests.
+
+Background scans are loops that do a limited part of their work on each shard, and none while the writer is behind.
+"""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -6,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Generic, TypeVar
 
+from coordinator_core.protocol.requests import Reevaluate
 from coordinator_core.runtime.shard import Shard
 
 SESSIONS_SCAN_INTERVAL_S: Final = 10
@@ -16,6 +20,8 @@ AWAITED_SCAN_INTERVAL_S: Final = 1.0
 """How often the awaited members of long rebalances are compared with what is stored, so that SQL can name them."""
 MAX_AWAITED_GROUPS: Final = 500
 """Groups that one scan may write; the others follow with the next scan."""
+REEVALUATED_PER_TURN: Final = 25
+"""Groups that are re-evaluated before the event loop goes on: ten milliseconds if all of them begin a rebalance."""
 
 ShardT = TypeVar("ShardT")
 
@@ -64,3 +70,17 @@ def scan_awaited_members(
     """
     store = partial(Shard.store_awaited_members, after_ms=after_ms)
     return ShardScan(shards, is_behind, store, AWAITED_SCAN_INTERVAL_S, MAX_AWAITED_GROUPS)
+
+
+async def reevaluate_groups(shards: Iterable[Shard], *, is_rebalance_timeout_changed: bool) -> None:
+    """Re-evaluate every group with the settings and topic metadata of its turn.
+
+    A group that is created or loaded meanwhile begins with them.
+    """
+    for shard in shards:
+        for number, group_id in enumerate(list(shard.groups)):
+            if number % REEVALUATED_PER_TURN == 0:
+                await asyncio.sleep(0)
+            if shard.is_unloaded:
+                break
+            shard.perform(group_id, Reevaluate(is_rebalance_timeout_changed))
