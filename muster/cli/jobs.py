@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
@@ -236,13 +237,14 @@ def _run_spark(name: str, arguments: list[str], database: Mapping[str, str], dat
     except JobError as failure:
         raise UserError(str(failure)) from failure
     base = {key: value for key, value in os.environ.items() if key not in URL_VARIABLES}
-    environment = {**base, **spark_environment(find_java(data_dir), base), **database}
     log = new_log_file(name, data_dir)
-    child = Child(ChildSpec(name, tuple(command), environment, log))
-    try:
-        _wait(child, name)
-    finally:
-        stop_children([child], SPARK_STOP_TIMEOUT_S)
+    with TemporaryDirectory(prefix="spark-", dir=data_dir, ignore_cleanup_errors=True) as files:
+        spark = {"SPARK_LOCAL_DIRS": files, **base, **spark_environment(find_java(data_dir), base)}
+        child = Child(ChildSpec(name, tuple(command), {**spark, **database}, log))
+        try:
+            _wait(child, name)
+        finally:
+            stop_children([child], SPARK_STOP_TIMEOUT_S)
     last_words = [line for line in log.read_text(errors="replace").splitlines() if line.startswith(f"{name}: ")]
     exit_code = child.exit_code()
     if exit_code:

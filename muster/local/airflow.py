@@ -8,6 +8,7 @@ import base64
 import json
 import os
 import secrets
+import shutil
 import subprocess
 import sysconfig
 import time
@@ -117,6 +118,7 @@ class AirflowServices:
         self._home = data_dir / "airflow"
         self._logs = data_dir / "logs"
         self._task_logs = self._logs / "airflow-tasks"
+        self._spark_files = self._home / "spark"
         self._data_dir = data_dir
         self._jobs_database_url = jobs_database_url
         self._airflow_database_url = airflow_database_url
@@ -137,6 +139,7 @@ class AirflowServices:
             UserError: Airflow cannot use its database; the sentence names the log.
         """
         self._logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        shutil.rmtree(self._spark_files, ignore_errors=True)  # Killed jobs remove nothing.
         write_private(self._home_file("users.json"), json.dumps({self.username: self.password}))
         if self._has_tables():
             return
@@ -190,7 +193,8 @@ class AirflowServices:
         """
         base = {key: value for key, value in os.environ.items() if not key.startswith(EXCLUDED_VARIABLES)}
         return (
-            base
+            {"SPARK_LOCAL_DIRS": str(self._spark_files)}
+            | base
             | spark_environment(find_java(self._data_dir), base)
             | self._airflow_settings()
             | self._muster_variables()
