@@ -8,10 +8,10 @@ from psycopg2.extensions import parse_dsn
 from spark_jobs.arguments import read_arguments
 from spark_jobs.database import SERVER_TYPES, database_from_environment, parse_url
 from spark_jobs.errors import JobError
-from spark_jobs.jdbc import shard_predicates
+from spark_jobs.jdbc import FETCH_ROWS, shard_predicates
 from spark_jobs.jobs.offset_retention import JOB
 from spark_jobs.proposal_job import run
-from spark_jobs.submit import job_arguments
+from spark_jobs.submit import SPARK_CONF, job_arguments
 
 RUN_ID = "0b5f4f8e-57a5-5dd8-a2f3-6a5f0c9a0b1d"
 AS_OF = "2026-11-21T13:00:00+01:00"
@@ -162,3 +162,9 @@ def test_shard_ranges_cover_every_row_once(shards: int, parts: int) -> None:
     for shard_id in (-1, *range(shards), shards + 5):
         conditions = (predicate.replace("AND", "and").replace("true", "True") for predicate in predicates)
         assert sum(eval(condition, {"shard_id": shard_id}) for condition in conditions) == 1  # noqa: S307 - ours
+
+
+def test_large_rows_that_two_reads_fetch_fit_into_half_of_the_memory() -> None:
+    mib = int(SPARK_CONF["spark.driver.memory"].removesuffix("m"))
+    row_bytes = 10_000 * len("12345,")  # An ownership of ten thousand partitions.
+    assert 2 * int(FETCH_ROWS) * row_bytes <= mib * 2**20 // 2
