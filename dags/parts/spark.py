@@ -5,7 +5,7 @@ from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Context
-from airflow.sdk.exceptions import AirflowException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from dags.parts.cluster import console_url, provide_database, skip_in_mirror
 from dags.parts.defaults import INSTANTS, REPORT_POOL, RUN_ID, SPARK_POOL
@@ -57,6 +57,7 @@ class SparkJobOperator(SparkSubmitOperator):
 
         Raises:
             AirflowException: The job failed, with its reason; that of Airflow has the command and Spark's stack trace.
+            AirflowFailException: It refused its arguments, so there is no other try.
         """
         job = submit.job_of(context["dag"].dag_id)
         if job.changes_groups:
@@ -70,7 +71,9 @@ class SparkJobOperator(SparkSubmitOperator):
             reason = submit.read_failure(job.name, self._last_lines())
             if reason is None:
                 raise
-            raise AirflowException(reason) from failure
+            # Every try has the same arguments, and a job that refuses them would refuse them again.
+            is_final = reason.startswith(f"{job.name}: error: ")
+            raise (AirflowFailException if is_final else AirflowException)(reason) from failure
         if context["params"]["dry_run"]:
             self.outlets = []  # It has written nothing that DAGs which wait for its Asset could read.
         result = {**submit.read_result(job.name, self._last_lines()), "console": console}

@@ -141,6 +141,17 @@ def test_a_failed_job_is_reported_with_its_reason_only(
     assert "Last spark-submit output:\njava.lang.Error: a trace\n" in airflow.log()
 
 
+def test_job_that_refuses_its_arguments_is_not_retried(
+    airflow: AirflowProcess, env_without_spark: dict[str, str], tmp_path: Path
+) -> None:
+    """They are the same for every try."""
+    refusal = "assignment_balance_audit: error: the interval ended too long ago"
+    (tmp_path / "spark-submit").write_text(f"#!/bin/sh\necho >> {tmp_path}/tries\necho '{refusal}'\nexit 2\n")
+    run = airflow.run("assignment_balance_audit", {}, env_without_spark)
+    assert (run["tasks"], (tmp_path / "tries").read_text()) == ({"report": "failed"}, "\n")
+    assert refusal in airflow.log()
+
+
 def test_job_of_a_cluster_without_nodes_is_not_submitted(
     airflow: AirflowProcess, env_without_spark: dict[str, str], tmp_path: Path
 ) -> None:
