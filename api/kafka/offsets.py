@@ -191,17 +191,18 @@ def _storable(
     offsets: list[OffsetToCommit], first: int, refused: dict[int, CoordinatorError]
 ) -> Iterator[OffsetToCommit]:
     """Yield the offsets of a topic that can be stored, and refuse the others; `first` is the index of the first one."""
+    errors: dict[str, CoordinatorError] = {}  # Those with the same code share one: there may be thousands.
     for place, one in enumerate(offsets, first):
         error = _refusal(one)
         if error is None:
             yield replace(one, metadata=one.metadata.removesuffix(NUL))
         else:
-            refused[place] = error
+            refused[place] = errors.setdefault(error.code, error)
 
 
 def _refusal(offset: OffsetToCommit) -> CoordinatorError | None:
     """Return why an offset cannot be stored; the others of the request are, as in Kafka."""
-    where = f"{offset.topic}:{offset.partition}"
+    where = f"{offset.topic[:TOPIC_MAX_CHARS]}:{offset.partition}"
     if offset.partition < 0:
         return UnknownTopicOrPartition(f"{where}: a partition is at least 0")
     if offset.offset < 0:

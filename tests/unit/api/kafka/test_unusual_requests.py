@@ -1,10 +1,12 @@
 """Requests that clients seldom send: they name nothing, or get more than their version has room for."""
 
+import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any, cast
 
 import pytest
+from structlog.testing import capture_logs
 
 from api.kafka import brokers
 from api.kafka.apis import APIS, ApiKey
@@ -24,7 +26,7 @@ from tests.unit.coordinator_core.runtime.nodes import QUICK, Member, config, run
 
 pytestmark = pytest.mark.anyio
 
-OFFSET_METADATA_TOO_LARGE, INVALID_GROUP_ID, NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND = 12, 24, 68, 69
+OFFSET_METADATA_TOO_LARGE, INVALID_GROUP_ID, INVALID_REQUEST, NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND = 12, 24, 42, 68, 69
 NONE, INCONSISTENT_GROUP_PROTOCOL = 0, 23
 
 
@@ -115,6 +117,23 @@ async def test_commit_without_topics_creates_no_group(wire: Wire, node: Coordina
     commit = {"group_id": "unknown", "generation_id_or_member_epoch": -1, "member_id": "", "topics": ()}
     assert (await wire.call(ApiKey.OFFSET_COMMIT, 8, commit)).topics == ()
     assert node.describe("unknown") is None
+
+
+async def test_refusals_of_many_offsets_take_little_memory_and_a_short_line_of_the_log(wire: Wire) -> None:
+    """A topic's name may be as long as a request, and each of its partitions may be refused."""
+    partition = {"partition_index": 0, "committed_offset": -1, "committed_leader_epoch": -1, "committed_metadata": ""}
+    topics = [{"name": "t" * 50_000, "partitions": [partition] * 5_000}]
+    commit = {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": "", "topics": topics}
+    tracemalloc.start()
+    try:
+        with capture_logs() as logs:
+            answer = await wire.call(ApiKey.OFFSET_COMMIT, 8, commit)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert {one.error_code for one in answer.topics[0].partitions} == {INVALID_REQUEST}
+    assert peak_bytes < 3_500_000, "no error for each partition"
+    assert [len(each["reason"]) for each in logs] < [300]
 
 
 @pytest.mark.parametrize("version", range(APIS[ApiKey.OFFSET_FETCH].first, APIS[ApiKey.OFFSET_FETCH].last + 1))
