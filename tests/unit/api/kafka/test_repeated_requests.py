@@ -1,11 +1,13 @@
 """Requests that a connection repeats: nothing of the last one is left in the next one."""
 
+import gc
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kio.schema.offset_commit.v6.request import OffsetCommitRequestPartition
 from structlog.testing import capture_logs
 
 from api.kafka.apis import ApiKey
@@ -17,6 +19,7 @@ from api.shared.limits import ListenerLimits
 from api.shared.node_context import NodeContext
 from api.shared.quotas import QuotaLimits, Quotas
 from api.shared.tokens import Tokens, known_token, token_entry
+from coordinator_core.protocol.records import OffsetsCommitted
 from coordinator_core.runtime.coordinator import Coordinator
 from tests.support.kafka_wire import frame
 from tests.support.memory_store import MemoryStore
@@ -24,7 +27,7 @@ from tests.support.no_queries import NO_QUERIES
 from tests.support.tokens_file import ADA, TokensFile
 from tests.support.waiting import turns
 from tests.unit.api.kafka.wire import Fields, Wire
-from tests.unit.coordinator_core.runtime.nodes import Member, running, until
+from tests.unit.coordinator_core.runtime.nodes import HeldStore, Member, running, until
 
 pytestmark = pytest.mark.anyio
 
@@ -114,6 +117,29 @@ async def test_commits_of_one_connection_are_each_what_was_sent(node: Coordinato
         assert codes(await wire.call(ApiKey.OFFSET_COMMIT, VERSION, commit(second, {4: 1}))) == [(4, 0)]
     finally:
         wire.close()
+
+
+@pytest.mark.parametrize(("metadata", "kept"), [("", 1), ("m" * KEPT_BODY_MAX_BYTES, 0)], ids=["small", "large"])
+async def test_objects_of_a_large_commit_are_freed_before_it_is_stored(metadata: str, kept: int) -> None:
+    load_all()
+    store = HeldStore()
+    async with running(store) as node:
+        member = Member(node, "g")
+        await member.settle()
+        wire = Wire(NodeContext(node, NO_QUERIES, ListenerLimits()))
+        decoded, decided = objects(OffsetCommitRequestPartition), objects(OffsetsCommitted)
+        store.go.clear()
+        wire.send(ApiKey.OFFSET_COMMIT, VERSION, commit(member, {0: 1}, metadata))
+        assert (objects(OffsetCommitRequestPartition), objects(OffsetsCommitted)) == (decoded + kept, decided)
+        assert not wire.is_answered
+        store.go.set()
+        await until(lambda: wire.is_answered, "the response")
+        wire.close()
+
+
+def objects(kind: type[object]) -> int:
+    gc.collect()
+    return sum(isinstance(each, kind) for each in gc.get_objects())
 
 
 async def test_requests_of_one_connection_take_from_the_quota_of_the_group_that_each_names(node: Coordinator) -> None:

@@ -3,6 +3,7 @@
 import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -11,6 +12,7 @@ from structlog.testing import capture_logs
 from api.kafka import brokers
 from api.kafka.apis import APIS, ApiKey
 from api.kafka.messages import load_all
+from api.kafka.request import KEPT_BODY_MAX_BYTES
 from api.shared.limits import ListenerLimits
 from api.shared.node_context import NodeContext
 from coordinator_core.queries.committed_offsets import read_highest_commits, read_log_ends_at
@@ -21,13 +23,14 @@ from coordinator_core.runtime.coordinator import Coordinator
 from tests.support.kafka_listener import PATIENT
 from tests.support.memory_store import MemoryStore
 from tests.support.no_queries import NO_QUERIES
+from tests.support.tokens_file import ADA, TokensFile
 from tests.unit.api.kafka.wire import Wire
 from tests.unit.coordinator_core.runtime.nodes import QUICK, Member, config, running
 
 pytestmark = pytest.mark.anyio
 
 OFFSET_METADATA_TOO_LARGE, INVALID_GROUP_ID, INVALID_REQUEST, NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND = 12, 24, 42, 68, 69
-NONE, INCONSISTENT_GROUP_PROTOCOL = 0, 23
+NONE, UNKNOWN_TOPIC_OR_PARTITION, INCONSISTENT_GROUP_PROTOCOL, TOPIC_AUTHORIZATION_FAILED = 0, 3, 23, 29
 
 
 @pytest.fixture
@@ -117,6 +120,65 @@ async def test_commit_without_topics_creates_no_group(wire: Wire, node: Coordina
     commit = {"group_id": "unknown", "generation_id_or_member_epoch": -1, "member_id": "", "topics": ()}
     assert (await wire.call(ApiKey.OFFSET_COMMIT, 8, commit)).topics == ()
     assert node.describe("unknown") is None
+
+
+DENIAL = {"permission": "DENY", "operations": ["COMMIT"], "resource": "TOPIC", "pattern": "LITERAL", "name": "denied"}
+
+
+@pytest.mark.parametrize(
+    ("client_id", "metadata"),
+    [("wire", ""), ("wire", "m" * KEPT_BODY_MAX_BYTES), ("adminclient-1", "m" * KEPT_BODY_MAX_BYTES)],
+    ids=["small", "large", "a reset"],
+)
+async def test_each_partition_has_its_own_code_whatever_refuses_it(
+    store: MemoryStore, node: Coordinator, tmp_path: Path, client_id: str, metadata: str
+) -> None:
+    """The token refuses topics, the listener what cannot be stored, and the group partitions that there are not."""
+
+    def partition(number: int, offset: int, text: str = "", epoch: int = -1) -> dict[str, Any]:
+        committed = {"committed_offset": offset, "committed_leader_epoch": epoch, "committed_metadata": text}
+        return {"partition_index": number, **committed}
+
+    tokens = TokensFile.written(tmp_path, {**ADA, "acls": [DENIAL]}).read()
+    store.observe_topics({"known": 3})
+    await node.refresh_settings()
+    topics: list[tuple[str, list[tuple[dict[str, Any], int]]]] = [
+        ("denied", [(partition(0, 1), TOPIC_AUTHORIZATION_FAILED), (partition(1, 1), TOPIC_AUTHORIZATION_FAILED)]),
+        ("known", [(partition(7, 1), UNKNOWN_TOPIC_OR_PARTITION), (partition(0, 10, metadata), NONE)]),
+        ("t", [(partition(0, -1), INVALID_REQUEST), (partition(1, 11, "a\0"), NONE)]),
+        ("t", []),
+        ("denied", [(partition(2, 1), TOPIC_AUTHORIZATION_FAILED)]),
+        ("", [(partition(0, 1), INVALID_REQUEST)]),
+        ("t", [(partition(2, 12), NONE), (partition(3, 1, epoch=-2), INVALID_REQUEST), (partition(4, 13), NONE)]),
+        ("known", [(partition(1, 14), NONE), (partition(3, 1), UNKNOWN_TOPIC_OR_PARTITION)]),
+    ]
+    commit = {
+        "group_id": "g",
+        "generation_id_or_member_epoch": -1,
+        "member_id": "",
+        "topics": [{"name": name, "partitions": [one for one, _ in named]} for name, named in topics],
+    }
+    wire = Wire(NodeContext(node, NO_QUERIES, ListenerLimits(), tokens=tokens))
+    await wire.call(ApiKey.SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
+    await wire.call(ApiKey.SASL_AUTHENTICATE, 2, {"auth_bytes": b"\0any\0ada's"})
+    for _ in range(2):
+        answer = await wire.call(ApiKey.OFFSET_COMMIT, 6, commit, client_id)
+        found = [
+            (each.name, [(one.partition_index, one.error_code) for one in each.partitions]) for each in answer.topics
+        ]
+        assert found == [(name, [(one["partition_index"], code) for one, code in named]) for name, named in topics]
+    stored = await node.fetch_offsets("g", None)
+    assert [(one.topic, one.partition, one.offset, one.metadata) for one in stored] == [
+        ("known", 0, 10, metadata),
+        ("known", 1, 14, ""),
+        ("t", 1, 11, "a"),
+        ("t", 2, 12, ""),
+        ("t", 4, 13, ""),
+    ]
+    usual = {**commit, "topics": [{"name": "t", "partitions": [partition(0, 1)]}]}
+    (topic,) = (await wire.call(ApiKey.OFFSET_COMMIT, 6, usual, client_id)).topics
+    assert [one.error_code for one in topic.partitions] == [NONE]
+    wire.close()
 
 
 async def test_refusals_of_many_offsets_take_little_memory_and_a_short_line_of_the_log(wire: Wire) -> None:

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from coordinator_core.protocol.records import OffsetsCommitted
 from coordinator_core.protocol.requests import OffsetToCommit
-from coordinator_core.state_store.dirty_offsets import MINUTE_MS, DirtyOffsets
+from coordinator_core.state_store.dirty_offsets import MINUTE_MS, CommitOrigin, DirtyOffsets
 from coordinator_core.state_store.offset_log import LoggedCommits, encode
 
 Key = tuple[str, str, int]
@@ -37,6 +37,7 @@ def check(dirty: DirtyOffsets, alone: EachAlone) -> None:
     for key, (commit, offset) in dirty.commits.items():
         assert key == (commit.group_id, offset.topic, offset.partition)
         assert offset in commit.record.offsets
+        assert commit.origin == CommitOrigin(f"token {offset.offset}")
     superseded = [((it.group_id, one.topic, one.partition), it.record.at_ms) for it, one in dirty.superseded]
     assert sorted(superseded) == sorted(alone.superseded)
     assert len(dirty.all()) == len(dirty)
@@ -59,6 +60,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
+@example([("commit", "g", ("t0", "t1"), later_ms, encode) for later_ms in (10, 10, MINUTE_MS)])
 def test_last_commits_are_kept_whatever_was_committed_together(steps: list[tuple[Any, ...]]) -> None:
     dirty, under_way, alone, at_ms = DirtyOffsets(), DirtyOffsets(), EachAlone(), MINUTE_MS
     for version, step in enumerate(steps):
@@ -68,7 +70,7 @@ def test_last_commits_are_kept_whatever_was_committed_together(steps: list[tuple
                 offsets = tuple(OffsetToCommit(name[0], int(name[1]), version) for name in names)
                 before = dirty.size
                 commits = LoggedCommits(0, group_id, (OffsetsCommitted(at_ms, "m", None, offsets),))
-                grew = dirty.add(encoded(commits), version)
+                grew = dirty.add(encoded(commits), version, CommitOrigin(f"token {version}"))
                 assert dirty.size == before + grew == len(dirty)
                 for topic, partition in {(one.topic, one.partition) for one in offsets}:
                     alone.add((group_id, topic, partition), at_ms)

@@ -5,17 +5,19 @@ Source: protocol.md sections 13 and 18.
 
 from collections.abc import Iterable
 
+import pytest
 from msgspec.structs import replace
 
 from coordinator_core.protocol.decide import decide
 from coordinator_core.protocol.decision import Decision
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.member import Member
-from coordinator_core.protocol.records import RebalanceStarted
+from coordinator_core.protocol.records import OffsetsCommitted, RebalanceStarted
 from coordinator_core.protocol.requests import (
     DeadlineKind,
     DeleteGroup,
     ForceRebalance,
+    OffsetToCommit,
     Request,
     Resume,
     SupportedProtocol,
@@ -25,6 +27,7 @@ from coordinator_core.state_store.ledger import Ledger, OpenOwnership
 from coordinator_core.state_store.projection import MemberRows, load_group, project
 from coordinator_core.state_store.rows import ExtraRows, GroupRow, GroupWrite, MemberRow, StoredGroup
 from coordinator_core.state_store.runs import OutcomeRow
+from tests.support.store_rows import change_row
 from tests.unit.coordinator_core.protocol.groups import (
     HELD,
     NOW,
@@ -144,6 +147,17 @@ def test_outcomes_are_stored_even_if_nothing_else_is() -> None:
     outcome = OutcomeRow("run", "g", "orders", 0, "not_due")
     write = project(Group("g"), (), Ledger("g", 3), ExtraRows((outcome,)))
     assert write == GroupWrite("g", 3, outcomes=(outcome,))
+
+
+@pytest.mark.parametrize(
+    "extra_rows",
+    [ExtraRows(outcomes=(OutcomeRow("run", "g", "orders", 0, "restored"),)), ExtraRows(changes=(change_row(),))],
+    ids=["outcomes", "changes"],
+)
+def test_commits_with_outcomes_or_changes_are_stored_with_their_rows(extra_rows: ExtraRows) -> None:
+    committed = OffsetsCommitted(NOW.wall_ms, "", None, (OffsetToCommit("orders", 0, 7),))
+    write = project(Group("g"), (committed,), Ledger("g", 3), extra_rows)
+    assert write == GroupWrite("g", 3, committed=(committed,), **extra_rows._asdict())
 
 
 def test_a_first_join_stores_the_group_but_no_member_before_its_generation_stands() -> None:
