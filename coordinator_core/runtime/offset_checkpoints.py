@@ -3,7 +3,7 @@
 Rules:
 
 * A commit is in the table at most `offsets_checkpoint_interval_ms` after its response, while checkpoints take less than
-  a quarter of that. Longer ones are followed by a rest (`next_due_ms`).
+  an eighth of that. Longer ones are followed by a rest (`next_due_ms`).
   Very many dirty offsets are stored at once; past twice their limit, or its share of that, a client's commits are
   refused.
 * A read of the table that answers or decides waits for a checkpoint of the group's shard (`store_group`).

@@ -3,7 +3,7 @@
 A row of the log is stored before its commits are answered, and its commits reach the columns of `offsets` later. So
 every value is checked here against the type and the constraints of its column.
 
-A commit is encoded when it is decided, and kept as bytes until a checkpoint stores it (DECISIONS.md, 103): the objects
+A commit is encoded when it is decided, and kept as bytes until a checkpoint stores it (DECISIONS.md, 112): the objects
 of its offsets are still in the processor's caches when they are made, read and freed.
 """
 
