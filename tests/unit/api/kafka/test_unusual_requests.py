@@ -175,6 +175,8 @@ async def test_each_partition_has_its_own_code_whatever_refuses_it(
         ("t", 2, 12, ""),
         ("t", 4, 13, ""),
     ]
+    recorded = {len(each.after["offsets"]) for each in store.history.changes if each.after is not None}
+    assert recorded == ({len(stored)} if client_id == "adminclient-1" else set())
     usual = {**commit, "topics": [{"name": "t", "partitions": [partition(0, 1)]}]}
     (topic,) = (await wire.call(ApiKey.OFFSET_COMMIT, 6, usual, client_id)).topics
     assert [one.error_code for one in topic.partitions] == [NONE]
