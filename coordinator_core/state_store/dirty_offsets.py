@@ -10,7 +10,8 @@ Rules:
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from coordinator_core.protocol.records import OffsetsCommitted
@@ -23,8 +24,9 @@ CHARS_PER_OFFSET: Final = 256
 
 OffsetKey = tuple[str, str, int]
 """Group, topic and partition."""
-
-
+_TOPIC: Final = attrgetter("topic")
+_PARTITION: Final = attrgetter("partition")
+_Commits = LoggedCommits | EncodedCommits
 _Place = tuple[tuple[int, ...], tuple[str, ...], tuple[int, ...]]
 """The minutes of commits, and their topics and partitions side by side."""
 
@@ -62,8 +64,8 @@ class DirtyOffsets:
     def __init__(self) -> None:
         self._merged: dict[OffsetKey, DirtyOffset] = {}
         self._places: dict[str, _Place] = {}
-        """Group → the minute and the partitions of its last commit, if that was encoded."""
-        self._unmerged: dict[str, tuple[EncodedCommits, int, CommitOrigin]] = {}
+        """Group → the minute and the partitions of its last commit."""
+        self._unmerged: dict[str, tuple[_Commits, int, CommitOrigin]] = {}
         """Group → its last commit, while it has the minute and the partitions of one that is merged."""
         self.superseded: list[DirtyOffset] = []
         """Offsets that were replaced here, but were the last of their minutes."""
@@ -96,23 +98,15 @@ class DirtyOffsets:
         first._merged, second._merged = dict(items[:of_first]), dict(items[of_first:])
         return first, second
 
-    def add(
-        self, commits: LoggedCommits | EncodedCommits, commit_version: int, origin: CommitOrigin = UNKNOWN_ORIGIN
-    ) -> int:
+    def add(self, commits: _Commits, commit_version: int, origin: CommitOrigin = UNKNOWN_ORIGIN) -> int:
         """Add commits, which are newer than all others of their group; return by how much the size grew."""
-        before, group_id = self.size, commits.group_id
-        if isinstance(commits, EncodedCommits):
-            place = tuple(map(minute_ms, commits.instants_ms)), commits.topics, commits.partitions
-            if self._places.get(group_id) == place:
-                self._unmerged[group_id] = commits, commit_version, origin
-                return 0
-            self._merge(group_id)
-            self._places[group_id] = place
-            self._add_commits(commits.commits, commit_version, origin)
-        else:
-            self._merge(group_id)
-            self._places.pop(group_id, None)
-            self._add_commits(commits, commit_version, origin)
+        before, group_id, place = self.size, commits.group_id, _place(commits)
+        if self._places.get(group_id) == place:
+            self._unmerged[group_id] = commits, commit_version, origin
+            return 0
+        self._merge(group_id)
+        self._places[group_id] = place
+        self._add_commits(commits, commit_version, origin)
         return self.size - before
 
     def take(self, size: int) -> "DirtyOffsets":
@@ -147,11 +141,10 @@ class DirtyOffsets:
     def _merge(self, group_id: str) -> None:
         last = self._unmerged.pop(group_id, None)
         if last is not None:
-            encoded, commit_version, origin = last
-            self._add_commits(encoded.commits, commit_version, origin)
+            self._add_commits(*last)
 
-    def _add_commits(self, logged: LoggedCommits, commit_version: int, origin: CommitOrigin) -> None:
-        shard_id, group_id, records = logged
+    def _add_commits(self, commits: _Commits, commit_version: int, origin: CommitOrigin) -> None:
+        shard_id, group_id, records = commits.commits if isinstance(commits, EncodedCommits) else commits
         self.group_ids.add(group_id)
         for record in records:
             minute = minute_ms(record.at_ms)
@@ -179,6 +172,14 @@ class DirtyOffsets:
             if minute_ms(before.record.at_ms) < commit.first_minute_ms:
                 self.superseded.append(earlier)
             yield key, (commit._replace(first_minute_ms=before.first_minute_ms), offset)
+
+
+def _place(commits: _Commits) -> _Place:
+    if isinstance(commits, EncodedCommits):
+        return tuple(map(minute_ms, commits.instants_ms)), commits.topics, commits.partitions
+    minutes = tuple([minute_ms(record.at_ms) for record in commits.records])
+    offsets = tuple(chain.from_iterable([record.offsets for record in commits.records]))
+    return minutes, tuple(map(_TOPIC, offsets)), tuple(map(_PARTITION, offsets))
 
 
 def _entries(commit: Commit) -> dict[OffsetKey, DirtyOffset]:
