@@ -98,7 +98,7 @@ class GroupDefaults(BaseSettings):
     offsets_retention_minutes: int = Field(default=GROUP.offsets_retention_minutes, ge=-1, le=INT32_MAX)
     """How long offsets are kept after their group became Empty, or after their last commit. -1: forever."""
     offset_metadata_max_bytes: int = Field(default=GROUP.offset_metadata_max_bytes, ge=0, le=INT32_MAX)
-    """The maximum length of the metadata of a committed offset, in characters. The name is Kafka's."""
+    """The maximum length of the metadata of a committed offset, in UTF-16 code units. The name is Kafka's."""
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:

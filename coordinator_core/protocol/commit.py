@@ -86,12 +86,13 @@ def _replaced(request: CommitOffsets, stored: Sequence[OffsetToCommit], now: Now
 
 
 def _partition_errors(offsets: Sequence[OffsetToCommit], context: Context) -> Mapping[int, CoordinatorError]:
-    """Return index → why a partition is not stored. The metadata limit counts characters, as Kafka's does."""
+    """Return index → why a partition is not stored. Metadata is measured in UTF-16, as Java measures strings."""
     limit, known = context.settings.offset_metadata_max_bytes, context.topic_metadata
+    half = limit // 2  # a character is at most two code units
     return {
         place: _partition_error(offset, context, limit)
         for place, offset in enumerate(offsets)
-        if len(offset.metadata) > limit
+        if (len(offset.metadata) > half and _utf16_length(offset.metadata) > limit)
         or (offset.topic in known and not context.has_partition(offset.topic, offset.partition))
     }
 
@@ -99,7 +100,13 @@ def _partition_errors(offsets: Sequence[OffsetToCommit], context: Context) -> Ma
 def _partition_error(offset: OffsetToCommit, context: Context, limit: int) -> CoordinatorError:
     if not context.has_partition(offset.topic, offset.partition):
         return UnknownTopicOrPartition(f"{offset.topic} has no partition {offset.partition}")
-    return OffsetMetadataTooLarge(f"metadata has {len(offset.metadata)} characters, and may have {limit}")
+    return OffsetMetadataTooLarge(
+        f"metadata has {_utf16_length(offset.metadata)} UTF-16 code units, and may have {limit}"
+    )
+
+
+def _utf16_length(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def _expires_at_ms(at_ms: int, retention_time_ms: int) -> int | None:

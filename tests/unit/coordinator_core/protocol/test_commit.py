@@ -80,6 +80,12 @@ def test_metadata_is_limited_in_characters_with_the_limit_included() -> None:
     assert record.offsets == (fine, wide)
 
 
+def test_metadata_is_measured_as_java_does() -> None:
+    """A character beyond U+FFFF has a length of two in Java."""
+    fine, long = (OffsetToCommit("orders", n, 1, metadata=text) for n, text in enumerate(["a\N{ROCKET}", "\N{ROCKET}" * 2]))
+    assert errors(decided(stable(), commit("b", 7, None, fine, long), SHORT)) == {1: "OFFSET_METADATA_TOO_LARGE"}
+
+
 def test_only_a_partition_beyond_a_known_count_is_refused() -> None:
     context = Context(GroupSettings(), {"orders": TopicMetadata(2, 1)})
     known, beyond, unknown = (OffsetToCommit(*where, 1) for where in [("orders", 1), ("orders", 2), ("sales", 99)])
