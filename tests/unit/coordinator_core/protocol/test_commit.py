@@ -82,7 +82,8 @@ def test_metadata_is_limited_in_characters_with_the_limit_included() -> None:
 
 def test_metadata_is_measured_as_java_does() -> None:
     """A character beyond U+FFFF has a length of two in Java."""
-    fine, long = (OffsetToCommit("orders", n, 1, metadata=text) for n, text in enumerate(["a\N{ROCKET}", "\N{ROCKET}" * 2]))
+    texts = ["a\N{ROCKET}", "\N{ROCKET}" * 2]
+    fine, long = (OffsetToCommit("orders", n, 1, metadata=text) for n, text in enumerate(texts))
     assert errors(decided(stable(), commit("b", 7, None, fine, long), SHORT)) == {1: "OFFSET_METADATA_TOO_LARGE"}
 
 
