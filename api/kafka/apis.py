@@ -9,6 +9,8 @@ Source: Kafka's message schemas for keys, and for the first flexible version of 
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from kio.schema.index import api_key_map
+
 
 class ApiKey(IntEnum):
     """Kafka's numbers of the APIs."""
@@ -70,3 +72,8 @@ APIS: Final = {
     ApiKey.OFFSET_DELETE: Api("OffsetDelete", 0, 0, NEVER),
     ApiKey.DESCRIBE_CLUSTER: Api("DescribeCluster", 0, 1, 0),
 }
+
+
+def other_api_name(api_key: int) -> str:
+    """Return Kafka's name of an API that is not offered, or its number."""
+    return "".join(word.capitalize() for word in api_key_map.get(api_key, "").split("_")) or f"API {api_key}"

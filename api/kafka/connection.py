@@ -19,7 +19,7 @@ from typing import Any, Final
 import structlog
 
 from api.kafka import sasl
-from api.kafka.apis import APIS, ApiKey
+from api.kafka.apis import APIS, ApiKey, other_api_name
 from api.kafka.brokers import unsupported_api_versions
 from api.kafka.handlers import HANDLERS, SUBMITTED, SubmittedApi
 from api.kafka.hot_responses import NO_TAGS
@@ -299,8 +299,8 @@ class KafkaConnection(asyncio.Protocol):
         api = APIS.get(header.api_key)  # type: ignore[call-overload]  # an IntEnum is its number
         if api is None or not api.first <= header.version <= api.last:
             if header.api_key != ApiKey.API_VERSIONS:
-                name = f"API {header.api_key}" if api is None else api.name
-                raise MalformedFrame(f"version {header.version} of {name} is not offered")
+                missing = other_api_name(header.api_key) if api is None else f"version {header.version} of {api.name}"
+                raise MalformedFrame(f"{missing} is not offered")
             self._send(header, unsupported_api_versions())
             return
         if self._node.tokens is not None and self._identity is None and header.api_key not in _PUBLIC:

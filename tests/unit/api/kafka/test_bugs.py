@@ -1,6 +1,7 @@
 """A bug in an API, or a version that is not offered, ends the connection that met it, with one log event."""
 
 import asyncio
+import struct
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
@@ -116,3 +117,14 @@ async def test_log_names_the_api_whose_version_is_not_offered(node: NodeContext)
     wire.close()
     (event,) = (each for each in logs if each["event"] == "kafka_connection_closed")
     assert event["reason"] == "version 11 of ListOffsets is not offered"
+
+
+@pytest.mark.parametrize(("key", "name"), [(19, "CreateTopics"), (32_767, "API 32767")])
+async def test_log_names_an_api_that_is_not_offered(key: int, name: str, node: NodeContext) -> None:
+    wire = Wire(node)
+    with capture_logs() as logs:
+        wire.send_bytes(struct.pack(">ihhih", 10, key, 7, 1, -1))
+    assert wire.is_closed
+    wire.close()
+    (event,) = (each for each in logs if each["event"] == "kafka_connection_closed")
+    assert event["reason"] == f"{name} is not offered"
