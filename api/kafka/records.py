@@ -8,9 +8,13 @@ Produce is refused.
 """
 
 import asyncio
+from array import array
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, Final
+from uuid import UUID
 
 from api.kafka import LISTENER, hot_responses
 from api.kafka.errors import (
@@ -130,16 +134,33 @@ async def _offsets(request: KafkaRequest, find: Any) -> bytes:  # noqa: ANN401  
 
 async def fetch(request: KafkaRequest) -> bytes:
     """Wait, and return no records: the log ends where the client reads. An error is answered at once, as in Kafka."""
-    message, coordinator = request.message, request.coordinator
-    brokers = coordinator.addresses(LISTENER).items()
-    counts = coordinator.metadata_cache.topic_metadata
+    addresses = request.coordinator.addresses
+    brokers = addresses(LISTENER).items()
+    topics, partitions, codes, ends = _wanted(request)
+    if not any(codes):
+        turn_bytes, wait_ms = request.turn_bytes, min(milliseconds(request.message.max_wait), FETCH_WAIT_MAX_MS)
+        request.message = None  # Many times as large as its frame, whose bytes are counted.
+        request.end_turn()  # while it waits
+        await asyncio.sleep(wait_ms / 1000)
+        await request.begin_turn(turn_bytes)
+        if addresses(LISTENER).items() - brokers:
+            codes = array("h", [NOT_LEADER_OR_FOLLOWER]) * len(codes)
+    found = zip(partitions, codes, ends, strict=True)
+    return hot_responses.fetch(request.version, [(topic, list(islice(found, count))) for topic, count in topics])
+
+
+def _wanted(
+    request: KafkaRequest,
+) -> tuple[list[tuple[str | UUID | None, int]], Sequence[int], Sequence[int], Sequence[int]]:
+    """Return the topics of a Fetch with how many partitions each has; and of all these index, error code and offset."""
+    counts = request.coordinator.metadata_cache.topic_metadata
     if request.version < TOPIC_IDS_FROM:
         key, unknown = "topic", UNKNOWN_TOPIC_OR_PARTITION
-        wanted = [(each.topic, each) for each in message.topics]
+        wanted = [(each.topic, each) for each in request.message.topics]
     else:
         key, unknown = "topic_id", UNKNOWN_TOPIC_ID
         by_id = request.node.topic_ids.names(counts)
-        wanted = [(by_id.get(each.topic_id), each) for each in message.topics]
+        wanted = [(by_id.get(each.topic_id), each) for each in request.message.topics]
     denied = request.denied_topics({name for name, _ in wanted if name is not None}, Operation.READ)
 
     def error_code(topic: str | None, asked: Any) -> int:  # noqa: ANN401  # a partition of kio's
@@ -152,23 +173,13 @@ async def fetch(request: KafkaRequest) -> bytes:
             return UNKNOWN_TOPIC_OR_PARTITION
         return OFFSET_OUT_OF_RANGE if asked.fetch_offset < 0 else 0
 
-    leader_code = 0
-    if not any(error_code(name, one) for name, topic in wanted for one in topic.partitions):
-        turn_bytes = request.turn_bytes
-        request.end_turn()  # while it waits
-        await asyncio.sleep(min(milliseconds(message.max_wait), FETCH_WAIT_MAX_MS) / 1000)
-        await request.begin_turn(turn_bytes)
-        if coordinator.addresses(LISTENER).items() - brokers:
-            leader_code = NOT_LEADER_OR_FOLLOWER
-
-    ends = [
-        (
-            getattr(topic, key),
-            [(one.partition, error_code(name, one) or leader_code, one.fetch_offset) for one in topic.partitions],
-        )
-        for name, topic in wanted
-    ]
-    return hot_responses.fetch(request.version, ends)
+    asked = [(name, one) for name, topic in wanted for one in topic.partitions]
+    return (
+        [(getattr(topic, key), len(topic.partitions)) for _, topic in wanted],
+        array("i", [one.partition for _, one in asked]),
+        array("h", [error_code(name, one) for name, one in asked]),
+        array("q", [one.fetch_offset for _, one in asked]),
+    )
 
 
 async def produce(request: KafkaRequest) -> bytes | None:

@@ -1,9 +1,11 @@
 """A consumer that waits for records learns that a broker is new, or it would know none when the others are gone.
 
-One that asks for what cannot be fetched does not wait, and one that waits keeps no others waiting.
+One that asks for what cannot be fetched does not wait, and one that waits keeps no others waiting, nor its decoded
+request in memory.
 """
 
 import asyncio
+import gc
 from datetime import timedelta
 from typing import Final
 
@@ -76,6 +78,21 @@ async def test_large_fetch_that_waits_has_no_turn(monkeypatch: pytest.MonkeyPatc
         assert not waiting.is_answered
         for each in (waiting, wire):
             each.close()
+
+
+async def test_fetch_that_waits_keeps_no_decoded_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    load_all()
+    store = MemoryStore()
+    store.observe_topics({"t": 1})
+    async with running(store) as node:
+        await until(lambda: "t" in node.metadata_cache.topic_metadata, "the topic")
+        monkeypatch.setattr(node, "addresses", lambda _: ONE)
+        wire = Wire(NodeContext(node, NO_QUERIES, ListenerLimits()))
+        wire.send(ApiKey.FETCH, 11, {**FETCH, "max_wait": timedelta(seconds=30)})
+        await turns()
+        assert not wire.is_answered
+        assert [each for each in gc.get_objects() if type(each).__name__ == "FetchPartition"] == []
+        wire.close()
 
 
 @pytest.mark.parametrize(
