@@ -99,6 +99,8 @@ class AsgiApp:
 
     async def __call__(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
         """Answer one request. Source: the ASGI specification, version 3."""
+        if scope["method"] == "HEAD":  # as GET; the server sends no body
+            scope = {**scope, "method": "GET"}
         context = RequestContext(self._server, scope, read_head(self._server, scope))
         await self._answer(context, self._respond(context, receive, send), send)
 

@@ -32,7 +32,6 @@ from api.shared.tokens import Tokens, token_id_of
 from coordinator_core.jobs import JOBS, JobSpec
 
 AUTHORIZATION: Final = b"authorization"
-READ_METHODS: Final = frozenset({"GET", "HEAD"})
 GROUP_ROUTE: Final = "/v1/groups/{group_id:str}"
 PUBLIC: Final = AccessRule(None, Scope.OWN_GROUPS)
 CERTIFICATE_EXTENSION: Final = "muster.certificate"
@@ -85,7 +84,7 @@ def access_rule_of(request: str, method: str, path: str) -> AccessRule:
     """
     operation = Operation.DELETE if method == "DELETE" else Operation.CONFIGURE
     by_route = AccessRule(
-        Operation.DESCRIBE if method in READ_METHODS else operation,
+        Operation.DESCRIBE if method == "GET" else operation,
         Scope.GROUP if GROUP_ROUTE in path else Scope.ALL_GROUPS,
     )
     return ACCESS_RULES.get(request, by_route)
@@ -97,7 +96,7 @@ def authenticate(context: RequestContext, tokens: Tokens) -> None:
     A forwarded request gets it from its signature instead.
 
     Raises:
-        Unauthenticated: the method is no GET or HEAD and the token is not known; the body is not read.
+        Unauthenticated: the method is not GET and the token is not known; the body is not read.
     """
     if CLIENT_HEADER in context.headers:
         return
@@ -112,7 +111,7 @@ def authenticate(context: RequestContext, tokens: Tokens) -> None:
     context.identity = ANONYMOUS_IDENTITY
     token = b"" if header is None else _bearer_token(header)
     context.token_id = token_id_of(token) if token else None
-    if context.scope["method"] not in READ_METHODS:
+    if context.scope["method"] != "GET":
         raise _unauthenticated(context)
 
 

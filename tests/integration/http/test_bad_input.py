@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import socket
 from base64 import b64encode
 from collections.abc import Iterator
@@ -438,11 +439,15 @@ def test_invalid_http_is_answered_with_a_problem_document(client: Client, sent: 
     assert json.loads(body)["code"] == "INVALID_REQUEST"
 
 
-def test_head_is_refused_without_a_body(client: Client) -> None:
-    head, _, body = exchange(client, request(b"HEAD /v1/groups HTTP/1.1")).partition(b"\r\n\r\n")
+@pytest.mark.parametrize(
+    ("path", "status"), [(b"/", 200), (b"/readyz", 200), (b"/v1/nothing", 404), (b"/v1/groups/g/leave", 405)]
+)
+def test_head_is_answered_as_get_without_the_body(client: Client, path: bytes, status: int) -> None:
+    lines = (b"%b %b HTTP/1.1" % (method, path) for method in (b"GET", b"HEAD"))
+    got, head = (re.sub(rb"date: .*\r\n", b"", exchange(client, request(line, b"X-Request-Id: r"))) for line in lines)
 
-    assert head.startswith(b"HTTP/1.1 405 ")
-    assert body == b""
+    assert head.startswith(b"HTTP/1.1 %d " % status)
+    assert head == got.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
 
 
 def test_too_long_path_is_rejected(client: Client) -> None:
