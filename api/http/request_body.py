@@ -58,7 +58,8 @@ async def read_body(
     Raises:
         BodyTooLarge: the body exceeds the limit; the rest is not read.
         UnsupportedMediaType: the body is compressed or not declared as JSON.
-        InvalidRequest: the body is not UTF-8, or contains a character that the database cannot hold.
+        InvalidRequest: the body has an unknown transfer coding, is not UTF-8, or contains a character that the database
+            cannot hold.
         ClientDisconnected: the client disconnected.
     """
     if method not in MAY_HAVE_BODY:
@@ -66,6 +67,8 @@ async def read_body(
     declared = declared_bytes(headers)
     if declared > limit_bytes:
         raise BodyTooLarge(limit_bytes)
+    if headers.get(b"transfer-encoding", b"chunked").strip().lower() != b"chunked":
+        raise InvalidRequest("the body has a transfer coding other than chunked")
     encoding = headers.get(b"content-encoding")
     if encoding is not None and encoding.strip().lower() != b"identity":
         raise UnsupportedMediaType("the body must not be compressed")

@@ -397,6 +397,8 @@ def request(line: bytes, *headers: bytes, body: bytes = b"") -> bytes:
 
 BEAT = b"POST /v1/groups/g/heartbeat HTTP/1.1"
 CHUNKED = b"Transfer-Encoding: chunked"
+JSON_BODY = b"Content-Type: application/json"
+IN_CHUNKS = b"23\r\n%b\r\n0\r\n\r\n" % json.dumps(HEARTBEAT).encode()
 
 
 @pytest.mark.parametrize(
@@ -412,6 +414,8 @@ CHUNKED = b"Transfer-Encoding: chunked"
         (request(BEAT, CHUNKED, b"Content-Length: 5", body=b"0\r\n\r\n"), 400),
         (request(BEAT, CHUNKED, body=b"zz\r\nabc\r\n0\r\n\r\n"), 400),
         (request(BEAT, CHUNKED, body=b"0\r\n\r\n"), 400),
+        (request(BEAT, b"Transfer-Encoding: x, chunked", JSON_BODY, body=IN_CHUNKS), 400),
+        (request(BEAT, b"Transfer-Encoding: x", CHUNKED, JSON_BODY, body=IN_CHUNKS), 400),
         (request(BEAT), 400),
         (request(BEAT, b"X-Muster-Actor: a\0b", b"Content-Length: 0"), 400),
         (request(BEAT, b"no colon", b"Content-Length: 0"), 400),
