@@ -13,19 +13,21 @@ DURATION: Final = re.compile(
     r"P(?:(?P<days>\d{1,18})D)?(?:T(?:(?P<hours>\d{1,18})H)?(?:(?P<minutes>\d{1,18})M)?(?:(?P<seconds>\d{1,18})S)?)?"
 )
 PARTITION_DIGITS_MAX: Final = 10
-TOPIC: Final = re.compile(r"(?P<topic>.+):(?P<partitions>\d+(?:,\d+)*)", re.DOTALL)
+TOPIC: Final = re.compile(r"(?P<topic>.+):(?P<partitions>-?\d[^:]*)", re.DOTALL)
 
 
 def topic_and_partitions(text: str) -> Json:
     """Read `orders`, or `orders:0,1`.
 
     Raises:
-        UserError: a partition has too many digits.
+        UserError: a partition is no number, or has too many digits.
     """
     match = TOPIC.fullmatch(text)
     if match is None:
         return {"topic": text}
     numbers = match["partitions"].split(",")
+    if not all(map(str.isdecimal, numbers)):
+        raise UserError(f"--topic {text}: partitions are numbers, as in orders:0,1.", USAGE_EXIT_CODE)
     if any(len(number) > PARTITION_DIGITS_MAX for number in numbers):
         raise UserError(f"A partition has at most {PARTITION_DIGITS_MAX} digits.", USAGE_EXIT_CODE)
     return {"topic": match["topic"], "partitions": list(map(int, numbers))}
