@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -38,9 +39,7 @@ def get_settings(
     chosen = optional_group(group_id, group)
     effective = NodeClient(url).get(_config_path(chosen))
     values: dict[str, Json] = effective["values"]
-    unknown = [each for each in key or () if each not in values]
-    if unknown:
-        raise UserError(f"Unknown setting {unknown[0]}; the settings are: {', '.join(values)}.", USAGE_EXIT_CODE)
+    _check_known(key or (), values)
     shown = {name: values[name] for name in key or values}
     if as_json:
         print_json({**effective, "group_id": chosen, "values": shown})
@@ -76,6 +75,7 @@ def set_settings(
     named, values = read_words(words)
     node, chosen = NodeClient(url, actor), optional_group(named, group)
     before = node.get(_config_path(chosen))["values"]
+    _check_known(values, before)
     effective = node.put(_config_path(chosen), {"values": values, "reason": reason})
     after = effective["values"]
     if as_json:
@@ -133,6 +133,12 @@ def newest_change(node: NodeClient, group_id: str | None) -> str:
             return str(change["change_id"])
     whose = "the cluster" if group_id is None else display.printable(group_id)
     raise UserError(f"No change of settings of {whose} can be undone.", FAILURE_EXIT_CODE)
+
+
+def _check_known(keys: Iterable[str], settings: Json) -> None:
+    unknown = [each for each in keys if each not in settings]
+    if unknown:
+        raise UserError(f"Unknown setting {unknown[0]}; the settings are: {', '.join(settings)}.", USAGE_EXIT_CODE)
 
 
 def _config_path(group_id: str | None) -> str:

@@ -118,7 +118,6 @@ def test_nodes_that_have_not_confirmed_a_setting_are_named(bare_muster: Muster, 
         (2, ["a", "group_max_size=1", "--group", "b"], "Two groups are named, a and b; one is wanted."),
         (1, ["GROUP", "group_max_size=0"], "group_max_size must be from 1 to 2147483647 (INVALID_REQUEST)."),
         (1, ["GROUP", "group_max_size=many"], "group_max_size must be a whole number (INVALID_REQUEST)."),
-        (1, ["GROUP", "a=1"], "a is no setting; there are session"),
     ],
 )
 def test_invalid_setting_value_is_rejected(
@@ -131,10 +130,9 @@ def test_invalid_setting_value_is_rejected(
     assert said in refusal
 
 
-def test_unknown_setting_is_a_usage_error(muster: Muster) -> None:
-    assert muster.refused(2, "config", "get", "--key", "speed").startswith(
-        "Unknown setting speed; the settings are: session"
-    )
+@pytest.mark.parametrize("words", [("get", "--key", "speed"), ("set", "group_max_size=7", "speed=9")])
+def test_unknown_setting_is_a_usage_error(muster: Muster, words: tuple[str, ...]) -> None:
+    assert muster.refused(2, "config", *words).startswith("Unknown setting speed; the settings are: session")
 
 
 # -- changes ------------------------------------------------------------------------------------------------
