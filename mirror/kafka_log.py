@@ -14,7 +14,6 @@ from aiokafka import AIOKafkaConsumer, TopicPartition  # type: ignore[import-unt
 from aiokafka.abc import AbstractTokenProvider  # type: ignore[import-untyped]  # comes without types
 from aiokafka.admin import AIOKafkaAdminClient  # type: ignore[import-untyped]  # comes without types
 from aiokafka.client import AIOKafkaClient  # type: ignore[import-untyped]  # comes without types
-from aiokafka.conn import collect_hosts  # type: ignore[import-untyped]  # comes without types
 from aiokafka.consumer import fetcher  # type: ignore[import-untyped]  # comes without types
 from aiokafka.errors import (  # type: ignore[import-untyped]  # comes without types
     KafkaError,
@@ -34,7 +33,6 @@ BATCH_RECORDS: Final = 20_000
 NO_LEADER: Final = -1
 LEADERS_MAX_AGE_MS: Final = 1_000
 """How often the cluster is asked for leaders while partitions have none."""
-PORT_MAX: Final = 65_535
 CLIENT_ID: Final = "muster-mirror"
 
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
@@ -114,15 +112,8 @@ class KafkaConnection:
         """Return the options of an aiokafka client.
 
         Raises:
-            KafkaUnavailable: an address is malformed; a file cannot be read, or has no certificate or key, as while it
-                is being replaced.
+            KafkaUnavailable: a file cannot be read, or has no certificate or key, as while it is being replaced.
         """
-        try:
-            ports = [port for _, port, _ in collect_hosts(self.bootstrap_servers)]
-        except ValueError:
-            ports = [0]
-        if not all(0 < port <= PORT_MAX for port in ports):
-            raise KafkaUnavailable("an address is not like kafka-1:9092")
         options: dict[str, Any] = {
             "bootstrap_servers": self.bootstrap_servers,
             "client_id": CLIENT_ID,

@@ -36,15 +36,14 @@ OTHER_DATABASE_CONNECTIONS = 6
 CLUSTER_SECRET_MIN_BYTES = 32
 PORT_MAX: Final = 65_535
 ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})  # they stand for all addresses of the machine
-HOST: Final = r"(?:\[[0-9a-fA-F:.]+\]|[^\s:/?#@\[\]]+)"
-ADVERTISED: Final = {
-    "advertised_url": (
-        rf"https?://{HOST}(?::(?P<port>[0-9]{{1,5}}))?(?:/[^\s?#]*)?",
-        "http://muster-1.example.org:8080",
-    ),
-    "kafka_advertised": (rf"{HOST}:(?P<port>[0-9]{{1,5}})", "muster-1.example.org:9092"),
+HOST: Final = r"(?:\[[0-9a-fA-F:.]+\]|[^\s:/?#@\[\],]+)"
+PORT: Final = r"0*(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
+ADDRESSES: Final = {
+    "advertised_url": (rf"https?://{HOST}(?::{PORT})?(?:/[^\s?#]*)?", "http://muster-1.example.org:8080"),
+    "kafka_advertised": (f"{HOST}:{PORT}", "muster-1.example.org:9092"),
+    "mirror_bootstrap_servers": (f"{HOST}(?::{PORT})?(?:, *{HOST}(?::{PORT})?)*", "kafka-1:9092,kafka-2:9092"),
 }
-"""The form and an example of each address that others use."""
+"""The form and an example of each address."""
 DATABASE_ADDRESS: Final = re.compile(
     r"((?P<user>[^:/]*)(:(?P<password>[^@]*))?@)?(\[[^/?]+\]|[^/:?@]+)?(:[0-9]+)?(/[^?]*)?(\?(?P<options>.*))?"
 )
@@ -485,14 +484,13 @@ class Settings(PlatformSettings, NodeSettings, MirrorSettings, GroupDefaults):
             )
         return self
 
-    @field_validator(*ADVERTISED)
+    @field_validator(*ADDRESSES)
     @classmethod
-    def _check_advertised(cls, address: str | None, info: ValidationInfo) -> str | None:
+    def _check_address(cls, address: str | None, info: ValidationInfo) -> str | None:
         if address is None:
             return None
-        form, example = ADVERTISED[str(info.field_name)]
-        found = re.fullmatch(form, address)
-        if found is None or not 1 <= int(found["port"] or 1) <= PORT_MAX:
+        form, example = ADDRESSES[str(info.field_name)]
+        if re.fullmatch(form, address) is None:
             raise ValueError(f"{_variable(info)} should look like {example}")
         return address.rstrip("/")
 

@@ -186,12 +186,6 @@ def test_unexpected_errors_of_the_library_are_logged(logged: list[logging.LogRec
     assert [each.getMessage() for each in logged] == ["Unexpected error in fetcher routine"]
 
 
-@pytest.mark.parametrize("server", ["kafka:abc", "kafka:0", "127.0.0.1:65536", "[::1"])
-def test_address_without_a_port_that_there_is_is_a_reason(server: str) -> None:
-    with pytest.raises(KafkaUnavailable, match="an address is not like kafka-1:9092"):
-        KafkaConnection(bootstrap_servers=f"kafka-1:9092,{server}").options()
-
-
 def test_encrypted_key_is_a_reason_and_no_question_at_the_terminal(tmp_path: Path) -> None:
     """The event loop would wait for its answer, at every connection."""
     certificate, encrypted = Authority(tmp_path).issue("mirror"), tmp_path / "encrypted.pem"

@@ -262,6 +262,17 @@ def test_invalid_advertised_address_of_the_kafka_listener_is_refused(
     assert refusal() == "MUSTER_KAFKA_ADVERTISED should look like muster-1.example.org:9092."
 
 
+@pytest.mark.parametrize("address", ["a:b", "kafka:0", "127.0.0.1:65536", "[::1", "a:1:2", "kafka://a:9092", ","])
+def test_invalid_broker_of_a_mirror_is_refused(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUSTER_MIRROR_BOOTSTRAP_SERVERS", f"kafka-1:9092,{address}")
+    assert refusal() == "MUSTER_MIRROR_BOOTSTRAP_SERVERS should look like kafka-1:9092,kafka-2:9092."
+
+
+@pytest.mark.parametrize("brokers", ["kafka-1", "kafka-1:9092, kafka-2:65535", "[::1]:1,[::1]"])
+def test_brokers_of_a_mirror_may_leave_out_the_port(brokers: str) -> None:
+    assert Settings(mirror_bootstrap_servers=brokers).mirror_bootstrap_servers == brokers
+
+
 def test_the_data_directory_is_below_the_current_one_unless_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
