@@ -142,7 +142,8 @@ def commands() -> dict[str, TyperCommand]:
 
 def help_pages() -> dict[str, str]:
     """Return what `--help` prints at a terminal of 80 columns, by the full name of the command."""
-    contexts = [Context(get_command(app), info_name="muster", terminal_width=HELP_WIDTH - 2)]
+    root = get_command(app)
+    contexts = [Context(root, info_name="muster", terminal_width=HELP_WIDTH - 2, **root.context_settings)]
     for context in contexts:  # It grows by what it finds.
         group = context.command
         if isinstance(group, TyperGroup):

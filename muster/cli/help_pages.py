@@ -13,8 +13,8 @@ FILE = os.path.join(os.path.dirname(__file__), "help_pages.txt")
 
 
 def stored_page(arguments: list[str]) -> str | None:
-    """Return the page of a command line that ends with --help; None: there is none, or the terminal is too narrow."""
-    if arguments[-1:] != ["--help"] or _columns() < WIDTH:
+    """Return the page of a command line that asks for help; None: it does not, or the terminal is too narrow."""
+    if arguments[-1:] not in (["--help"], ["-h"]) or _columns() < WIDTH:
         return None
     with open(FILE, encoding="utf-8") as file:
         _, _, found = file.read().partition(heading(" ".join(arguments[:-1])))

@@ -4,7 +4,7 @@ import errno
 import os
 import platform
 import sys
-from typing import Final, NoReturn
+from typing import Annotated, Final, NoReturn
 
 import typer
 from typer.exceptions import TyperException
@@ -23,10 +23,22 @@ app = typer.Typer(
     epilog="Settings are environment variables: MUSTER_ and the name in capitals.",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
-app.callback(invoke_without_command=True)(show_help)
+@app.callback(invoke_without_command=True)
+def show(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    """Print the version, or the help if there is no command."""
+    if version:
+        import importlib.metadata  # noqa: PLC0415 - only the option needs it
+
+        print(importlib.metadata.version("muster"))
+        raise typer.Exit
+    show_help(context)
 
 
 def main() -> NoReturn:

@@ -77,6 +77,15 @@ def test_stored_help_is_what_the_command_line_prints(bare_muster: Muster) -> Non
     assert printed.partition("\n")[2] == help_pages()["groups list"].partition("\n")[2]
 
 
+@pytest.mark.parametrize("words", [(), ("groups",), ("groups", "list"), ("airflow",)])
+def test_help_has_a_short_option(bare_muster: Muster, words: tuple[str, ...]) -> None:
+    assert bare_muster.ok(*words, "-h").out == bare_muster.ok(*words, "--help").out
+
+
+def test_version_is_an_option_too(bare_muster: Muster) -> None:
+    assert bare_muster.ok("--version").out == bare_muster.ok("version").out
+
+
 @pytest.mark.parametrize("name", help_pages())
 def test_help_is_printed_without_the_command_line(name: str) -> None:
     loaded = _loaded_by_help(name, "muster.__main__", "typer", "muster.cli.main", "pathlib", "re")
