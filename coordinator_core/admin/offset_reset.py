@@ -43,7 +43,7 @@ class Reset:
     at_ms: int = 0
     """Wall time whose committed offsets are restored."""
     topics: tuple[tuple[str, tuple[int, ...] | None], ...] = ()
-    """Topics with partitions, or None for all in the topic metadata or committed. No topic: all that are committed."""
+    """Topics with partitions, or None for all in the topic metadata or committed. No topic: all committed."""
     given: tuple[tuple[str, int, int], ...] = ()
     """With GIVEN, and instead of topics: topic, partition, offset; no partition twice."""
     max_partitions: int = 10_000
@@ -167,12 +167,15 @@ def _wanted(reset: Reset, stored: Sequence[StoredOffset], topic_metadata: Mappin
     """Return the requested partitions in their order, each once."""
     if reset.to is ResetTo.GIVEN:
         return [(topic, partition) for topic, partition, _ in reset.given]
+    if not reset.topics:  # As Kafka's --all-topics.
+        counts = {topic: row.partitions for topic, row in topic_metadata.items()}
+        places = ((one.topic, one.partition) for one in stored)
+        return [(topic, number) for topic, number in places if number < counts.get(topic, number + 1)]
     committed: dict[str, list[int]] = {}
     for one in stored:
         committed.setdefault(one.topic, []).append(one.partition)
-    topics = reset.topics or tuple((topic, None) for topic in committed)
     wanted: dict[Partition, None] = {}
-    for topic, partitions in topics:
+    for topic, partitions in reset.topics:
         numbers = partitions if partitions is not None else _all_of(topic, committed, topic_metadata, reset)
         wanted |= dict.fromkeys((topic, number) for number in numbers)
     return list(wanted)

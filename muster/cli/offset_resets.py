@@ -192,7 +192,7 @@ class Plan:
 
 
 def topics_of(named: list[str] | None, *, all_topics: bool, is_from_file: bool) -> Json:
-    """Return the topics of a reset as the API takes them; none: all with committed offsets.
+    """Return the topics of a reset as the API takes them; none: all partitions with committed offsets.
 
     Raises:
         UserError: neither topics are named nor --all-topics said, or both.

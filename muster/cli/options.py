@@ -65,7 +65,7 @@ CreateOption = Annotated[bool, typer.Option("--create", help="Create groups that
 
 # -- where a reset goes --------------------------------------------------------------------------------------
 
-AllTopicsOption = Annotated[bool, typer.Option("--all-topics", help="Every topic with committed offsets.")]
+AllTopicsOption = Annotated[bool, typer.Option("--all-topics", help="Every partition with a committed offset.")]
 ToEarliestOption = Annotated[bool, typer.Option("--to-earliest", help="To the log start offset.")]
 ToLatestOption = Annotated[bool, typer.Option("--to-latest", help="To the log end offset.")]
 ToCurrentOption = Annotated[bool, typer.Option("--to-current", help="To the committed offset, committed again.")]

@@ -26,7 +26,7 @@ export async function resetOffsets(groupId, memberCount, again) {
     fields: [
       { name: "to", label: "To", options: RESET_TARGETS },
       { name: "value", label: "Number of records, offset or time", hint: "Examples: -100; 812; 2026-11-21T02:13:00 (local time) or …Z (UTC). Leave empty for log start and log end." },
-      { name: "topic", label: "Topic", hint: "Examples: orders; orders:0,7 for two partitions. Leave empty for all committed topics." },
+      { name: "topic", label: "Topic", hint: "Examples: orders; orders:0,7 for two partitions. Leave empty for all partitions with committed offsets." },
     ],
     act: async (values) => {
       target = parsed(values);

@@ -52,7 +52,7 @@ class PartitionOffset(Struct, forbid_unknown_fields=True):
 
 
 class ResetBody(Struct, forbid_unknown_fields=True, kw_only=True):
-    """The target of a reset and its partitions; by default all topics with committed offsets of the group."""
+    """The target of a reset and its partitions; by default all with committed offsets of the group."""
 
     to: Literal["earliest", "latest", "offset", "shift", "datetime", "current", "given"]
     offset: Offset | UnsetType = UNSET

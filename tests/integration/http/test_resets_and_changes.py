@@ -105,6 +105,18 @@ def test_unknown_group_gets_its_first_offsets(client: Client, group: Group) -> N
     assert group.describe()["state"] == "Empty"
 
 
+def test_reset_without_topics_is_of_the_partitions_with_committed_offsets(
+    client: Client, group: Group, topic: str
+) -> None:
+    """As in Kafka's tool with --all-topics, but for those that the topic no longer has."""
+    commit(group, *(position(5, topic=topic, partition=partition) for partition in (1, 3)))
+    client.ok("PUT", f"/v1/topics/{topic}", {"partitions": 3})
+
+    reset(group, "shift", shift_by=-1)
+
+    assert offsets_of(group) == {(topic, 1): 4, (topic, 3): 5}
+
+
 def test_a_group_with_members_is_not_reset(group: Group) -> None:
     group.stable()
 
