@@ -9,6 +9,7 @@ import { poll } from "./poll.js";
 
 const EVERY_MS = 5_000;
 const INITIAL_ROWS = 100;
+const PARTITIONS_MAX = 10_000; // of one response
 const GROUP_TITLES = [["Group", ""], ["State", ""], ["Members", "number"], ["Reads it as", ""], ["Partitions", "number"], ["Lag", "number"], ["Last commit", ""]];
 const PARTITION_TITLES = [["Partition", "number"], ["Log end offset", "number"], ["Reported", ""], ["Groups with a committed offset", "number"]];
 
@@ -36,7 +37,7 @@ export function topicPage(main, [topic]) {
       const found = await read(topicPath(topic));
       sections.hidden = false;
       drawFacts(found);
-      drawGroups(found.groups);
+      drawGroups(found.groups, found.group_count);
       drawPartitions(found.partitions, isExpanded);
     } catch (refusal) {
       if (refusal.status === 404) {
@@ -61,17 +62,20 @@ function heading(topic, problem) {
 
 const fact = (term, what) => h("div", {}, h("dt", {}, term), h("dd", {}, what));
 
-function groupsTable(groups) {
+function groupsTable(groups, total) {
   if (!groups.length) return h("p", { class: "empty-state" }, "No group reads this topic.");
-  return h("div", { class: "scroll" }, h("table", { class: "list", "aria-label": "Groups" }, tableHead(GROUP_TITLES), h("tbody", {}, groups.map((group) =>
-    linkRow(groupAddress(group.group_id), { "data-key": group.group_id },
-      h("td", { class: "id" }, groupLink(group.group_id)),
-      h("td", {}, group.state === null ? h("span", { class: "muted" }, "no members") : badge(stateNow(group.state, group.rebalances_last_hour))),
-      h("td", { class: "number" }, count(group.member_count)),
-      h("td", {}, group.is_subscribed ? "subscriber" : h("span", { class: "muted", title: "has committed offsets; no member subscribes to the topic" }, "not subscribed")),
-      h("td", { class: "number", title: "partitions with a committed offset" }, count(group.partition_count)),
-      h("td", { class: "number" }, lag(group.lag, group.is_lag_lower_bound, group.log_end_at, count)),
-      h("td", { title: group.committed_at }, group.committed_at ? `${clock(group.committed_at)}, ${ago(group.committed_at)}` : NONE))))));
+  return [
+    h("div", { class: "scroll" }, h("table", { class: "list", "aria-label": "Groups" }, tableHead(GROUP_TITLES), h("tbody", {}, groups.map((group) =>
+      linkRow(groupAddress(group.group_id), { "data-key": group.group_id },
+        h("td", { class: "id" }, groupLink(group.group_id)),
+        h("td", {}, group.state === null ? h("span", { class: "muted" }, "no members") : badge(stateNow(group.state, group.rebalances_last_hour))),
+        h("td", { class: "number" }, count(group.member_count)),
+        h("td", {}, group.is_subscribed ? "subscriber" : h("span", { class: "muted", title: "has committed offsets; no member subscribes to the topic" }, "not subscribed")),
+        h("td", { class: "number", title: "partitions with a committed offset" }, count(group.partition_count)),
+        h("td", { class: "number" }, lag(group.lag, group.is_lag_lower_bound, group.log_end_at, count)),
+        h("td", { title: group.committed_at }, group.committed_at ? `${clock(group.committed_at)}, ${ago(group.committed_at)}` : NONE)))))),
+    total > groups.length && h("p", { class: "muted" }, `Only ${count(groups.length)} of ${plural(total, "group")} are listed, the highest lag first.`),
+  ];
 }
 
 function partitionsTable(partitions, isWhole, expand) {
@@ -82,5 +86,6 @@ function partitionsTable(partitions, isWhole, expand) {
       h("tr", {}, h("td", { class: "number" }, each.partition), h("td", { class: "number" }, count(each.log_end_offset)),
         h("td", { title: each.log_end_at }, each.log_end_at ? `${clock(each.log_end_at)}, ${ago(each.log_end_at)}` : NONE), h("td", { class: "number" }, count(each.group_count))))))),
     shown.length < partitions.length && h("button", { type: "button", class: "quiet", onclick: expand }, `Show all ${plural(partitions.length, "partition")}`),
+    partitions.length === PARTITIONS_MAX && h("p", { class: "muted" }, `No more than ${count(PARTITIONS_MAX)} partitions are listed.`),
   ];
 }

@@ -83,6 +83,26 @@ def test_unknown_topic_is_reported(page: Page, node: Node) -> None:
     expect(page.get_by_role("heading", name="Partitions")).to_be_hidden()
 
 
+def test_lists_that_the_node_has_cut_say_so(page: Page, node: Node) -> None:
+    lag = {"lag": 7, "is_lag_lower_bound": False, "log_end_at": None}
+    group = {"state": None, "member_count": 0, "is_subscribed": False, "partition_count": 1, "committed_at": None}
+    partition = {"log_end_offset": None, "log_end_at": None, "group_count": 1}
+    use = {
+        "topic": "wide",
+        "partition_count": None,
+        "log_start_offset": None,
+        "group_count": 1_234,
+        "partitions": [{"partition": number, **partition} for number in range(10_000)],
+        "groups": [{"group_id": each, **group, **lag, "rebalances_last_hour": 0} for each in ("g", "h")],
+        **lag,
+    }
+    page.route(re.compile("/v1/topics/wide"), lambda route: route.fulfill(json=use))
+    page.goto(f"{node.url}/#/topics/wide")
+
+    expect(page.get_by_role("region", name="Groups that read it")).to_contain_text("Only 2 of 1,234 groups are listed")
+    expect(page.get_by_role("region", name="Partitions")).to_contain_text("No more than 10,000 partitions are listed.")
+
+
 # -- the list ------------------------------------------------------------------------------------------------
 
 
