@@ -49,7 +49,7 @@ export async function change(method, path, { body, query = {}, key } = {}) {
 
 const LARGE = /\d{16}/;
 
-/** Return the JSON of a response; offsets that a number of JavaScript cannot hold are texts of their digits. */
+/** Return the JSON of a response; offsets and lags that a number of JavaScript cannot hold are texts of their digits. */
 async function parsed(response) {
   const text = await response.text().catch((error) => { throw unanswered(error); });
   try {
@@ -59,9 +59,9 @@ async function parsed(response) {
   }
 }
 
-/** Keep the digits of an offset; a browser without the third argument rounds it. */
+/** Keep the digits of an offset or a lag; a browser without the third argument rounds it. */
 function withDigits(key, value, context) {
-  return key.endsWith("offset") && Number.isInteger(value) && !Number.isSafeInteger(value) ? (context?.source ?? value) : value;
+  return (key.endsWith("offset") || key === "lag") && Number.isInteger(value) && !Number.isSafeInteger(value) ? (context?.source ?? value) : value;
 }
 
 async function request(method, path, body, key) {

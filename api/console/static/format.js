@@ -67,10 +67,15 @@ export function timeLag({ lag_seconds: seconds, is_lag_lower_bound: isLowerBound
   return `${isLowerBound ? "≥ " : ""}${seconds === 0 ? "0 s" : span(seconds * SECOND)}`;
 }
 
+/** Return the sum of the known lags of `parts`, a BigInt; null if none is known. */
+export function sumOfLags(parts) {
+  const known = parts.filter((each) => each.lag !== null);
+  return known.length ? known.reduce((total, each) => total + BigInt(each.lag), 0n) : null;
+}
+
 /** Format the sum of the known lags of `parts` {lag, is_log_end_stale, log_end_at}: a lower bound if one of them is. */
 export function totalLag(parts, write = count) {
-  const known = parts.filter((each) => each.lag !== null);
-  const sum = known.length ? known.reduce((total, each) => total + each.lag, 0) : null;
+  const sum = sumOfLags(parts);
   const bounds = parts.filter((each) => each.is_log_end_stale);
   return lag(bounds.length ? sum || null : sum, bounds.length > 0, bounds.map((each) => each.log_end_at).sort()[0], write);
 }

@@ -66,7 +66,7 @@ function traces(points, [unit, length]) {
   const x = points.map(localTime(points));
   const timeLag = points.map((each) => (each.lag_seconds === null ? null : Math.round((10 * each.lag_seconds) / length) / 10));
   return [
-    { x, y: points.map((each) => each.lag), name: "records", type: "scatter", mode: "lines", line: { color: colour("--accent"), width: 2, shape: "hv" } },
+    { x, y: points.map((each) => each.lag && Number(each.lag)), name: "records", type: "scatter", mode: "lines", line: { color: colour("--accent"), width: 2, shape: "hv" } },
     { x, y: timeLag, name: unit, yaxis: "y2", type: "scatter", mode: "lines", line: { color: colour("--muted"), width: 1.5, dash: "dot", shape: "hv" } },
   ];
 }

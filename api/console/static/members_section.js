@@ -1,7 +1,7 @@
 // Members as a table with a filter and sortable columns; by default awaited members come first, then all by their names.
 
 import { h, redrawOnChange, replaceContent } from "./dom.js";
-import { compact, count, elapsed, NONE, plural, span, totalLag } from "./format.js";
+import { compact, count, elapsed, NONE, plural, span, sumOfLags, totalLag } from "./format.js";
 import { removeMember } from "./group_actions.js";
 import { member } from "./labels.js";
 import { now } from "./now.js";
@@ -77,14 +77,13 @@ function heading(title, kind, order, sort) {
 }
 
 function factsOf(group, each, partitions) {
-  const lags = partitions?.map(({ lag }) => lag).filter((records) => records !== null) ?? [];
   return {
     each,
     session: group.config.session_timeout_ms ?? each.session_timeout_ms,
     rebalance: group.config.rebalance_timeout_ms ?? each.rebalance_timeout_ms,
     heartbeatAge: each.last_heartbeat_at && elapsed(each.last_heartbeat_at),
     partitions: each.owned_partitions?.reduce((sum, owned) => sum + owned.partitions.length, 0) ?? null,
-    behind: lags.length ? lags.reduce((sum, records) => sum + records, 0) : null,
+    behind: sumOfLags(partitions ?? []),
     uncommitted: uncommitted(group, partitions ?? []),
     lag: totalLag(partitions ?? [], compact),
   };
@@ -109,7 +108,7 @@ function sorted(rows, waitingFor, order) {
   return rows.sort((one, other) => {
     const [first, second] = [value(one), value(other)];
     if (first === null || second === null) return (first === null) - (second === null);
-    return sign * (typeof first === "number" ? first - second : collator.compare(first, second));
+    return sign * (typeof first !== "string" ? Number(first) - Number(second) : collator.compare(first, second));
   });
 }
 
