@@ -27,7 +27,6 @@ from coordinator_core.queries.timeout_advice import REBALANCE, SESSION
 from coordinator_core.queries.uneven_assignment import UnevenAssignment, read_uneven_assignment
 from coordinator_core.runtime.views import EffectiveSetting
 from coordinator_core.state_store.postgres.connections import Transaction
-from coordinator_core.state_store.postgres.timestamps import SQL_MS
 from coordinator_core.state_store.rows import Rebalance
 
 WINDOW_MS: Final = 3_600_000
@@ -110,18 +109,10 @@ class DiagnosisEvidence:
     """When the rows were read, in wall time."""
 
 
-_CREATED_AT: Final = f"""
-SELECT {SQL_MS.format("created_at")}
-FROM groups
-WHERE group_id = %(group_id)s
-    AND created_at BETWEEN to_timestamp(%(from_ms)s / 1000.0) AND to_timestamp(%(now_ms)s / 1000.0)
-"""  # noqa: S608 - words of ours
-
-
 def diagnose(
     transaction: Transaction, group_id: str, settings: Mapping[str, EffectiveSetting], now_ms: int
 ) -> list[Finding]:
-    """Return the findings of the last hour, none of a former group of that name, and an uneven assignment now.
+    """Return the findings of the last hour, and whether the assignment is uneven now.
 
     Args:
         transaction: the transaction.
@@ -132,8 +123,7 @@ def diagnose(
     Raises:
         GroupIdNotFound: there never was such a group.
     """
-    hour = {"group_id": group_id, "from_ms": now_ms - WINDOW_MS, "now_ms": now_ms}
-    from_ms = transaction.execute(_CREATED_AT, hour).scalar() or now_ms - WINDOW_MS
+    from_ms = now_ms - WINDOW_MS
     ended = MemberSessionFilter(group_id, from_ms, end_reasons=ENDS)
     rebalances = read_rebalances(transaction, group_id, None, REBALANCES_MAX)
     evidence = DiagnosisEvidence(

@@ -5,7 +5,6 @@ from contextlib import suppress
 
 import pytest
 
-from coordinator_core.admin.groups import delete_group
 from coordinator_core.admin.settings import put_settings
 from coordinator_core.protocol.errors import GroupIdNotFound, RebalanceInProgress
 from coordinator_core.protocol.requests import Heartbeat
@@ -78,21 +77,6 @@ async def test_member_that_becomes_silent_in_a_rebalance_is_called_dead(
         await missed_rebalance(node, clock, heartbeats=False)
         (finding,) = diagnosed(query, node)
     assert finding.kind == "silent"
-
-
-async def test_what_happened_to_a_former_group_of_the_same_name_does_not_count(
-    postgres_store: PostgresStore, query: Query
-) -> None:
-    clock = JumpingClock()
-    async with running(postgres_store, STANDING, clock) as node:
-        _, prompt = await missed_rebalance(node, clock, heartbeats=True)
-        await prompt.leave()
-        await delete_group(node, "g", a_change())
-        clock.jumped_ms += 1_000
-        (finding,) = diagnosed(query, node)
-        assert finding.kind == "late_join"
-        await Caller(node).settle()
-        assert diagnosed(query, node) == []
 
 
 def test_an_unknown_group_is_refused(query: Query) -> None:
