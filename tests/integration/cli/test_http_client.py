@@ -133,7 +133,8 @@ def test_quarantined_group_is_reported_without_retry(bare_muster: Muster, fake: 
 def test_token_is_sent_and_determines_the_actor(
     bare_muster: Muster, fake: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fake.says(200, {"groups": [], "next_cursor": None, "values": {}})
+    values = {"group_max_size": {"value": 1, "source": "cluster"}}
+    fake.says(200, {"groups": [], "next_cursor": None, "values": values})
     monkeypatch.setenv("MUSTER_TOKEN", "t0ken")
     monkeypatch.setenv("MUSTER_URL", fake.url)
 

@@ -113,7 +113,7 @@ class Spoilers:
         for process in self._processes():
             shard = process.coordinator._ownership.owned.get(shard_id)
             if shard is not None:
-                process.loop.deliver(shard.fail, CoordinatorNotAvailable("by chance"))
+                process.loop.deliver(process.loop.call_soon, shard.fail, CoordinatorNotAvailable("by chance"))
 
     def _processes(self) -> list[Process]:
         return [node.process for node in self._nodes if node.process is not None and node.process.is_serving]
