@@ -387,11 +387,11 @@ class Shard:
             self._apply(group_context, decision, extra_rows_of(group_context.group, decision, now), now.node_ms)
             if isinstance(request, CommitOffsets) and request.trusted_topic_prefixes:
                 self._log_ends.observe(decision.records, request.trusted_topic_prefixes)
-        except InvalidCommit as refusal:  # nothing has changed
-            assert isinstance(request, CommitOffsets), "other requests store their commits with rows"
-            log.warning("commit_refused", group=group_id, reason=str(refusal))
-            self._waiting.reply((Reply(request.token, InvalidRequest(str(refusal))),))
         except Exception as error:  # any error: memory may be inconsistent, the database is not
+            if isinstance(error, InvalidCommit) and isinstance(request, CommitOffsets):  # The group has not changed.
+                log.warning("commit_refused", group=group_id, reason=str(error))
+                self._waiting.reply((Reply(request.token, InvalidRequest(str(error))),))
+                return
             end_if_out_of_memory(error)
             log.exception("invariant_violated", group=group_id, request=type(request).__name__)
             self.fail(CoordinatorNotAvailable(SHARD_RELOADING))
