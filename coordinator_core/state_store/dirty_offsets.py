@@ -3,14 +3,15 @@
 Rules:
 
 * The last commit of each partition is kept; consumers that commit often replace their own commits here.
-* A group's commit with the partitions of its last one, in the same minute, replaces that as a whole. Its offsets are
-  merged with the others when they are read, once instead of with every commit.
+* A group's commit with the partitions of its last one, in the same minute, replaces that as a whole, if each is one
+  record, which has one time. Its offsets are merged with the others when they are read, once instead of with every
+  commit.
 * `offset_history` has the last committed offset of each minute when a later minute has a commit. So a commit that
   replaces one of an earlier minute here keeps that one for history.
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import chain, islice
+from itertools import islice
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -27,8 +28,8 @@ OffsetKey = tuple[str, str, int]
 _TOPIC: Final = attrgetter("topic")
 _PARTITION: Final = attrgetter("partition")
 _Commits = LoggedCommits | EncodedCommits
-_Place = tuple[tuple[int, ...], tuple[str, ...], tuple[int, ...]]
-"""The minutes of commits, and their topics and partitions side by side."""
+_Place = tuple[int, tuple[str, ...], tuple[int, ...]]
+"""The minute of a commit, and its topics and partitions side by side."""
 
 
 class CommitOrigin(NamedTuple):
@@ -63,8 +64,8 @@ class DirtyOffsets:
 
     def __init__(self) -> None:
         self._merged: dict[OffsetKey, DirtyOffset] = {}
-        self._places: dict[str, _Place] = {}
-        """Group → the minute and the partitions of its last commit."""
+        self._places: dict[str, _Place | None] = {}
+        """Group → the minute and the partitions of its last commit, None of several records."""
         self._unmerged: dict[str, tuple[_Commits, int, CommitOrigin]] = {}
         """Group → its last commit, while it has the minute and the partitions of one that is merged."""
         self.superseded: list[DirtyOffset] = []
@@ -101,7 +102,7 @@ class DirtyOffsets:
     def add(self, commits: _Commits, commit_version: int, origin: CommitOrigin = UNKNOWN_ORIGIN) -> int:
         """Add commits, which are newer than all others of their group; return by how much the size grew."""
         before, group_id, place = self.size, commits.group_id, _place(commits)
-        if self._places.get(group_id) == place:
+        if place is not None and self._places.get(group_id) == place:
             self._unmerged[group_id] = commits, commit_version, origin
             return 0
         self._merge(group_id)
@@ -174,12 +175,15 @@ class DirtyOffsets:
             yield key, (commit._replace(first_minute_ms=before.first_minute_ms), offset)
 
 
-def _place(commits: _Commits) -> _Place:
+def _place(commits: _Commits) -> _Place | None:
     if isinstance(commits, EncodedCommits):
-        return tuple(map(minute_ms, commits.instants_ms)), commits.topics, commits.partitions
-    minutes = tuple([minute_ms(record.at_ms) for record in commits.records])
-    offsets = tuple(chain.from_iterable([record.offsets for record in commits.records]))
-    return minutes, tuple(map(_TOPIC, offsets)), tuple(map(_PARTITION, offsets))
+        if len(commits.instants_ms) > 1:
+            return None
+        return minute_ms(commits.instants_ms[0]), commits.topics, commits.partitions
+    if len(commits.records) > 1:
+        return None
+    offsets = commits.records[0].offsets
+    return minute_ms(commits.records[0].at_ms), tuple(map(_TOPIC, offsets)), tuple(map(_PARTITION, offsets))
 
 
 def _entries(commit: Commit) -> dict[OffsetKey, DirtyOffset]:

@@ -162,10 +162,24 @@ class Groups:
         """Store dirty offsets; return their history rows."""
         news = History()
         for group_id, of_group in _by_group(dirty).items():
-            of_group.superseded = [one for one in of_group.superseded if not self._is_in_history(*one)]
-            _store_dirty(self._groups.setdefault(group_id, Group()), news, of_group)
+            self._store_dirty(self._groups.setdefault(group_id, Group()), news, of_group)
         self.history.extend(news)
         return news
+
+    def _store_dirty(self, draft: Group, news: History, dirty: DirtyOffsets) -> None:
+        """Store a group's offsets that are newer than the stored ones."""
+        for commit, offset in dirty.superseded:
+            if not self._is_in_history(commit, offset):
+                news.offset_history.append(_past(commit.group_id, _offset_row(commit, offset, is_named=False)))
+        for commit, offset in dirty.commits.values():
+            key = (offset.topic, offset.partition)
+            before = draft.offsets.get(key)
+            if before is not None and before.commit_version >= commit.commit_version:
+                continue
+            if before is not None and before.minute_ms < commit.first_minute_ms:
+                news.offset_history.append(_past(commit.group_id, before))
+            is_named = before is None or offset.offset < before.record.offset
+            draft.offsets[key] = _offset_row(commit, offset, is_named=is_named)
 
     def _is_in_history(self, commit: Commit, offset: OffsetToCommit) -> bool:
         key = (commit.group_id, commit.shard_id, offset.topic, offset.partition, commit.record.at_ms)
@@ -224,7 +238,7 @@ class Groups:
                 news.archived.append(_archived(group_write.group_id, stored_offset, removed))
         if group_write.committed:
             commits = LoggedCommits(group_write.shard_id, group_write.group_id, group_write.committed)
-            _store_dirty(draft, news, dirty_offsets([(self.draw_commit_version(), commits)]))
+            self._store_dirty(draft, news, dirty_offsets([(self.draw_commit_version(), commits)]))
 
     def _keep_unique(self, news: History) -> None:
         keys: list[tuple[object, ...]] = [("changes", change.change_id) for change in news.changes]
@@ -365,21 +379,6 @@ def _copied_member(row: MemberRow) -> MemberRow:
 
 def _copied(value: Json) -> Json:
     return msgspec.json.decode(msgspec.json.encode(value)) if value else value
-
-
-def _store_dirty(draft: Group, news: History, dirty: DirtyOffsets) -> None:
-    """Store a group's offsets that are newer than the stored ones."""
-    for commit, offset in dirty.superseded:
-        news.offset_history.append(_past(commit.group_id, _offset_row(commit, offset, is_named=False)))
-    for commit, offset in dirty.commits.values():
-        key = (offset.topic, offset.partition)
-        before = draft.offsets.get(key)
-        if before is not None and before.commit_version >= commit.commit_version:
-            continue
-        if before is not None and before.minute_ms < commit.first_minute_ms:
-            news.offset_history.append(_past(commit.group_id, before))
-        is_named = before is None or offset.offset < before.record.offset
-        draft.offsets[key] = _offset_row(commit, offset, is_named=is_named)
 
 
 def _offset_row(commit: Commit, offset: OffsetToCommit, *, is_named: bool) -> StoredOffsetRow:

@@ -1,14 +1,16 @@
 """Dirty offsets are the last commits of their partitions, in whatever order they are added, taken and put back."""
 
+from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from coordinator_core.protocol.records import OffsetsCommitted
 from coordinator_core.protocol.requests import OffsetToCommit
 from coordinator_core.state_store.dirty_offsets import MINUTE_MS, CommitOrigin, DirtyOffsets
-from coordinator_core.state_store.offset_log import LoggedCommits, encode
+from coordinator_core.state_store.offset_log import EncodedCommits, LoggedCommits, encode
 
 Key = tuple[str, str, int]
 Entry = tuple[int, int]
@@ -96,3 +98,15 @@ def test_last_commits_are_kept_whatever_was_committed_together(steps: list[tuple
                 pass  # while a checkpoint is under way
     under_way.add_newer(dirty)
     check(under_way, alone)
+
+
+@pytest.mark.parametrize("encoded", [encode, as_loaded])
+def test_repeated_commits_with_several_times_keep_the_last_of_each_minute(
+    encoded: Callable[[LoggedCommits], LoggedCommits | EncodedCommits],
+) -> None:
+    dirty = DirtyOffsets()
+    times_ms = (2 * MINUTE_MS, MINUTE_MS)  # a clock may be set back
+    records = [OffsetsCommitted(at_ms, "m", None, (OffsetToCommit("t", 0, at_ms),)) for at_ms in times_ms]
+    for version in (1, 2):
+        dirty.add(encoded(LoggedCommits(0, "g", tuple(records))), version)
+    assert [(commit.commit_version, one.offset) for commit, one in dirty.all()] == [(1, MINUTE_MS), (2, MINUTE_MS)]
