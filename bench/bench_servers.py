@@ -4,7 +4,6 @@ Each listens on a free local port and stops at the end of the block that started
 """
 
 import os
-import socket
 import sys
 import tempfile
 import time
@@ -12,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Any, Final, TypeVar
 from urllib.parse import urljoin
 
@@ -21,12 +21,15 @@ import urllib3
 from bench.cpu_time import Pids, postmaster_pid
 from bench.figures import Figure
 from muster.local.embedded_postgres import EmbeddedPostgres
+from muster.local.ports import is_free_port
 from muster.local.processes import Child, ChildSpec, stop_children
 from muster.node.schema import upgrade
 from muster.settings import ENVIRONMENT_PREFIX, psql_url
 
 HOST: Final = "127.0.0.1"
 DURABLE: Final = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
+SERVER_PORTS: Final = range(15_000, 20_000)
+"""Neither those that the kernel gives to clients, nor those of the tests."""
 READY_S: Final = 60.0
 OWNER_S: Final = 30.0
 STOP_S: Final = 10.0
@@ -201,8 +204,5 @@ def _started(place: Place, arguments: tuple[str, ...], port: int, path: str, own
 
 
 def free_port() -> int:
-    """Return a local port that is free now."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a local port that is free now, and that the kernel gives to no client before a server listens on it."""
+    return next(port for port in Random().sample(SERVER_PORTS, len(SERVER_PORTS)) if is_free_port(HOST, port))

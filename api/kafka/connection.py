@@ -74,6 +74,41 @@ _LONG_POLLS: Final = frozenset(key.to_bytes(API_KEY.stop) for key in (ApiKey.JOI
 class KafkaConnection(asyncio.Protocol):
     """A connection of a client."""
 
+    # With more than 30 attributes and no slots, CPython keeps an instance in a table of a kilobyte (decision 113).
+    __slots__ = (
+        "_batch",
+        "_buffer",
+        "_certificate",
+        "_client",
+        "_client_host",
+        "_correlation_id",
+        "_credentials",
+        "_due_at_s",
+        "_frame_size",
+        "_gate",
+        "_identity",
+        "_is_closing",
+        "_is_made",
+        "_is_paused",
+        "_is_token_next",
+        "_is_unread",
+        "_kept",
+        "_limits",
+        "_loop",
+        "_mechanism",
+        "_metrics",
+        "_node",
+        "_proxied_host",
+        "_reserved_bytes",
+        "_running",
+        "_small_frame_max_bytes",
+        "_software",
+        "_timer",
+        "_transport",
+        "closed",
+        "has_request",
+    )
+
     def __init__(
         self,
         node: NodeContext,
