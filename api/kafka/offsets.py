@@ -135,7 +135,7 @@ def _request(request: KafkaRequest) -> CommitOffsets:
         CoordinatorError: the token does not allow it on the group, or it has too many partitions.
     """
     message, version = request.message, request.version
-    topics = [(each.name, [one.partition_index for one in each.partitions]) for each in message.topics]
+    topics = [(each.name, tuple([one.partition_index for one in each.partitions])) for each in message.topics]
     request.named = NamedOffsets(topics, {})
     request.authorize("OffsetCommit", message.group_id)
     denied = _denied_topics(request)

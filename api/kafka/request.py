@@ -40,7 +40,7 @@ ANONYMOUS_ACTOR: Final = "anonymous"
 class NamedOffsets(NamedTuple):
     """What a commit names, for its response."""
 
-    topics: list[tuple[str, list[int]]]
+    topics: list[tuple[str, tuple[int, ...]]]
     """The topics, with their partitions."""
     refused: dict[int, CoordinatorError]
     """Index of a partition → why it is not stored, as far as the listener has found that."""

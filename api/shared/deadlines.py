@@ -46,7 +46,7 @@ class Deadlines:
 
     def begin(self, pending: asyncio.Future[Any]) -> None:
         """Cancel a task or a future at the deadline of a request that begins now; `end` must follow."""
-        loop = asyncio.get_running_loop()
+        loop = pending.get_loop()  # without a system call
         due_at_s = self._due_at_s[pending] = loop.time() + self._timeout_ms / 1000
         if self._timer is None:
             self._timer = loop.call_at(due_at_s, self._cancel_overdue)

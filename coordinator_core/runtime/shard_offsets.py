@@ -70,7 +70,8 @@ class ShardOffsets:
             self._since_ms = node_ms
         self._position = position
         growth = self._dirty.add(commits, position, origin)
-        self._sizes[client] += growth
+        if growth:
+            self._sizes[client] += growth
         return growth
 
     def has(self, group_id: str | None) -> bool:

@@ -18,11 +18,12 @@ class WaitingRequests:
 
     def __init__(self, counters: Counters) -> None:
         self._counters = counters
+        self._loop = asyncio.get_running_loop()  # Finding it takes a system call.
         self._futures: dict[Token, asyncio.Future[Answer]] = {}
 
     def wait(self, token: Token) -> asyncio.Future[Answer]:
         """Return the future of a request, which `reply` completes."""
-        future = self._futures[token] = asyncio.get_running_loop().create_future()
+        future = self._futures[token] = self._loop.create_future()
         self._counters.waiting_requests += 1
         return future
 
@@ -31,7 +32,7 @@ class WaitingRequests:
         for reply in replies[:REPLIES_AT_ONCE]:
             self._resolve(reply.token, reply.answer)
         if len(replies) > REPLIES_AT_ONCE:
-            asyncio.get_running_loop().call_soon(self.reply, replies[REPLIES_AT_ONCE:])
+            self._loop.call_soon(self.reply, replies[REPLIES_AT_ONCE:])
 
     def fail_all(self, error: CoordinatorError) -> None:
         """Complete every future with an error."""

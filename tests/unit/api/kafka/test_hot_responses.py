@@ -90,8 +90,8 @@ def test_offset_commit(version: int, topics: list[tuple[str, list[tuple[int, int
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.OFFSET_COMMIT))
-@given(topics=st.lists(st.tuples(TEXTS, st.lists(INT32, max_size=200)), max_size=3))
-def test_stored_offset_commit(version: int, topics: list[tuple[str, list[int]]]) -> None:
+@given(topics=st.lists(st.tuples(TEXTS, st.lists(INT32, max_size=200).map(tuple)), max_size=3))
+def test_stored_offset_commit(version: int, topics: list[tuple[str, tuple[int, ...]]]) -> None:
     named = [{"name": topic, "partitions": [{"partition_index": one} for one in parts]} for topic, parts in topics]
     by_hand = hot_responses.stored_offset_commit(version, topics)
     assert by_hand == encode(ApiKey.OFFSET_COMMIT, version, {"topics": named})
