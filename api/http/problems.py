@@ -34,7 +34,7 @@ from coordinator_core.protocol.errors import (
     RequestError,
     RetryError,
 )
-from coordinator_core.runtime.quarantine import GroupQuarantined, ReloadRefused
+from coordinator_core.runtime.quarantine import GroupQuarantined, ReloadRefused, WriteRefused
 
 PROBLEM_JSON: Final = b"application/problem+json"
 
@@ -151,6 +151,7 @@ STATUS: Final[dict[type[CoordinatorError], int]] = {
     errors.CoordinatorNotAvailable: 503,
     errors.CoordinatorLoadInProgress: 503,
     GroupQuarantined: 503,
+    WriteRefused: 503,
 }
 RETRY_LATER: Final = frozenset({429, 503})
 
@@ -170,7 +171,7 @@ class Problem(Struct, kw_only=True):
     coordinator: str | UnsetType | None = UNSET
     """With NOT_COORDINATOR: the owner's address; null if unknown."""
     quarantine_reason: str | UnsetType = UNSET
-    """With COORDINATOR_NOT_AVAILABLE of a quarantined group: why its stored rows cannot be loaded."""
+    """With COORDINATOR_NOT_AVAILABLE of a quarantined group: why it is not served."""
     limit: str | UnsetType = UNSET
     """With THROTTLING_QUOTA_EXCEEDED: the setting of the limit, such as MUSTER_CLIENT_QUOTA_REQUESTS_PER_S."""
     limit_value: int | UnsetType = UNSET

@@ -1,31 +1,41 @@
-"""Quarantine: groups whose stored rows cannot be loaded.
+"""Quarantine: groups whose stored rows cannot be loaded, or whose new rows the database refuses again and again.
 
 A node refuses every request for a quarantined group with a retriable error, and writes nothing for it, until an
-operator has repaired the rows and reloaded the group. The other groups of the shard are served.
+operator has removed the cause and reloaded the group. The other groups of the shard are served.
 """
 
 import asyncio
 from collections.abc import Callable, Container
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import structlog
 
 from coordinator_core.protocol.errors import CoordinatorNotAvailable, InvalidRequest
+from coordinator_core.protocol.settings import Now
 
 log = structlog.get_logger("muster.runtime")
+
+REFUSALS_MAX: Final = 3
+"""How many writes of a group the database refuses before the group is quarantined."""
+REFUSALS_EXPIRE_MS: Final = 300_000
+"""How long a refusal counts: sessions that expire in vain, of 45 s by default, are refused three times within it."""
 
 
 class ReloadRefused(InvalidRequest):
     """The group is not quarantined, or its rows still cannot be loaded."""
 
 
+class WriteRefused(CoordinatorNotAvailable):
+    """The database has refused the rows of a group, and its shard is loaded again; the text names neither."""
+
+
 class GroupQuarantined(CoordinatorNotAvailable):
-    """The group is quarantined: clients retry, and an operator repairs its rows and reloads it."""
+    """The group is quarantined: clients retry, and an operator removes the cause and reloads it."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(
-            f"the group is quarantined because its stored rows cannot be loaded: {reason}."
-            " An operator repairs the rows with SQL, and then runs muster groups reload"
+            f"the group is quarantined: {reason}. An operator repairs its rows with SQL, or removes what else is the"
+            " cause, and then runs muster groups reload"
         )
         self.reason = reason
 
@@ -38,6 +48,8 @@ class QuarantinedGroup(NamedTuple):
     reason: str
     since_ms: int
     """Wall time."""
+    epoch: int | None = None
+    """The last epoch of its shard on this node, if the database refuses its rows; None: they cannot be loaded."""
 
 
 class Quarantine:
@@ -54,6 +66,8 @@ class Quarantine:
         """
         self._is_served = is_served
         self._groups: dict[str, QuarantinedGroup] = {}
+        self._refusals: dict[tuple[str, int], int] = {}
+        """(group, epoch of its shard) that ended with a refused write of the group → when, in node time."""
         self.reloading = asyncio.Lock()
         """Held while a group is reloaded: rows that were read before another reload ended may be outdated after it."""
 
@@ -65,15 +79,33 @@ class Quarantine:
         self._groups[group.group_id] = group
         log.error("group_quarantined", group=group.group_id, shard=group.shard_id, reason=group.reason)
 
+    def count_refusal(self, group_id: str, shard_id: int, epoch: int, now: Now) -> None:
+        """Count a refused write, once in an epoch; quarantine its group when there were too many of late.
+
+        Call it after the shard was unloaded.
+        """
+        expired_ms = now.node_ms - REFUSALS_EXPIRE_MS
+        self._refusals = {refused: at_ms for refused, at_ms in self._refusals.items() if at_ms > expired_ms}
+        self._refusals[group_id, epoch] = now.node_ms
+        if sum(refused == group_id for refused, _ in self._refusals) >= REFUSALS_MAX:
+            reason = "the database has refused its writes again and again; the log event write_refused has the reasons"
+            self.add(QuarantinedGroup(group_id, shard_id, reason, now.wall_ms, epoch))
+
     def release(self, group_id: str) -> None:
         """End the quarantine of a group."""
         if self._groups.pop(group_id, None) is not None:
             log.info("group_reloaded", group=group_id)
 
-    def begin_load(self, shard_id: int) -> None:
-        """Forget the groups of a shard before it is loaded."""
+    def begin_load(self, shard_id: int, epoch: int) -> None:
+        """Forget the groups of a shard before it is loaded.
+
+        Those whose rows the database refuses remain, unless another node may have owned the shard meanwhile.
+        """
         for group in [each for each in self._groups.values() if each.shard_id == shard_id]:
-            del self._groups[group.group_id]
+            if group.epoch == epoch - 1:
+                self._groups[group.group_id] = group._replace(epoch=epoch)
+            else:
+                del self._groups[group.group_id]
 
     def get(self, group_id: str) -> QuarantinedGroup | None:
         """Return a group if it is quarantined, else None."""

@@ -52,7 +52,7 @@ from coordinator_core.runtime.member_sessions import (
 )
 from coordinator_core.runtime.memory import end_if_out_of_memory, end_process
 from coordinator_core.runtime.metadata_cache import MetadataCache
-from coordinator_core.runtime.quarantine import Quarantine, QuarantinedGroup
+from coordinator_core.runtime.quarantine import Quarantine, QuarantinedGroup, WriteRefused
 from coordinator_core.runtime.rebalance_rate import RebalanceRate
 from coordinator_core.runtime.shard_offsets import Checkpoints, ShardOffsets
 from coordinator_core.runtime.timers import GroupTimer, Timers
@@ -160,16 +160,19 @@ class Shard:
     def load(self, stored: Iterable[StoredGroup | UnreadableGroup], shard_log: ShardLog) -> None:
         """Load every group from its rows: sessions restart, and pending rebalances start.
 
-        A group whose rows cannot be loaded is quarantined alone.
+        A group whose rows cannot be loaded is quarantined alone; one whose new rows are refused remains quarantined.
         """
-        self._quarantine.begin_load(self.shard_id)
+        self._quarantine.begin_load(self.shard_id, self.epoch)
         self._checkpoints.note_growth(self.offsets.load(shard_log, self._clock.now().node_ms), "")
         for one in stored:
+            if self._quarantine.get(one.group_id) is not None:
+                continue
             now = self._clock.now()
             try:
                 loaded = self._load_group(one, now)
             except UnreadableRow as failure:
-                self._quarantine.add(QuarantinedGroup(one.group_id, self.shard_id, str(failure), now.wall_ms))
+                reason = f"its stored rows cannot be loaded: {failure}"
+                self._quarantine.add(QuarantinedGroup(one.group_id, self.shard_id, reason, now.wall_ms))
             else:
                 self._add_group(loaded, NO_EXTRA_ROWS, now)
         self.is_loading = False
@@ -437,6 +440,9 @@ class Shard:
         """Unload the shard, since the rows of a decision are not stored."""
         self.fail(error, is_repeated=self._writer.failures.is_repeated)
         pending.group_context.mark_stored(pending)  # Who waits for it learns that the shard was unloaded.
+        # A mirror repeats what is refused until it is stored. Of an operator's change, the group is not the cause.
+        if isinstance(error, WriteRefused) and not self._is_mirror and not pending.write.changes:
+            self._quarantine.count_refusal(pending.write.group_id, self.shard_id, self.epoch, self._clock.now())
 
     def complete(self, pending: PendingDecision, log_position: int, node_ms: int) -> None:
         """Complete a decision whose rows are stored, and those that depend on it."""

@@ -23,6 +23,7 @@ from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.counters import Counters
 from coordinator_core.runtime.current_request import current_client
 from coordinator_core.runtime.memory import end_if_out_of_memory
+from coordinator_core.runtime.quarantine import WriteRefused
 from coordinator_core.runtime.readiness import FailureStreak
 from coordinator_core.state_store.interface import Store, StoreError
 from coordinator_core.state_store.rows import Batch, GroupWrite, WriteResult
@@ -252,5 +253,5 @@ def _failure(entry: Entry, written: WriteResult) -> CoordinatorError | None:
     if entry.write.group_id in written.refused_groups:
         group_id = entry.write.group_id
         log.warning("write_refused", group=group_id, reason=written.refused_groups[group_id])
-        return CoordinatorNotAvailable("the database refused a value of the write")
+        return WriteRefused("the database refused a value of the write")
     return None

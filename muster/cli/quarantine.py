@@ -1,4 +1,4 @@
-"""`muster groups quarantined` and `reload`: groups whose rows cannot be loaded."""
+"""`muster groups quarantined` and `reload`: groups that are not served because of their rows."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from muster.output import Table, print_json
 
 
 def quarantined(url: UrlOption = None, as_json: JsonOption = False) -> None:
-    """List groups whose rows cannot be loaded.
+    """List groups whose rows cannot be loaded, or are refused by the database.
 
-    A node lists the groups of its own shards; muster doctor checks the groups of all shards.
+    A node lists the groups of its own shards; muster doctor checks the stored rows of all shards.
     """
     found = NodeClient(url).whole("/v1/quarantined-groups", "groups")
     if as_json:
@@ -44,7 +44,8 @@ def reload(
 ) -> None:
     """Reload a quarantined group.
 
-    Repair its rows first. The node refuses if they still cannot be loaded, and if the group is not quarantined.
+    Repair its rows first, or remove what else is the cause. The node refuses if the rows still cannot be loaded, and
+    if the group is not quarantined.
     """
     node, chosen = NodeClient(url, actor), one_group(group_id, group)
     node.post(group_path(chosen, "/reload"), {"reason": reason})

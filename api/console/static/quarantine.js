@@ -1,4 +1,4 @@
-// The notice of a quarantined group: the invalid column, and the command that reloads the group.
+// The notice of a quarantined group: the reason, and the command that reloads the group.
 
 import { h } from "./dom.js";
 import { toast } from "./toast.js";
@@ -6,13 +6,13 @@ import { toast } from "./toast.js";
 const NOT_PRINTABLE = /[\p{C}\p{Zl}\p{Zp}]/u;
 const PLAIN_WORD = /^[A-Za-z0-9_][A-Za-z0-9._-]*$/;
 
-/** Return the notice; `reason` is the node's description of the invalid rows. */
+/** Return the notice; `reason` is the node's sentence about its rows. */
 export function quarantineNotice(groupId, reason) {
   const command = `muster groups reload ${argument(groupId)}`;
   return h("div", { class: "notice bad", role: "alert", "aria-label": "Quarantine" },
-    h("p", {}, h("strong", {}, "This group is quarantined"), ` because its stored rows cannot be loaded: ${reason}.`),
+    h("p", {}, h("strong", {}, "This group is quarantined"), `: ${reason}.`),
     h("p", {}, "Requests of its members are rejected and retried. Nothing is written for it; committed offsets are kept. Other groups are not affected."),
-    h("p", {}, "Repair its rows in the tables groups and members with SQL, then run:"),
+    h("p", {}, "Repair its rows in the tables groups and members with SQL, or remove what else is the cause, then run:"),
     h("div", { class: "command" }, h("code", {}, command),
       navigator.clipboard && h("button", { type: "button", "data-key": "copy-reload", onclick: () => copy(command) }, "Copy")));
 }

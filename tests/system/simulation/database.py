@@ -5,13 +5,14 @@ moments the node may pause or die, the connection may be cut, and the database m
 """
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
 from coordinator_core.protocol.requests import GroupSnapshot
+from coordinator_core.runtime.quarantine import REFUSALS_MAX
 from coordinator_core.state_store.interface import OutcomeUnknown, StoreError, StoreUnavailable
 from coordinator_core.state_store.rows import (
     Batch,
@@ -58,6 +59,8 @@ class WatchedStore(MemoryStore):
         self._world = world
         self._witness = witness
         self._under_way: list[tuple[float, frozenset[int]]] = []
+        self._refused: Counter[tuple[str, str]] = Counter()
+        """(node, group) → how often a write was refused: too seldom for a quarantine, which no operator here ends."""
         self._newest_seen: dict[str, int] = {}
         """Run, and then the change that applies it → the newest commit that its proposal can have seen."""
         self.answered_of_groups: dict[str, int] = {}
@@ -157,7 +160,11 @@ class WatchedStore(MemoryStore):
         return written
 
     def _write_but_one(self, batch: Batch) -> WriteResult:
-        victim = self._world.chance.choice(sorted({one.group_id for one in batch.writes}))
+        groups = {one.group_id for one in batch.writes if self._refused[batch.node_id, one.group_id] < REFUSALS_MAX - 1}
+        if not groups:
+            return self._write(batch)
+        victim = self._world.chance.choice(sorted(groups))
+        self._refused[batch.node_id, victim] += 1
         self._world.strike("group_refused", f"a write of {batch.node_id}", victim)
         rest = tuple(one for one in batch.writes if one.group_id != victim)
         written = self._write(replace(batch, writes=rest))

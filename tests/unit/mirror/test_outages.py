@@ -1,17 +1,16 @@
 """What a mirror reports while it does not follow its cluster, and how often it logs that."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
 
 from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.state_store.interface import StoreUnavailable
-from coordinator_core.state_store.rows import Batch, MirrorPosition, WriteResult
+from coordinator_core.state_store.rows import MirrorPosition
 from mirror import polling
 from tests.support.memory_store import MemoryStore
-from tests.unit.coordinator_core.runtime.nodes import until, until_readiness
+from tests.unit.coordinator_core.runtime.nodes import RefusingStore, until, until_readiness
 from tests.unit.mirror.encoded import LogRecord
 from tests.unit.mirror.fake_log import BATCH, FakeLog
 from tests.unit.mirror.observations import appended_ms, generation, member
@@ -34,23 +33,6 @@ class AwayStore(MemoryStore):
             self.unanswered += 1
             raise StoreUnavailable("connection refused")
         return super().mirror_position(shard_id)
-
-
-class RefusingStore(MemoryStore):
-    """A store that refuses the rows of a group."""
-
-    def __init__(self) -> None:
-        super().__init__(shards=1)
-        self.refused: str | None = None
-
-    def write(self, batch: Batch) -> WriteResult:
-        """Write a batch, but for the rows of the group."""
-        if self.refused is None:
-            return super().write(batch)
-        stored = tuple(each for each in batch.writes if each.group_id != self.refused)
-        written = super().write(replace(batch, writes=stored))
-        is_refused = len(stored) < len(batch.writes)
-        return replace(written, refused_groups={self.refused: "out of range"} if is_refused else {})
 
 
 class FallingLog(FakeLog):
@@ -141,7 +123,7 @@ async def test_database_that_is_away_is_logged_once_in_an_outage(world: World) -
 
 async def test_shard_that_cannot_be_stored_is_a_reason_until_it_is(world: World) -> None:
     """Its shard is loaded and its log is read again and again, and its other groups are no more current."""
-    world.store = store = RefusingStore()
+    world.store = store = RefusingStore(shards=1)
     store.mirror_of("cluster")
     async with world.following() as node:
         store.refused = "h"

@@ -57,6 +57,21 @@ class HeldStore(MemoryStore):
         return super().write(batch)
 
 
+class RefusingStore(MemoryStore):
+    """A store that refuses the rows of a group."""
+
+    refused: str | None = None
+
+    def write(self, batch: Batch) -> WriteResult:
+        """Write a batch, but for the rows of the group."""
+        if self.refused is None:
+            return super().write(batch)
+        stored = tuple(each for each in batch.writes if each.group_id != self.refused)
+        written = super().write(replace(batch, writes=stored))
+        is_refused = len(stored) < len(batch.writes)
+        return replace(written, refused_groups={self.refused: "out of range"} if is_refused else {})
+
+
 def config(name: str = "a", settings: GroupSettings = QUICK, **overrides: int | str) -> NodeConfig:
     """Return the config of a node that is quick about everything."""
     quick = NodeConfig(node_id=name, listeners={"http": f"http://{name}"}, defaults=settings, lease_ttl_ms=LEASE_TTL_MS)

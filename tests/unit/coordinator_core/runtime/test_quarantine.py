@@ -1,4 +1,4 @@
-"""A group whose rows cannot be loaded is refused alone, until its rows are repaired and it is reloaded."""
+"""A group whose rows cannot be loaded, or are refused, is refused alone, until it is repaired and reloaded."""
 
 import asyncio
 import threading
@@ -14,17 +14,19 @@ from coordinator_core.admin.changes import Change
 from coordinator_core.admin.groups import delete_group, force_rebalance, reload_group, remove_member
 from coordinator_core.admin.offset_reset import Reset, reset_offsets
 from coordinator_core.admin.offsets import delete_offsets
+from coordinator_core.admin.topics import put_topic
 from coordinator_core.protocol.errors import CoordinatorNotAvailable
 from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.protocol.requests import CommitOffsets, OffsetToCommit, ResetTo
+from coordinator_core.protocol.settings import Now
 from coordinator_core.runtime.coordinator import Coordinator
-from coordinator_core.runtime.quarantine import ReloadRefused
+from coordinator_core.runtime.quarantine import REFUSALS_EXPIRE_MS, REFUSALS_MAX, Quarantine, ReloadRefused
 from coordinator_core.state_store.rows import StoredGroup, UnreadableGroup
 from tests.support.memory_store import MemoryStore
 from tests.support.no_queries import NO_QUERIES
 from tests.support.store_rows import candidate, change_row, run_row, uuid_of
 from tests.support.waiting import PATIENCE_S
-from tests.unit.coordinator_core.runtime.nodes import Member, config, running, until
+from tests.unit.coordinator_core.runtime.nodes import Member, RefusingStore, config, running, until
 
 pytestmark = pytest.mark.anyio
 
@@ -293,6 +295,86 @@ async def test_group_is_refused_while_its_shard_reloads() -> None:
         shard.fail(CoordinatorNotAvailable("a write failed"))
         await whole(node)
         assert [each.group_id for each in node.quarantined()] == [SICK]
+
+
+# -- writes that the database refuses --------------------------------------------------------------------------
+
+
+async def test_group_whose_writes_are_refused_again_and_again_is_quarantined_alone() -> None:
+    store = RefusingStore()
+    async with running(store) as node:
+        sick, well = Member(node, SICK), Member(node, WELL)
+        await well.settle()
+        store.refused = SICK
+        for _ in range(REFUSALS_MAX):
+            with pytest.raises(CoordinatorNotAvailable, match="the database refused a value of the write"):
+                await sick.join()
+            await whole(node)
+        with pytest.raises(CoordinatorNotAvailable, match=r"quarantined.*has refused its writes.*groups reload"):
+            await sick.join()
+        epoch = node.find_coordinator(SICK).epoch
+        await well.heartbeat()
+        await well.commit(42)
+        node.serving_shard(WELL).fail(CoordinatorNotAvailable("a write failed"))
+        await whole(node)
+        assert [each.group_id for each in node.quarantined()] == [SICK]
+        assert node.find_coordinator(SICK).epoch == epoch + 1
+
+        store.refused = None
+        await reload_group(node, SICK, a_change())
+        await sick.settle()
+        assert node.quarantined() == []
+
+
+async def test_group_whose_rows_are_refused_whenever_it_is_loaded_is_quarantined() -> None:
+    store = RefusingStore()
+    async with running(store) as node:
+        await Member(node, SICK).settle()
+        store.refused = SICK
+        await put_topic(node, "t", 8, None, a_change())
+        await until(lambda: len(node.quarantined()) == 1, "the group is quarantined")
+        await whole(node)
+        assert (SICK in node.loaded_shard(SICK).groups, sick_row(store).state) == (False, "Stable")
+
+
+async def test_refused_changes_of_operators_quarantine_no_group() -> None:
+    """The cause is the change, and the members of the group are served."""
+    store = RefusingStore()
+    async with running(store) as node:
+        well = Member(node, SICK)
+        await well.settle()
+        for _ in range(REFUSALS_MAX):
+            store.refused = SICK
+            with pytest.raises(CoordinatorNotAvailable, match="the database refused a value of the write"):
+                await force_rebalance(node, SICK, a_change())
+            store.refused = None
+            await whole(node)
+        await well.heartbeat()
+
+
+def refuse(quarantine: Quarantine, *refusals: tuple[int, int]) -> None:
+    """Count refused writes of a group, each in an epoch at a time."""
+    for epoch, at_ms in refusals:
+        quarantine.count_refusal(SICK, 7, epoch, Now(at_ms, at_ms))
+
+
+def test_refused_writes_count_for_some_minutes_and_once_in_an_epoch() -> None:
+    quarantine = Quarantine(lambda _: False)
+    refuse(quarantine, (1, 0), (1, 0), (1, 0), (2, 1), (3, REFUSALS_EXPIRE_MS))
+    assert quarantine.of_shards({7}) == []
+    refuse(quarantine, (4, REFUSALS_EXPIRE_MS))
+    assert [each.group_id for each in quarantine.of_shards({7})] == [SICK]
+
+
+def test_quarantine_for_refused_writes_ends_when_another_node_has_owned_the_shard() -> None:
+    """That node has counted refusals of its own, and the group may have been reloaded there."""
+    quarantine = Quarantine(lambda _: False)
+    refuse(quarantine, (1, 0), (2, 0), (3, 0))
+    for epoch in (4, 5):
+        quarantine.begin_load(7, epoch)
+        assert quarantine.get(SICK) is not None
+    quarantine.begin_load(7, 7)
+    assert quarantine.get(SICK) is None
 
 
 # -- maintenance ----------------------------------------------------------------------------------------------
