@@ -57,9 +57,11 @@ Mirrored groups have the generations of their cluster, and their positions in it
 """
 
 _START = f"""
-UPDATE incarnation SET number = number + 1, started_at = date_trunc('milliseconds', clock_timestamp()),
+UPDATE incarnation SET number = number + 1,
+    started_at = greatest(date_trunc('milliseconds', clock_timestamp()), started_at + interval '1 ms'),
     ({IDENTITY_COLUMNS}) = ({ACTUAL_IDENTITY})
 """  # noqa: S608 - constants
+"""It starts after the one before it also where the clock is behind, as `is_rolled_back` compares the starts."""
 
 _ADOPT = f"UPDATE incarnation SET ({IDENTITY_COLUMNS}) = ({ACTUAL_IDENTITY})"  # noqa: S608 - constants
 

@@ -300,7 +300,7 @@ class MemoryStore:
         if self._mirrored_cluster is None:
             self._groups.jump(jump)
         self._settings_and_topics.jump(jump.versions)
-        self._incarnation = Incarnation(before.number + 1, now_ms, self.identity)
+        self._incarnation = Incarnation(before.number + 1, max(now_ms, before.started_at_ms + 1), self.identity)
         self._groups.record_change(change_of(before, self._incarnation, jump, actor, reason))
 
     def acquire_leases(self, node_id: str, shard_ids: Iterable[int], ttl_ms: int) -> dict[int, int]:

@@ -183,3 +183,11 @@ def test_a_new_incarnation_is_no_rollback_and_an_old_one_is(world: World, store:
     second = renew(store, {})
     assert not is_rolled_back(replace(second, renewals=0), first)
     assert is_rolled_back(replace(first, renewals=9), second)
+
+
+def test_failover_to_a_server_whose_clock_is_behind_starts_one_incarnation(world: World, store: Store) -> None:
+    world.pass_time(-60 * MINUTE_MS)
+    first = renew(store, {})
+    world.fail_over()
+    second = renew(store, {}, last=first)
+    assert (second.incarnation.number, renew(store, {}, last=second).incarnation) == (2, second.incarnation)
