@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from bench.bench_servers import Place, in_durable_place
 from bench.cpu_time import CpuMeter
 from bench.figures import Figure, middle, run_benchmark
@@ -188,7 +190,7 @@ def _rebalances(write: Write, size: Size, members: int, *, moves: bool) -> Figur
 def _stripped(writes: list[GroupWrite]) -> list[GroupWrite]:
     """Return the writes without history."""
     return [
-        one._replace(transitions=(), rebalances=(), ownerships=(), rebalance_members=(), sessions=()) for one in writes
+        replace(one, transitions=(), rebalances=(), ownerships=(), rebalance_members=(), sessions=()) for one in writes
     ]
 
 

@@ -80,7 +80,7 @@ def _submit(request: KafkaRequest, commit: CommitOffsets) -> asyncio.Future[Answ
 
 def respond_to_commit(request: KafkaRequest, answer: Answer | CoordinatorError) -> bytes:
     """Return the response to a commit, with a code for each partition."""
-    topics, refused = request.named
+    topics, refused = request.named.topics, request.named.refused
     if isinstance(answer, CoordinatorError):
         error_code = request.failed(answer)
         failed = [(topic, [(partition, error_code) for partition in partitions]) for topic, partitions in topics]

@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Collection
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from uuid import uuid4
 
 import structlog
+from msgspec import Struct
 
 from api.kafka.apis import APIS, ApiKey
 from api.kafka.errors import error_code
@@ -37,7 +38,7 @@ ANONYMOUS_ACTOR: Final = "anonymous"
 """The actor of a change by a client without token and client id."""
 
 
-class NamedOffsets(NamedTuple):
+class NamedOffsets(Struct, frozen=True):
     """What a commit names, for its response."""
 
     topics: list[tuple[str, tuple[int, ...]]]

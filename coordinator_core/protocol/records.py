@@ -225,8 +225,8 @@ class CommittedOffset(NamedTuple):
         return reported_log_end(self.offset, self.log_end_offset, self.log_end_at_ms or self.at_ms)
 
 
-class OffsetsCommitted(NamedTuple):
-    """Offsets that were committed together. A tuple, because commits are frequent and tuples are cheap to create."""
+class OffsetsCommitted(Struct, frozen=True, array_like=True, gc=False):
+    """Offsets that were committed together."""
 
     at_ms: int
     member_id: str

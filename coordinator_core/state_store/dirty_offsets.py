@@ -15,6 +15,8 @@ from itertools import islice
 from operator import attrgetter
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+
 from coordinator_core.protocol.records import OffsetsCommitted
 from coordinator_core.protocol.requests import OffsetToCommit
 from coordinator_core.state_store.offset_log import EncodedCommits, LoggedCommits
@@ -32,7 +34,7 @@ _Place = tuple[int, tuple[str, ...], tuple[int, ...]]
 """The minute of a commit, and its topics and partitions side by side."""
 
 
-class CommitOrigin(NamedTuple):
+class CommitOrigin(Struct, frozen=True, gc=False):
     """Who sent a commit, as far as it is known: not after another node has read it from the offset log."""
 
     token_id: str | None = None
@@ -145,12 +147,13 @@ class DirtyOffsets:
             self._add_commits(*last)
 
     def _add_commits(self, commits: _Commits, commit_version: int, origin: CommitOrigin) -> None:
-        shard_id, group_id, records = commits.commits if isinstance(commits, EncodedCommits) else commits
+        logged = commits.commits if isinstance(commits, EncodedCommits) else commits
+        group_id = logged.group_id
         self.group_ids.add(group_id)
-        for record in records:
+        for record in logged.records:
             minute = minute_ms(record.at_ms)
             self.minutes.add(minute)
-            self._add(_entries(Commit(group_id, shard_id, commit_version, minute, record, origin)))
+            self._add(_entries(Commit(group_id, logged.shard_id, commit_version, minute, record, origin)))
 
     def _add(self, entries: dict[OffsetKey, DirtyOffset]) -> None:
         before = len(self)
@@ -177,9 +180,7 @@ class DirtyOffsets:
 
 def _place(commits: _Commits) -> _Place | None:
     if isinstance(commits, EncodedCommits):
-        if len(commits.instants_ms) > 1:
-            return None
-        return minute_ms(commits.instants_ms[0]), commits.topics, commits.partitions
+        return None if commits.at_ms is None else (minute_ms(commits.at_ms), commits.topics, commits.partitions)
     if len(commits.records) > 1:
         return None
     offsets = commits.records[0].offsets

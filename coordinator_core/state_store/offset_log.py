@@ -10,10 +10,10 @@ of its offsets are still in the processor's caches when they are made, read and 
 from collections.abc import Iterable
 from itertools import chain
 from operator import attrgetter
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Final
 
 import msgspec
-from msgspec import Meta, Raw
+from msgspec import Meta, Raw, Struct
 
 from coordinator_core.protocol.records import OffsetsCommitted
 from coordinator_core.state_store.column_types import INT4_MAX, InstantMs
@@ -23,7 +23,7 @@ _Count4 = Annotated[int, Meta(ge=0, le=INT4_MAX)]
 _Count8 = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
-class LoggedCommits(NamedTuple):
+class LoggedCommits(Struct, frozen=True, array_like=True, gc=False):
     """The commits of one decision, as they are in the offset log."""
 
     shard_id: int
@@ -31,12 +31,12 @@ class LoggedCommits(NamedTuple):
     records: tuple[OffsetsCommitted, ...]
 
 
-class EncodedCommits(NamedTuple):
+class EncodedCommits(Struct, frozen=True, gc=False):
     """The commits of one decision as bytes, with what has to be known of them without decoding them."""
 
     group_id: str
-    instants_ms: tuple[int, ...]
-    """The time of each record."""
+    at_ms: int | None
+    """The time of the only record; None: there are several."""
     topics: tuple[str, ...]
     """The topic of each offset."""
     partitions: tuple[int, ...]
@@ -56,7 +56,7 @@ class InvalidCommit(ValueError):
     """A commit has a value that no column of `offsets` can hold."""
 
 
-class _CheckedOffset(NamedTuple):
+class _CheckedOffset(Struct, array_like=True, gc=False):
     topic: str
     partition: _Count4
     offset: _Count8
@@ -65,7 +65,7 @@ class _CheckedOffset(NamedTuple):
     log_end_offset: _Count8 | None
 
 
-class _CheckedRecord(NamedTuple):
+class _CheckedRecord(Struct, array_like=True, gc=False):
     at_ms: InstantMs
     member_id: str
     expires_at_ms: InstantMs | None
@@ -73,13 +73,12 @@ class _CheckedRecord(NamedTuple):
     log_end_at_ms: InstantMs | None
 
 
-class _CheckedCommits(NamedTuple):
+class _CheckedCommits(Struct, array_like=True, gc=False):
     shard_id: _Count4
     group_id: str
     records: tuple[_CheckedRecord, ...]
 
 
-_AT_MS: Final = attrgetter("at_ms")
 _MEMBER_ID: Final = attrgetter("member_id")
 _OFFSETS: Final = attrgetter("offsets")
 _TOPIC: Final = attrgetter("topic")
@@ -97,7 +96,7 @@ def encode(logged: LoggedCommits) -> EncodedCommits:
     Raises:
         InvalidCommit: a value does not fit its column; the text says which.
     """
-    _, group_id, records = logged
+    group_id, records = logged.group_id, logged.records
     offsets = tuple(chain.from_iterable(map(_OFFSETS, records)))
     topics = tuple(map(_TOPIC, offsets))
     metadata = "".join(map(_METADATA, offsets))
@@ -109,7 +108,8 @@ def encode(logged: LoggedCommits) -> EncodedCommits:
     except (msgspec.ValidationError, OverflowError, UnicodeEncodeError) as failure:
         raise InvalidCommit(f"a commit cannot be stored: {failure}") from failure
     partitions = tuple(map(_PARTITION, offsets))
-    return EncodedCommits(group_id, tuple(map(_AT_MS, records)), topics, partitions, len(metadata), data)
+    at_ms = records[0].at_ms if len(records) == 1 else None
+    return EncodedCommits(group_id, at_ms, topics, partitions, len(metadata), data)
 
 
 def encode_unchecked(logged: LoggedCommits) -> bytes:

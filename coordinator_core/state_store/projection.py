@@ -7,6 +7,8 @@ ids, parked requests, timers, and a join phase in progress.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
+from msgspec.structs import replace
+
 from coordinator_core.protocol.consumer_protocol import CONSUMER, partitions_of, topics_of
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.member import Member
@@ -101,7 +103,8 @@ def _with_group(
     history = ledger.take_rows()
     is_deleted = isinstance(stored[-1], GroupDied)
     members = MemberRows(group, () if is_deleted else _changed_members(group, stored), ledger)
-    return write._replace(
+    return replace(
+        write,
         group=None if is_deleted else group_row(group, ledger),
         is_group_deleted=is_deleted,
         members=members,

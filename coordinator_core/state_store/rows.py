@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import astuple
+
 from coordinator_core.protocol.records import CommittedOffset, OffsetRemoved, OffsetsCommitted
 from coordinator_core.protocol.requests import OffsetToRestore, SupportedProtocol
 from coordinator_core.state_store.dirty_offsets import DirtyOffsets
@@ -344,7 +347,7 @@ class ArchivedOffset(NamedTuple):
 NO_MEMBERS: Final[Mapping[str, MemberRow | None]] = MappingProxyType({})
 
 
-class GroupWrite(NamedTuple):
+class GroupWrite(Struct, frozen=True):
     """Everything that one decision stores about one group; stored whole or not at all."""
 
     group_id: str
@@ -407,11 +410,12 @@ class GroupWrite(NamedTuple):
     @property
     def is_only_logged(self) -> bool:
         """Return whether this has commits that go to the offset log, and nothing else."""
-        return not any(self[_AFTER_NAMES:_LOGGED]) and not any(self[_LOGGED + 1 :])
+        values = astuple(self)
+        return not any(values[_AFTER_NAMES:_LOGGED]) and not any(values[_LOGGED + 1 :])
 
 
-_AFTER_NAMES: Final = GroupWrite._fields.index("group")
-_LOGGED: Final = GroupWrite._fields.index("logged")
+_AFTER_NAMES: Final = GroupWrite.__struct_fields__.index("group")
+_LOGGED: Final = GroupWrite.__struct_fields__.index("logged")
 
 
 class ExtraRows(NamedTuple):

@@ -4,6 +4,8 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 from uuid import NAMESPACE_OID, uuid5
 
+from msgspec.structs import replace
+
 from coordinator_core.protocol.records import OffsetRemoved, OffsetsCommitted
 from coordinator_core.protocol.requests import GroupSnapshot, OffsetToCommit, StoredOffset, SupportedProtocol
 from coordinator_core.state_store.interface import Store
@@ -99,7 +101,7 @@ def committed(topic: str = "clicks", partition: int = 0, offset: int = 1, **give
 
 def together(*commits: OffsetsCommitted) -> OffsetsCommitted:
     """Return commits as a single one, which has of all but positions what the first of them has."""
-    return commits[0]._replace(offsets=tuple(one for commit in commits for one in commit.offsets))
+    return replace(commits[0], offsets=tuple(one for commit in commits for one in commit.offsets))
 
 
 def removed(offset: StoredOffset, change: str = "delete", **given: object) -> OffsetRemoved:

@@ -47,9 +47,8 @@ _COMMITS = Arrays(
 def _row(dirty: DirtyOffset) -> tuple[Any, ...]:
     """Return the values of `_COMMITS`."""
     (group_id, shard_id, version, first_minute_ms, record, origin), offset = dirty
-    at_ms, member_id, expires_at_ms, _, log_end_at_ms = record
-    times = (at_ms, member_id, expires_at_ms, log_end_at_ms)
-    return (first_minute_ms, group_id, shard_id, version, *times, *origin, *astuple(offset))
+    times = (record.at_ms, record.member_id, record.expires_at_ms, record.log_end_at_ms)
+    return (first_minute_ms, group_id, shard_id, version, *times, *astuple(origin), *astuple(offset))
 
 
 def _past_row(dirty: DirtyOffset) -> tuple[Any, ...]:
@@ -58,7 +57,8 @@ def _past_row(dirty: DirtyOffset) -> tuple[Any, ...]:
     partition = (offset.topic, offset.partition)
     log_end_offset = offset.log_end_offset if record.log_end_at_ms is None else None
     named = UNKNOWN_ORIGIN if record.member_id else origin  # what it replaced is not known here
-    return (group_id, shard_id, *partition, record.at_ms, offset.offset, log_end_offset, record.member_id, *named)
+    committed = (record.at_ms, offset.offset, log_end_offset, record.member_id)
+    return (group_id, shard_id, *partition, *committed, *astuple(named))
 
 
 _NAMES = ", ".join(quoted(column.name) for column in _COMMITS.columns[1:])

@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 from psycopg2 import Binary
 
 from coordinator_core.state_store.dirty_offsets import DirtyOffset, DirtyOffsets
@@ -136,7 +137,7 @@ def store_in_halves(transaction: Transaction, dirty: DirtyOffsets) -> tuple[Quar
 
 def _quarantined(transaction: Transaction, dirty: DirtyOffset, reason: str) -> QuarantinedOffset:
     (group_id, shard_id, version, _, record, _), offset = dirty
-    data = join([encode_unchecked(LoggedCommits(shard_id, group_id, (record._replace(offsets=(offset,)),)))])
+    data = join([encode_unchecked(LoggedCommits(shard_id, group_id, (replace(record, offsets=(offset,)),)))])
     found = QuarantinedOffset(group_id, offset.topic, offset.partition, reason)
     row = {**found._asdict(), "seq": version, "shard_id": shard_id, "data": Binary(data)}
     transaction.execute(_QUARANTINE, row)

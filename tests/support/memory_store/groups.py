@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import astuple
 
 from coordinator_core.protocol.group import GENERATION_MAX
 from coordinator_core.protocol.records import CommittedOffset, OffsetRemoved, Trigger
@@ -398,7 +399,7 @@ def _past(group_id: str, stored_offset: StoredOffsetRow) -> OffsetHistoryRow:
         record.offset,
         record.log_end_offset if record.log_end_at_ms is None else None,
         record.member_id,
-        *stored_offset.origin,
+        *astuple(stored_offset.origin),
     )
 
 

@@ -4,6 +4,7 @@ from itertools import count
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from coordinator_core.protocol.log_ends import LogEnd
 from coordinator_core.queries.committed_offsets import (
@@ -157,7 +158,7 @@ def test_lag_in_lists_goes_by_the_furthest_end_and_its_age(owner: Owner, store: 
 def test_an_end_that_came_with_an_earlier_commit_keeps_its_age(
     owner: Owner, store: Store, world: World, query: Query
 ) -> None:
-    restored = committed(offset=4, log_end_offset=9, at_ms=NOW_MS)._replace(log_end_at_ms=NOW_MS - 50)
+    restored = replace(committed(offset=4, log_end_offset=9, at_ms=NOW_MS), log_end_at_ms=NOW_MS - 50)
     owner.write(write(committed=(restored,)))
     (stored,) = store.stored_offsets("orders")
     assert (stored.log_end_at_ms, stored.log_end) == (NOW_MS - 50, LogEnd(NOW_MS - 50, 9))
@@ -168,7 +169,7 @@ def test_an_end_that_came_with_an_earlier_commit_keeps_its_age(
     (stored,) = store.stored_offsets("orders")
     assert stored.log_end_at_ms is None
 
-    owner.write(write(committed=(restored._replace(at_ms=NOW_MS + MINUTE_MS + 1),)))
+    owner.write(write(committed=(replace(restored, at_ms=NOW_MS + MINUTE_MS + 1),)))
     (stored,) = store.stored_offsets("orders")
     owner.write(write(removed=(removed(stored, "change"),)))
     assert [each.log_end_at_ms for each in world.history().archived] == [NOW_MS - 50]

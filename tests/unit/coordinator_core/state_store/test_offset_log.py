@@ -31,9 +31,10 @@ def test_what_is_encoded_is_decoded() -> None:
 
 def test_what_is_known_of_commits_without_decoding_them() -> None:
     commits = LoggedCommits(0, "g", (*logged(topic="u", metadata="abc").records, *logged(partition=5).records))
-    group_id, instants_ms, topics, partitions, metadata_chars, _ = encode(commits)
-    assert (group_id, instants_ms) == ("g", (AT_MS, AT_MS))
-    assert (topics, partitions, metadata_chars) == (("t", "u", "t", "t"), (1, 0, 1, 5), 3)
+    known = encode(commits)
+    assert (known.group_id, known.at_ms) == ("g", None)
+    assert (known.topics, known.partitions, known.metadata_chars) == (("t", "u", "t", "t"), (1, 0, 1, 5), 3)
+    assert encode(logged()).at_ms == AT_MS
 
 
 @pytest.mark.parametrize("name", ["group_id", "member_id", "topic", "metadata"])
