@@ -112,7 +112,7 @@ class DiagnosisEvidence:
 def diagnose(
     transaction: Transaction, group_id: str, settings: Mapping[str, EffectiveSetting], now_ms: int
 ) -> list[Finding]:
-    """Return the findings of the last hour, and whether the assignment is uneven now.
+    """Return the findings of the last hour, none of a former group of that name, and an uneven assignment now.
 
     Args:
         transaction: the transaction.
@@ -124,11 +124,17 @@ def diagnose(
         GroupIdNotFound: there never was such a group.
     """
     from_ms = now_ms - WINDOW_MS
-    ended = MemberSessionFilter(group_id, from_ms, end_reasons=ENDS)
-    rebalances = read_rebalances(transaction, group_id, None, REBALANCES_MAX)
+    ended = MemberSessionFilter(group_id, from_ms, end_reasons=ENDS, present_only=True)
+    sessions = read_member_sessions(transaction, ended, None, SESSIONS_MAX)
+    created_at_ms = {each.row.group_created_at_ms for each in sessions}
     evidence = DiagnosisEvidence(
-        sessions=read_member_sessions(transaction, ended, None, SESSIONS_MAX),
-        rebalances=[each for each in rebalances if each.completed_at_ms is None or each.completed_at_ms >= from_ms],
+        sessions=sessions,
+        rebalances=[
+            each
+            for each in read_rebalances(transaction, group_id, None, REBALANCES_MAX)
+            if (each.completed_at_ms is None or each.completed_at_ms >= from_ms)
+            and each.group_created_at_ms in created_at_ms
+        ],
         waits=read_waits(transaction, WaitQuery(group_id, from_ms, WAIT_MIN_MS), WAITS_MAX),
         settings=settings,
         origins=read_setting_origins(transaction, group_id),

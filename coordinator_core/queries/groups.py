@@ -3,7 +3,7 @@
 import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import (
     ColumnElement,
@@ -27,6 +27,11 @@ from coordinator_core.state_store.postgres.connections import Transaction
 from coordinator_core.state_store.tables import group_transitions, groups, rebalances, shard_leases
 
 T = TypeVar("T")
+
+OF_PRESENT_GROUP: Final = """
+group_created_at = coalesce((SELECT created_at FROM groups WHERE groups.group_id = %(group_id)s), group_created_at)
+"""
+"""The condition that a row of history is not of a former group of that name; of a deleted group all rows are."""
 
 
 @dataclass(frozen=True, slots=True)

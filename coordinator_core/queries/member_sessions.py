@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from coordinator_core.analytics.eviction_cause import EvictionCause, eviction_cause
 from coordinator_core.analytics.frequency import EVICTION_REASONS
-from coordinator_core.queries.groups import known
+from coordinator_core.queries.groups import OF_PRESENT_GROUP, known
 from coordinator_core.state_store.ledger import ONGOING
 from coordinator_core.state_store.member_sessions import INTERVAL_MS
 from coordinator_core.state_store.postgres.connections import Transaction
@@ -40,6 +40,8 @@ class MemberSessionFilter:
     """The end of the time range, exclusive; rows are selected by `ended_at`."""
     end_reasons: tuple[str, ...] = ()
     """Empty: any."""
+    present_only: bool = False
+    """Whether rows of former groups of that name are left out; none is left out if the group is deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,7 @@ WITH page AS (
     WHERE group_id = %(group_id)s
         AND ended_at >= to_timestamp(%(from_ms)s / 1000.0) AND ended_at < to_timestamp(%(to_ms)s / 1000.0)
         AND (%(end_reasons)s::text[] = '{{}}' OR end_reason = ANY(%(end_reasons)s::text[]))
+        AND (NOT %(present_only)s OR {OF_PRESENT_GROUP})
         {after}
     ORDER BY {_NEWEST_FIRST}
     LIMIT %(limit)s

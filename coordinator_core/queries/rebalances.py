@@ -16,7 +16,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import UUID
 
-from coordinator_core.queries.groups import known
+from coordinator_core.queries.groups import OF_PRESENT_GROUP, known
 from coordinator_core.state_store.mirror_tables import mirrored_cluster
 from coordinator_core.state_store.postgres.connections import Transaction
 from coordinator_core.state_store.postgres.failures import DataRefused
@@ -127,7 +127,10 @@ def read_rebalance_members(transaction: Transaction, group_id: str, rebalance_id
 
 @dataclass(frozen=True, slots=True)
 class WaitQuery:
-    """Selects waits of at least `at_least_ms`, in rebalances of a group that ended at `from_ms` or later."""
+    """Selects waits of at least `at_least_ms`, in rebalances of a group that ended at `from_ms` or later.
+
+    Those of former groups of that name are left out, unless the group is deleted.
+    """
 
     group_id: str
     from_ms: int
@@ -146,18 +149,18 @@ class RebalanceWait(NamedTuple):
     outcome: str
 
 
-_WAITS: Final = """
+_WAITS: Final = f"""
 SELECT part.rebalance_id::text, part.member_id, part.group_instance_id, part.client_id, part.client_host,
     part.waited_for_ms, part.outcome
 FROM rebalances
-JOIN rebalance_members AS part USING (rebalance_id, completed_at)
-WHERE rebalances.group_id = %(group_id)s
+JOIN rebalance_members AS part USING (rebalance_id, completed_at, group_created_at)
+WHERE rebalances.group_id = %(group_id)s AND {OF_PRESENT_GROUP}
     AND rebalances.completed_at >= to_timestamp(%(from_ms)s / 1000.0)
     AND part.completed_at >= to_timestamp(%(from_ms)s / 1000.0)
     AND part.waited_for_ms >= %(at_least_ms)s
 ORDER BY part.waited_for_ms DESC, part.rebalance_id, part.member_id
 LIMIT %(limit)s
-"""
+"""  # noqa: S608 - words of ours
 
 
 def read_waits(transaction: Transaction, query: WaitQuery, limit: int) -> list[RebalanceWait]:

@@ -13,13 +13,14 @@ EVERY_S, LONG_S = 45, 18
 PAST = """
 INSERT INTO rebalances (rebalance_id, group_id, shard_id, group_created_at, generation, trigger, started_at,
     completed_at, outcome, restarts, member_count_before, member_count_after, partitions_moved)
-SELECT gen_random_uuid(), %(group_id)s, 0, now(), n, 'member_joined', ended - %(long_s)s * interval '1 s', ended,
-    'completed', 0, 1, 1, 0
-FROM (SELECT n, now() - n * %(every_s)s * interval '1 s' AS ended FROM generate_series(1, 1920) AS n) AS past;
+SELECT gen_random_uuid(), group_id, shard_id, created_at, n, 'member_joined', ended - %(long_s)s * interval '1 s',
+    ended, 'completed', 0, 1, 1, 0
+FROM (SELECT n, now() - n * %(every_s)s * interval '1 s' AS ended FROM generate_series(1, 1920) AS n) AS past,
+    groups WHERE group_id = %(group_id)s;
 INSERT INTO group_transitions (group_id, shard_id, group_created_at, at, generation, from_state, to_state, reason)
-SELECT group_id, 0, now(), started_at, generation, 'Stable', 'PreparingRebalance', 'test'
+SELECT group_id, shard_id, group_created_at, started_at, generation, 'Stable', 'PreparingRebalance', 'test'
 FROM rebalances WHERE group_id = %(group_id)s
-UNION ALL SELECT group_id, 0, now(), completed_at, generation, 'CompletingRebalance', 'Stable', 'test'
+UNION ALL SELECT group_id, shard_id, group_created_at, completed_at, generation, 'CompletingRebalance', 'Stable', 'test'
 FROM rebalances WHERE group_id = %(group_id)s
 """
 

@@ -167,19 +167,20 @@ def test_lag_over_time_is_drawn(shows: Callable[[str], Page], samples: SampleGro
 JOINED = (
     "INSERT INTO rebalances (rebalance_id, group_id, shard_id, group_created_at, generation, trigger,"
     " trigger_member_id, client_reason, started_at, completed_at, outcome, restarts, member_count_before,"
-    " member_count_after, partitions_moved) SELECT gen_random_uuid(), %(group_id)s, 0, now(), 1, 'member_joined',"
-    " 'thumb-1-' || gen_random_uuid(), %(said)s, at - interval '8 s', at, 'completed', 0, 1, 1, 0"
-    " FROM (SELECT now() - n * interval '1 min' AS at FROM generate_series(1, 3) AS n) AS times"
+    " member_count_after, partitions_moved) SELECT gen_random_uuid(), group_id, shard_id, created_at, 1,"
+    " 'member_joined', 'thumb-1-' || gen_random_uuid(), %(said)s, at - interval '8 s', at, 'completed', 0, 1, 1, 0"
+    " FROM (SELECT now() - n * interval '1 min' AS at FROM generate_series(1, 3) AS n) AS times,"
+    " groups WHERE group_id = %(group_id)s"
 )
 EVICTED = (
     "INSERT INTO member_sessions (group_id, shard_id, group_created_at, member_id, client_id, client_host, generation,"
     " session_timeout_ms, joined_at, started_at, ended_at, end_reason, last_heartbeat_at, heartbeat_count,"
-    " heartbeat_gap_ms_max, heartbeat_gap_histogram) SELECT %(group_id)s, 0, now(), 'thumb-1-' || n, 'thumb-1', 'here',"
-    " 1, 6000, ended - interval '2 min', ended - interval '2 min', ended,"
+    " heartbeat_gap_ms_max, heartbeat_gap_histogram) SELECT group_id, shard_id, created_at, 'thumb-1-' || n, 'thumb-1',"
+    " 'here', 1, 6000, ended - interval '2 min', ended - interval '2 min', ended,"
     " CASE n WHEN 0 THEN 'left' ELSE 'session_expired' END,"
     " ended - interval '6 s', 12, 1900, array_fill(0, ARRAY[11]) || 12 || array_fill(0, ARRAY[11])"
     " FROM (SELECT n, now() - n * (interval '2 min' + %(away)s::interval) AS ended FROM generate_series(0, 3) AS n)"
-    " AS times"
+    " AS times, groups WHERE group_id = %(group_id)s"
 )
 
 
@@ -227,10 +228,11 @@ def test_restarting_client_is_diagnosed_without_a_timeout(shows: Callable[[str],
 CRASHED = (
     "INSERT INTO member_sessions (group_id, shard_id, group_created_at, member_id, client_id, client_host, generation,"
     " session_timeout_ms, joined_at, started_at, ended_at, end_reason, last_heartbeat_at, heartbeat_count,"
-    " heartbeat_gap_ms_max, heartbeat_gap_histogram) SELECT %(group_id)s, 0, now(), 'worker-' || n, 'worker', 'here',"
-    " 1, 15000, ended - interval '43 s', ended - interval '43 s', ended, 'session_expired', ended - interval '15 s', 9,"
-    " 3000, array_fill(0, ARRAY[12]) || 9 || array_fill(0, ARRAY[10])"
-    " FROM (SELECT n, now() - n * interval '31 s' AS ended FROM generate_series(0, 3) AS n) AS times"
+    " heartbeat_gap_ms_max, heartbeat_gap_histogram) SELECT group_id, shard_id, created_at, 'worker-' || n, 'worker',"
+    " 'here', 1, 15000, ended - interval '43 s', ended - interval '43 s', ended, 'session_expired',"
+    " ended - interval '15 s', 9, 3000, array_fill(0, ARRAY[12]) || 9 || array_fill(0, ARRAY[10])"
+    " FROM (SELECT n, now() - n * interval '31 s' AS ended FROM generate_series(0, 3) AS n) AS times,"
+    " groups WHERE group_id = %(group_id)s"
 )
 WAITED_FOR = (
     "INSERT INTO rebalance_members (rebalance_id, group_id, shard_id, group_created_at, completed_at, member_id,"
@@ -258,9 +260,11 @@ def test_restart_before_eviction_is_reported_as_crash(shows: Callable[[str], Pag
 LATE = (
     "INSERT INTO member_sessions (group_id, shard_id, group_created_at, member_id, client_id, client_host, generation,"
     " session_timeout_ms, joined_at, started_at, ended_at, end_reason, last_heartbeat_at, heartbeat_count,"
-    " heartbeat_gap_ms_max, heartbeat_gap_histogram) SELECT %(group_id)s, 0, now(), 'worker-1', 'worker', 'here',"
-    " 1, 45000, now() - interval '1 hour', now() - interval '1 hour', now() - interval '1 min', 'rebalance_timeout',"
-    " now() - interval '62 s', 900, 3000, array_fill(0, ARRAY[12]) || 900 || array_fill(0, ARRAY[10])"
+    " heartbeat_gap_ms_max, heartbeat_gap_histogram) SELECT group_id, shard_id, created_at, 'worker-1', 'worker',"
+    " 'here', 1, 45000, now() - interval '1 hour', now() - interval '1 hour', now() - interval '1 min',"
+    " 'rebalance_timeout', now() - interval '62 s', 900, 3000,"
+    " array_fill(0, ARRAY[12]) || 900 || array_fill(0, ARRAY[10])"
+    " FROM groups WHERE group_id = %(group_id)s"
 )
 
 

@@ -15,9 +15,10 @@ ENDED_SESSIONS = """
 INSERT INTO member_sessions (group_id, shard_id, group_created_at, member_id, client_id, client_host, generation,
     session_timeout_ms, joined_at, started_at, ended_at, end_reason, last_heartbeat_at, heartbeat_count,
     heartbeat_gap_histogram)
-SELECT %(group_id)s, 0, now(), 'm-' || n, 'client', 'here', 1, 9000, at - interval '1 min', at - interval '1 min', at,
-    'left', at, 1, array_fill(0, ARRAY[23])
-FROM generate_series(%(first)s, 13) AS n CROSS JOIN LATERAL (SELECT now() - n * interval '1 min' AS at) AS past
+SELECT group_id, shard_id, created_at, 'm-' || n, 'client', 'here', 1, 9000, at - interval '1 min',
+    at - interval '1 min', at, 'left', at, 1, array_fill(0, ARRAY[23])
+FROM generate_series(%(first)s, 13) AS n CROSS JOIN LATERAL (SELECT now() - n * interval '1 min' AS at) AS past, groups
+WHERE group_id = %(group_id)s
 """
 
 

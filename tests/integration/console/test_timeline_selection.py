@@ -13,18 +13,21 @@ from tests.support.nodes import Node
 
 PAST = """
 INSERT INTO group_transitions (group_id, shard_id, group_created_at, at, generation, from_state, to_state, reason)
-VALUES (%(group_id)s, 0, now(), now() - interval '23 hours', 1, 'Empty', 'Stable', 'test');
+SELECT group_id, shard_id, created_at, now() - interval '23 hours', 1, 'Empty', 'Stable', 'test'
+FROM groups WHERE group_id = %(group_id)s;
 INSERT INTO rebalances (rebalance_id, group_id, shard_id, group_created_at, generation, trigger, client_reason,
     started_at, completed_at, outcome, restarts, member_count_before, member_count_after, partitions_moved)
-SELECT gen_random_uuid(), %(group_id)s, 0, now(), 1, 'member_joined', said, at - interval '1 min', at, 'completed', 0,
-    1, 1, 0
-FROM (VALUES ('long ago', now() - interval '20 hours'), ('lately', now() - interval '1 hour')) AS past (said, at);
+SELECT gen_random_uuid(), group_id, shard_id, created_at, 1, 'member_joined', said, at - interval '1 min', at,
+    'completed', 0, 1, 1, 0
+FROM (VALUES ('long ago', now() - interval '20 hours'), ('lately', now() - interval '1 hour')) AS past (said, at),
+    groups WHERE group_id = %(group_id)s;
 INSERT INTO member_sessions (group_id, shard_id, group_created_at, member_id, client_id, client_host, generation,
     session_timeout_ms, joined_at, started_at, ended_at, end_reason, last_heartbeat_at, heartbeat_count,
     heartbeat_gap_histogram)
-SELECT %(group_id)s, 0, now(), name, name, 'here', 1, 9000, at - interval '1 min', at - interval '1 min', at, 'left',
-    at, 1, array_fill(0, ARRAY[23])
-FROM (VALUES ('early', now() - interval '20 hours'), ('late', now() - interval '1 hour')) AS past (name, at)
+SELECT group_id, shard_id, created_at, name, name, 'here', 1, 9000, at - interval '1 min', at - interval '1 min', at,
+    'left', at, 1, array_fill(0, ARRAY[23])
+FROM (VALUES ('early', now() - interval '20 hours'), ('late', now() - interval '1 hour')) AS past (name, at),
+    groups WHERE group_id = %(group_id)s
 """
 """Both ended in the first and in the last sixth of a day: far from where the tests begin and end a selection."""
 

@@ -2,17 +2,23 @@
 
 import asyncio
 from contextlib import suppress
+from dataclasses import asdict
+from typing import Any
+from uuid import uuid4
 
 import pytest
 
+from coordinator_core.admin.groups import delete_group, remove_member
 from coordinator_core.admin.settings import put_settings
 from coordinator_core.protocol.errors import GroupIdNotFound, RebalanceInProgress
 from coordinator_core.protocol.requests import Heartbeat
+from coordinator_core.protocol.settings import GroupSettings
 from coordinator_core.queries.diagnosis import WINDOW_MS, Finding, diagnose
 from coordinator_core.runtime.coordinator import Coordinator
+from coordinator_core.runtime.views import EffectiveSetting
 from coordinator_core.state_store.postgres import PostgresStore
-from tests.support.store_rows import NOW_MS
-from tests.support.store_worlds import Query
+from tests.support.store_rows import NOW_MS, group_row, member_row, part_row, rebalance_row, session_row, write
+from tests.support.store_worlds import Owner, Query
 from tests.unit.coordinator_core.runtime.callers import Caller, waited_for
 from tests.unit.coordinator_core.runtime.nodes import JumpingClock, a_change, config, running, until
 
@@ -77,6 +83,54 @@ async def test_member_that_becomes_silent_in_a_rebalance_is_called_dead(
         await missed_rebalance(node, clock, heartbeats=False)
         (finding,) = diagnosed(query, node)
     assert finding.kind == "silent"
+
+
+async def test_a_former_group_of_the_same_name_counts_only_while_there_is_no_other(
+    postgres_store: PostgresStore, query: Query
+) -> None:
+    clock = JumpingClock()
+    async with running(postgres_store, STANDING, clock) as node:
+        _, prompt = await missed_rebalance(node, clock, heartbeats=True)
+        await prompt.leave()
+        await delete_group(node, "g", a_change())
+        clock.jumped_ms += 1_000
+        assert [finding.kind for finding in diagnosed(query, node)] == ["late_join"]
+        member = await Caller(node).settle()
+        assert diagnosed(query, node) == []
+        await remove_member(node, "g", member.member_id, a_change())
+        assert [finding.kind for finding in diagnosed(query, node)] == ["removed"]
+
+
+def test_waits_and_reasons_of_a_former_group_do_not_count(owner: Owner, query: Query) -> None:
+    ended = session_row(end_reason="session_expired", ended_at_ms=NOW_MS + 50_000, last_heartbeat_at_ms=None)
+    former: dict[str, Any] = {"group_created_at_ms": NOW_MS - 1}
+    said: dict[str, Any] = {"trigger_member_id": f"client-{uuid4()}", "client_reason": "UNKNOWN_MEMBER_ID"}
+    owner.write(
+        write(
+            group=group_row(),
+            members={"m-2": member_row("m-2", joined_at_ms=NOW_MS + 51_000)},
+            sessions=(ended,),
+            rebalances=(rebalance_row(**said, **former),),
+            rebalance_members=(part_row(waited_for_ms=60_000, client_host=ended.client_host, **former),),
+        )
+    )
+    settings = {key: EffectiveSetting(value, "default") for key, value in asdict(GroupSettings()).items()}
+    (finding,) = query(diagnose, "orders", settings, NOW_MS + 60_000)
+    assert "It paused, or was started again at once." in finding.text
+    assert "waited" not in finding.text
+
+
+async def test_a_group_is_not_another_one_after_a_failover_with_loss(
+    postgres_store: PostgresStore, query: Query
+) -> None:
+    clock = JumpingClock()
+    async with running(postgres_store, STANDING, clock) as node:
+        _, prompt = await missed_rebalance(node, clock, heartbeats=True)
+    postgres_store.start_incarnation(1, "a", "failed over")
+    async with running(postgres_store, STANDING, clock) as node:
+        prompt.node = node
+        await prompt.leave()
+        assert [finding.kind for finding in diagnosed(query, node)] == ["late_join"]
 
 
 def test_an_unknown_group_is_refused(query: Query) -> None:
