@@ -132,6 +132,12 @@ def test_member_whose_successor_joined_before_its_eviction_was_dead(owner: Owner
     assert sorted(evictions_in(query)) == [("alive", 50_000), ("dead", None), ("never heard", None)]
 
 
+def test_history_of_a_former_group_of_that_name_counts(owner: Owner, query: Query) -> None:
+    """Settings are those of a name, too."""
+    owner.write(write(group=group_row(), sessions=(gone("m-1", NOW_MS, group_created_at_ms=NOW_MS - 1),)))
+    assert evictions_in(query) == [("m-1", None)]
+
+
 def test_possible_rejoin_is_not_evaluated(owner: Owner, query: Query) -> None:
     end_ms = QUESTION.to_ms
     owner.write(
