@@ -102,6 +102,17 @@ def test_deletion_of_a_topic_deletes_its_log_ends_and_their_history(owner: Owner
     assert query(read_group_offsets, "orders", 0).partitions[0].ends == (LogEnd(minute(5), 4), LogEnd(minute(6), 8))
 
 
+def test_what_a_group_reported_before_a_deletion_does_not_count(owner: Owner, store: Store, query: Query) -> None:
+    """The topic was created again, and its log passed the same offsets later."""
+    store.put_topic("clicks", 1, None, change_row("put"))
+    for number, (offset, end) in enumerate(((8, 8), (45, 50), (95, 100), (5, 20), (10, 60))):
+        if number == 3:
+            store.delete_topic("clicks", change_row("delete"))
+        owner.write(write(committed=(committed(offset=offset, log_end_offset=end, at_ms=minute(number)),)))
+        report(store, end, minute(number))
+    assert query(read_group_offsets, "orders", 0).partitions[0].ends == (LogEnd(minute(3), 20), LogEnd(minute(4), 60))
+
+
 def test_reports_from_before_a_deletion_are_rejected(store: Store) -> None:
     store.put_topic("clicks", 1, None, change_row("put"))
     known = store.versions().log_end_deletions
