@@ -31,7 +31,7 @@ T = TypeVar("T")
 OF_PRESENT_GROUP: Final = """
 group_created_at = coalesce((SELECT created_at FROM groups WHERE groups.group_id = %(group_id)s), group_created_at)
 """
-"""The condition that a row of history is not of a former group of that name; of a deleted group all rows are."""
+"""The condition that rows of history are of no former group of that name; all rows of a deleted group meet it."""
 
 
 @dataclass(frozen=True, slots=True)
