@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import timedelta
 from functools import cache, partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
+from msgspec import Struct
 
 from api.kafka.apis import APIS
 from api.kafka.lenient_decoding import rewritten
@@ -32,7 +33,7 @@ CORRELATION_ID: Final = slice(4, 8)
 """Where the correlation id is in a frame; its response repeats it."""
 
 
-class RequestHeader(NamedTuple):
+class RequestHeader(Struct, frozen=True, gc=False):
     """What precedes the body of every request, but for its correlation id."""
 
     api_key: int

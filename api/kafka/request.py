@@ -193,7 +193,8 @@ class KeptRequest:
         Raises:
             MalformedFrame: as `decode`.
         """
-        key, version, _, _, offset = self.request.header
+        header = self.request.header
+        key, version, offset = header.api_key, header.version, header.size
         if self._lists is None or len(frame) != self._size or not frame.startswith(self._lists, offset):
             lists = lists_of(key, version, frame, offset, max_items)
             self._lists = lists if len(lists) <= KEPT_BODY_MAX_BYTES else None
