@@ -58,7 +58,7 @@ class Timers:
             due_ms = self._due_at_ms.get(timer)
             if due_ms is None:
                 continue
-            if due_ms <= now_ms:
+            if due_ms == entry_ms:
                 del self._due_at_ms[timer]
                 return timer
             self._push(timer, due_ms)

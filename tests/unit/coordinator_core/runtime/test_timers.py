@@ -43,6 +43,14 @@ def test_a_deadline_that_moves_back_surfaces_at_its_new_time() -> None:
     assert due(timers, 300) == [A]
 
 
+def test_a_deadline_that_moves_back_surfaces_after_those_due_before_it() -> None:
+    timers = Timers()
+    timers.start(A, 100)
+    timers.start(B, 200)
+    timers.start(A, 300)
+    assert due(timers, 400) == [B, A]
+
+
 def test_a_deadline_that_moves_forward_surfaces_once() -> None:
     timers = Timers()
     timers.start(A, 300)
