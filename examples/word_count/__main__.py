@@ -95,10 +95,9 @@ def _command(
 
 
 def _at_least_one(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, and is {number}")
-    return number
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 on, and is {text}")
+    return int(text)
 
 
 def _on_signals(stop: Callable[[], object]) -> None:

@@ -202,6 +202,13 @@ def a_directory(tmp_path: Path, *names: str) -> str:
     return str(directory)
 
 
+@pytest.mark.parametrize("lines", ["0", "many"])
+def test_number_that_is_none_is_reported_in_one_sentence(lines: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["produce", "orders", "--lines", lines])
+    assert f"argument --lines: must be a whole number from 1 on, and is {lines}\n" in capsys.readouterr().err
+
+
 def test_missing_directory_is_reported_in_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["consume", str(tmp_path / "nowhere")]) == 1
     assert capsys.readouterr().err == f"there is no directory {tmp_path}/nowhere; `produce` creates it\n"
