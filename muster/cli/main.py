@@ -57,7 +57,8 @@ def _run() -> int | None:
     except UserError as failure:
         return _print_error(failure.sentence, failure.exit_code)
     except TyperException as failure:
-        return _print_error(failure.format_message().replace(": Value error, ", ": "), failure.exit_code)
+        sentence = " ".join(failure.format_message().split())
+        return _print_error(sentence.replace(": Value error, ", ": "), failure.exit_code)
     except typer.Abort:
         return _print_error("Stopped.")
     except BrokenPipeError:

@@ -55,6 +55,7 @@ def test_help_lists_the_commands() -> None:
         (["serve", "--port", "x"], "Invalid value for '--port'"),
         (["up", "--port", "0"], "Invalid value for '--port'"),
         (["job"], "Missing argument"),
+        (["token", "new", "--actor", "ada"], "Missing option '--role'. Choose from: agent, viewer, operator"),
     ],
 )
 def test_usage_error_is_one_sentence(arguments: list[str], words: str) -> None:
