@@ -211,7 +211,7 @@ def _print_dry_run(run: Json, *, as_json: bool) -> None:
         print(f"The run is {run['status']}; there is nothing to decide.")
         return
     left = run["counts"].get(UNDECIDED, run["counts"].get("candidates", 0))
-    print(f"{counted(left, 'candidate')} would be judged again. Dry run; use --execute to apply.")
+    print(f"{counted(left, 'candidate')} would be checked again. Dry run; use --execute to apply.")
 
 
 def _path(run_id: str, action: str = "") -> str:

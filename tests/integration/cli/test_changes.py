@@ -263,7 +263,7 @@ def run_id(rows: PsycopgConnection, client: Client) -> str:
 
 def test_run_is_a_dry_run_unless_executed(muster: Muster, run_id: str) -> None:
     output = muster.ok("runs", "apply", run_id).out
-    assert "1 candidate would be judged again. Dry run; use --execute to apply." in output
+    assert "1 candidate would be checked again. Dry run; use --execute to apply." in output
     assert muster.ok("runs", "show", run_id, "--json").json["status"] == "proposed"
 
     applied = muster.ok("runs", "apply", run_id, "--execute", "--wait", "--json").json
