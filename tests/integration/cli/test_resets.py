@@ -236,7 +236,7 @@ def test_offsets_of_one_group_are_imported_into_another(
     [
         ("", "holds no offsets."),
         ("orders,0\n", "Line 1 of FILE has 2 columns; topic,partition,offset are wanted."),
-        ("orders,0,1\n\norders,1\n", "Line 3 of FILE has 2 columns"),
+        ("orders,0,1\n\norders\n", "Line 3 of FILE has 1 column;"),
         ("orders,0,-1\n", "Line 1 of FILE: the offset '-1' is no number from 0 on."),
         ("orders,x,1\n", "Line 1 of FILE: the partition 'x' is no number"),
         ("orders,0,1\norders,0,2\n", "FILE names orders 0 twice."),
