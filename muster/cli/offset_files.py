@@ -89,7 +89,9 @@ def _from_csv(text: str, name: str) -> list[Line]:
 
 def _line(row: list[str], where: str) -> Line:
     if len(row) not in {3, 4}:
-        raise UserError(f"{where} has {counted(len(row), 'column')}; topic,partition,offset are wanted.", USAGE_EXIT_CODE)
+        raise UserError(
+            f"{where} has {counted(len(row), 'column')}; topic,partition,offset are wanted.", USAGE_EXIT_CODE
+        )
     group_id = row[0] if len(row) == 4 else None
     topic, partition, offset = row[-3:]
     return Line(group_id, topic, _number(partition, "partition", where), _number(offset, "offset", where))
