@@ -144,6 +144,21 @@ class NodeClient:
             reasons = display.printable("; ".join(answer["reasons"]))
             print(f"muster: The node is not ready, and may show what was known last: {reasons}.", file=sys.stderr)
 
+    def refuse_on_mirror(self) -> None:
+        """Refuse a dry run of a change that a mirror would refuse.
+
+        Raises:
+            UserError: the node is a mirror, as far as the token may know.
+        """
+        from coordinator_core.protocol.errors import READ_ONLY_MIRROR
+
+        try:
+            mirrored = self.get("/v1/config").get("mirrored_cluster")
+        except ApiError:
+            return
+        if mirrored is not None:
+            raise UserError(f"{READ_ONLY_MIRROR} (INVALID_REQUEST).", FAILURE_EXIT_CODE)
+
     def _call(self, method: str, path: str, body: Json = None) -> Json:
         """Send a request, repeat it after retriable errors, and return the JSON of the response.
 

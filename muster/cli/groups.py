@@ -181,6 +181,8 @@ def delete(
     node = NodeClient(url, actor)
     chosen = GroupSelection.of(groups, group, is_all=all_groups, states=state, prefix=prefix).groups(node)
     is_dry_run = dry_run or not execute
+    if is_dry_run:
+        node.refuse_on_mirror()
     report(delete_groups(node, chosen, reason, is_dry_run=is_dry_run), as_json=as_json, is_dry_run=is_dry_run)
 
 

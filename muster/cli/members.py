@@ -110,6 +110,8 @@ def remove_member(
     chosen = one_group(group_id, group)
     named = one_named("member", member_id, member)
     node, is_dry_run = NodeClient(url, actor), dry_run or not execute
+    if is_dry_run:
+        node.refuse_on_mirror()
     described = node.whole(group_path(chosen), "members")
     removed = _member(described, named)
     count = display.owned_count(removed)

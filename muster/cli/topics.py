@@ -109,6 +109,8 @@ def delete(
     metadata and offsets.
     """
     node, is_dry_run = NodeClient(url, actor), dry_run or not execute
+    if is_dry_run:
+        node.refuse_on_mirror()
     metadata = _existing(node, topic)
     deleted: Json = (
         {"topic": topic, "run_id": None, "candidates": None} if is_dry_run else node.delete(_path(topic), reason)

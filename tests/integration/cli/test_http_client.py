@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from coordinator_core.protocol.errors import READ_ONLY_MIRROR
 from muster import node_client
 from muster.data_dir import DataDir
 from muster.local.database import command_database
@@ -60,6 +61,27 @@ def test_groups_of_a_node_that_is_not_ready_are_shown_with_the_reason(
     assert ran.err == (
         "muster: The node is not ready, and may show what was known last: kafka-1:9092 does not answer.\n"
     )
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["groups delete g", "groups remove-member g m", "topics delete orders", "offsets delete-log-ends --topic orders"],
+)
+def test_dry_run_of_what_a_mirror_would_refuse_is_refused(bare_muster: Muster, fake: FakeNode, command: str) -> None:
+    fake.says(200, {"values": {}, "unconfirmed_nodes": [], "mirrored_cluster": "kafka-1"})
+
+    assert bare_muster.refused(1, *command.split(), "--url", fake.url) == f"{READ_ONLY_MIRROR} (INVALID_REQUEST)."
+
+
+def test_token_that_may_not_read_the_settings_is_no_reason_to_refuse_a_dry_run(
+    bare_muster: Muster, fake: FakeNode
+) -> None:
+    fake.says(403, {"code": "CLUSTER_AUTHORIZATION_FAILED", "action": "fix", "detail": "not allowed"})
+    fake.says(200, {"topic": "orders", "log_ends": []})
+
+    ran = bare_muster.ok("offsets", "delete-log-ends", "--topic", "orders", "--url", fake.url)
+
+    assert ran.out == "No log end of these is known. Nothing was changed.\n"
 
 
 @pytest.mark.parametrize("status", [200, 308, 502])
