@@ -203,7 +203,7 @@ def a_directory(tmp_path: Path, *names: str) -> str:
 
 
 @pytest.mark.parametrize("lines", ["0", "many"])
-def test_number_that_is_none_is_reported_in_one_sentence(lines: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_number_is_reported_in_one_sentence(lines: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["produce", "orders", "--lines", lines])
     assert f"argument --lines: must be a whole number from 1 on, and is {lines}\n" in capsys.readouterr().err
