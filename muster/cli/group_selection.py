@@ -170,10 +170,16 @@ def report(outcomes: list[Outcome], *, as_json: bool, is_dry_run: bool) -> None:
             table.add(one.group_id, one.outcome, one.detail)
         if outcomes:
             table.print()
-        print(f"{summary}{f' {DRY_RUN_NOTE}' if is_dry_run else ''}")
+        possible = sum(one.outcome != "refused" for one in outcomes)
+        print(f"{summary}{f' {dry_run_note(possible)}' if is_dry_run else ''}")
         print_undo(one.change_id for one in outcomes if one.change_id and one.can_undo)
     if any(one.outcome == "refused" for one in outcomes):
         raise UserError(summary if as_json else "", FAILURE_EXIT_CODE)
+
+
+def dry_run_note(change_count: int) -> str:
+    """Return how to apply a dry run that found so many changes."""
+    return DRY_RUN_NOTE if change_count else "Nothing was changed."
 
 
 def outcome_summary(outcomes: list[Outcome]) -> str:

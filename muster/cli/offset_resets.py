@@ -18,7 +18,7 @@ import typer
 
 from muster import display
 from muster.cli.argument_parsing import duration_ago, instant, topic_and_partitions
-from muster.cli.group_selection import GroupSelection, reporting_stops
+from muster.cli.group_selection import GroupSelection, dry_run_note, reporting_stops
 from muster.cli.offset_files import Line, csv_of, read_lines
 from muster.cli.options import (
     REASON,
@@ -266,7 +266,7 @@ def _print_table(plans: list[Plan], *, is_dry_run: bool) -> None:
     moved = [plan for plan in plans if not plan.refusal]
     summary = f"{counted(len(table), 'partition')} of {counted(len(moved), 'group')}"
     if is_dry_run:
-        print(f"{summary} would be moved. Dry run; use --execute to apply.")
+        print(f"{summary} would be moved. {dry_run_note(len(table))}")
     else:
         print(f"{summary} moved.")
         display.print_undo(change_id for plan in plans if plan.offsets for change_id in plan.change_ids)

@@ -18,7 +18,7 @@ from muster import display
 from muster.cli.argument_parsing import topic_and_partitions
 from muster.cli.atomic_write import replace_file
 from muster.cli.command_tree import command_group
-from muster.cli.group_selection import DRY_RUN_NOTE, GroupSelection, one_group, reporting_stops
+from muster.cli.group_selection import DRY_RUN_NOTE, GroupSelection, dry_run_note, one_group, reporting_stops
 from muster.cli.offset_files import Line, csv_of
 from muster.cli.offset_resets import Target, print_plans, reset_groups, topics_of
 from muster.cli.options import (
@@ -422,7 +422,7 @@ def _summary(outcomes: list[Json], *, is_dry_run: bool) -> str:
     done = WOULD_BE_DELETED if is_dry_run else DELETED
     gone = sum(each["outcome"] == done for each in outcomes)
     refused = f", {len(outcomes) - gone} refused" if len(outcomes) > gone else ""
-    rest = (f" {DRY_RUN_NOTE}" if gone else " Nothing was changed.") if is_dry_run else ""
+    rest = f" {dry_run_note(gone)}" if is_dry_run else ""
     return f"{counted(gone, 'offset')} {done}{refused}.{rest}"
 
 

@@ -433,6 +433,16 @@ def test_deletion_prints_its_undo_command_if_offsets_were_archived(muster: Muste
     assert offsets_of(group) == {("orders", 0): 5}
 
 
+def test_dry_run_with_nothing_to_delete_does_not_advise_to_execute(muster: Muster, group: Group) -> None:
+    group.stable()
+
+    refused = muster("groups", "delete", group.group_id)
+    none = muster("groups", "delete", "--all-groups", "--prefix", fresh_id())
+
+    assert (refused.exit_code, refused.out.splitlines()[-1]) == (1, "1 group: 1 refused. Nothing was changed.")
+    assert (none.exit_code, none.out) == (0, "No group is chosen. Nothing was changed.\n")
+
+
 def test_dry_run_overrides_execute(muster: Muster, group: Group) -> None:
     commit(group, position(5))
 
