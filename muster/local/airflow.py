@@ -68,6 +68,8 @@ SERVICES: Mapping[str, tuple[str, ...]] = {
 """The name of each child process, and its arguments of `airflow`."""
 
 CLEANUP = "airflow-cleanup"
+WITHOUT_GRAPHVIZ = "ignore:Could not import graphviz"
+"""Airflow prints this warning to the standard output, before the JSON of `airflow dags list --output json`."""
 CLEANED_TABLES = "asset_event,callback,dag_run,log"
 """Those that grow with each run. Not that of DAGs, which has whether one is paused: none is parsed while a machine
 sleeps."""
@@ -371,7 +373,7 @@ def airflow_in_use(settings: Settings) -> tuple[str, dict[str, str]]:
     assert port is not None, "muster up publishes its port"
     jobs_url, airflow_url = holder.database_urls.jobs, holder.airflow_database_url
     airflow = AirflowServices(settings.data_dir, jobs_url, airflow_url, holder.node_url, port, pool_slots(settings))
-    return _airflow(), airflow.environment
+    return _airflow(), {"PYTHONWARNINGS": WITHOUT_GRAPHVIZ} | airflow.environment
 
 
 def _remove_old_files(directory: Path, before_s: float) -> None:

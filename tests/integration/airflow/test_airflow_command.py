@@ -55,6 +55,13 @@ def test_airflow_runs_with_the_configuration_of_the_platform(data_dir: DataDir, 
     assert f"\nsql_alchemy_conn = {AIRFLOW_DATABASE}\n" in ran.stdout
 
 
+def test_output_has_no_warning_of_a_library_that_is_not_needed(data_dir: DataDir, lock: RunLock) -> None:
+    """Airflow prints warnings to the standard output, where JSON is read from."""
+    lock.publish_airflow("http://127.0.0.1:18081", AIRFLOW_DATABASE)
+
+    assert "py.warnings" not in run(data_dir, "dags", "details", "offset_retention", "--output", "json").stdout
+
+
 def test_arguments_and_exit_code_are_airflow_s(data_dir: DataDir, lock: RunLock) -> None:
     lock.publish_airflow("http://127.0.0.1:18081", AIRFLOW_DATABASE)
 
