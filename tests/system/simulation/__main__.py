@@ -61,7 +61,10 @@ def _arguments() -> argparse.Namespace:
     mode.add_argument("--unreadable", dest="mode", action="store_const", const="unreadable", help=unreadable)
     parser.set_defaults(mode="")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many processes")
-    return parser.parse_args()
+    asked = parser.parse_args()
+    if min(asked.seeds, asked.jobs) < 1:
+        parser.error("--seeds and --jobs must be at least 1")
+    return asked
 
 
 def _run_one(seed: int, mode: str) -> int:

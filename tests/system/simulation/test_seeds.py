@@ -8,13 +8,24 @@ from collections import Counter
 import pytest
 
 from tests.support.repository import ROOT
-from tests.system.simulation.__main__ import ENOUGH_SEEDS, Run, finish, missing
+from tests.system.simulation.__main__ import ENOUGH_SEEDS, Run, finish, main, missing
 from tests.system.simulation.faults import FAULTS
 from tests.system.simulation.seeds import Outcome, run_seed
 from tests.system.simulation.world import Violation
 
 SEEDS = range(1, 6)
 COMMON = ("node_paused", "node_crashed", "store_down", "lease_overtaken", "request_lost", "reply_lost", "agent_crashed")
+
+
+@pytest.mark.parametrize("option", ["--seeds", "--jobs"])
+def test_run_of_nothing_is_refused(
+    option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["simulation", option, "0"])
+
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert "--seeds and --jobs must be at least 1" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")
