@@ -7,6 +7,7 @@ history. Protocol decisions and HTTP are not included.
 Run: python -m bench.ledger [FILE]
 """
 
+import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import perf_counter
@@ -214,14 +215,15 @@ def _heartbeats(size: Size) -> Figure:
     """Measure heartbeats in a shard, from request to restarted timer, with and without measured member sessions."""
     played = SimulatedGroup("beats", 1_000, size.partitions_a_member)
     played.began()
-    pairs = [
-        (Took(_beats_us(played, size, measured=True)), Took(_beats_us(played, size, measured=False)))
-        for _ in range(size.rounds)
-    ]
+
+    def took(*, measured: bool) -> Took:
+        return Took(asyncio.run(_beats_us(played, size, measured=measured)))
+
+    pairs = [(took(measured=True), took(measured=False)) for _ in range(size.rounds)]
     return _figure("a heartbeat in its shard", "us", pairs, WANTED_HEARTBEAT)
 
 
-def _beats_us(played: SimulatedGroup, size: Size, *, measured: bool) -> float:
+async def _beats_us(played: SimulatedGroup, size: Size, *, measured: bool) -> float:
     shard, group = _shard(), played.group
     ledger = played.ledger if measured else Ledger(group.group_id, SHARD)
     shard.groups[group.group_id] = GroupContext(group, ledger)

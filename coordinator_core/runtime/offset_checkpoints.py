@@ -98,6 +98,8 @@ class OffsetCheckpoints:
 
     def note_growth(self, size: int, client: str) -> None:
         """Count new dirty offsets of a client; begin a checkpoint if there are too many."""
+        if not size:  # nearly always: consumers replace their own commits
+            return
         self.dirty_size += size
         self.client_sizes[client] += size
         if self.dirty_size >= self._config.max_dirty_offsets:

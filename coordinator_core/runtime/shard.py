@@ -455,8 +455,7 @@ class Shard:
         if not self.is_unloaded:
             if write.logged is not None:
                 growth = self.offsets.add(write.logged, log_position, node_ms, pending.client, pending.origin)
-                if growth:
-                    self._checkpoints.note_growth(growth, pending.client)
+                self._checkpoints.note_growth(growth, pending.client)
             else:
                 growth = write.committed_count - len(write.removed)
             group_context.uncounted_offsets += growth
