@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from msgspec import Struct
-
 from coordinator_core.protocol.log_ends import LOG_END_MAX_AGE_MS
 from coordinator_core.protocol.retention import retention_ms_from_minutes
 
@@ -97,7 +95,7 @@ class Context:
         return partition >= 0 and (known is None or partition < known.partitions)
 
 
-class Now(Struct, frozen=True, gc=False):
+class Now(NamedTuple):
     """The current time on two clocks."""
 
     node_ms: int

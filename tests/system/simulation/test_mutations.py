@@ -112,7 +112,7 @@ def write_without_lease(store: MemoryStore, batch: Batch) -> WriteResult:
 
 
 def shard_of_doubtful_lease(node: Coordinator, group_id: str, now: Now) -> Shard:
-    return _shard_of(node, group_id, replace(now, node_ms=0))
+    return _shard_of(node, group_id, now._replace(node_ms=0))
 
 
 def shard_with_wrong_owner(node: Coordinator, group_id: str, now: Now) -> Shard:
