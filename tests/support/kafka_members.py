@@ -133,12 +133,13 @@ class KafkaMember:
         def outcomes() -> list[str]:
             return [event["event"] for event in self.events() if event["event"] in {"committed", "commit_failed"}]
 
-        is_done = False
-        while not is_done:
+        def commit() -> bool:
             before = len(outcomes())
             self.send_commit(offset, metadata)
-            self.wait_until(lambda _, before=before: len(outcomes()) > before)  # type: ignore[misc]
-            is_done = outcomes()[before] == "committed"
+            self.wait_until(lambda _: len(outcomes()) > before)
+            return outcomes()[before] == "committed"
+
+        poll_until(commit)
 
     def send_commit(self, offset: int, metadata: str) -> None:
         """Let it commit an offset of each of its partitions when it comes to it."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
@@ -63,13 +64,11 @@ def poll_until(look: Callable[[], T]) -> T:
         AssertionError: it did not within `PATIENCE_S`; the message shows the source of `look`.
     """
     never = Event()
-    waited_s = 0.0
-    while waited_s < PATIENCE_S:
+    started_s = time.monotonic()
+    while (waited_s := time.monotonic() - started_s) < PATIENCE_S:
         if found := look():
             return found
-        pause_s = min(max(POLL_S, POLL_SHARE * waited_s), POLL_MAX_S)
-        never.wait(pause_s)
-        waited_s += pause_s
+        never.wait(min(max(POLL_S, POLL_SHARE * waited_s), POLL_MAX_S))
     raise AssertionError(f"not true within {PATIENCE_S} s: {inspect.getsource(look).strip()}")
 
 

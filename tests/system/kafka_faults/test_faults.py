@@ -21,6 +21,9 @@ from tests.system.kafka_faults.cluster import Cluster, ClusterNode, running_clus
 pytestmark = [pytest.mark.slow]
 
 ALL: Final = {(TOPIC, partition) for partition in range(PARTITIONS)}
+WIDE_TOPIC: Final = "wide"
+WIDE_PARTITIONS: Final = 24
+"""So many that each node leads some."""
 PATIENT_MS: Final = 45_000
 """A session timeout that no member misses while its node is away. A consumer of kafkajs that restarts waits for it."""
 
@@ -31,6 +34,7 @@ def nodes(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Ite
     with running_cluster(tmp_path_factory.mktemp("nodes"), url) as cluster:
         client = Client(next(iter(cluster.nodes.values())).url)
         client.ok("PUT", f"/v1/topics/{TOPIC}", {"partitions": PARTITIONS})
+        client.ok("PUT", f"/v1/topics/{WIDE_TOPIC}", {"partitions": WIDE_PARTITIONS})
         client.close()
         yield cluster
     databases.drop(url)
@@ -182,12 +186,11 @@ def test_member_knows_a_restarted_node_when_all_others_are_gone(cluster: Cluster
     restarted, *others = cluster.nodes.values()
     with kafka_members(tmp_path, cluster.bootstrap) as members:
         restarted.stop()
-        member = members.join(library, fresh_id(), TOPIC, client_id="alone", session_timeout_ms=PATIENT_MS)
-        member.wait_until(lambda member: member.owned() == ALL)
+        member = members.join(library, fresh_id(), WIDE_TOPIC, client_id="alone", session_timeout_ms=PATIENT_MS)
+        member.wait_until(lambda member: len(member.owned()) == WIDE_PARTITIONS)
         restarted.start()
-        before = sum(node.answered("Metadata") for node in others)
         restarted.wait_until_ready()
-        poll_until(lambda: sum(node.answered("Metadata") for node in others) > before)
+        member.wait_until(lambda _: restarted.answered("Fetch"))
         member.commit(1, "x")
         for node in others:
             node.stop()
