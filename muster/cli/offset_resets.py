@@ -265,10 +265,12 @@ def _print_table(plans: list[Plan], *, is_dry_run: bool) -> None:
         table.print()
     moved = [plan for plan in plans if not plan.refusal]
     summary = f"{counted(len(table), 'partition')} of {counted(len(moved), 'group')}"
+    unmoved = sum(each["old_offset"] == each["new_offset"] for plan in plans for each in plan.offsets)
+    to_where = f", {unmoved:,} of them to where they are" if unmoved else ""
     if is_dry_run:
-        print(f"{summary} would be moved. {dry_run_note(len(table))}")
+        print(f"{summary} would be moved{to_where}. {dry_run_note(len(table))}")
     else:
-        print(f"{summary} moved.")
+        print(f"{summary} moved{to_where}.")
         display.print_undo(change_id for plan in plans if plan.offsets for change_id in plan.change_ids)
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from muster import display
-from muster.cli.group_selection import one_group
+from typing import Annotated
+
+import typer
+
+from muster.cli.group_selection import GroupSelection, Outcome, for_each, report
 from muster.cli.options import (
     REASON,
     ActorOption,
-    GroupArgument,
-    GroupOption,
+    GroupsArgument,
+    GroupsOption,
     JsonOption,
     ReasonOption,
     UrlOption,
@@ -36,21 +39,27 @@ def quarantined(url: UrlOption = None, as_json: JsonOption = False) -> None:
 
 
 def reload(
-    group_id: GroupArgument = None,
-    group: GroupOption = None,
+    groups: GroupsArgument = None,
+    group: GroupsOption = None,
+    all_groups: Annotated[bool, typer.Option("--all-groups", help="All quarantined groups of this node.")] = False,
     reason: ReasonOption = REASON,
     url: UrlOption = None,
     actor: ActorOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Reload a quarantined group.
+    """Reload quarantined groups.
 
-    Repair its rows first, or remove what else is the cause. The node refuses if the rows still cannot be loaded, and
-    if the group is not quarantined.
+    Repair their rows first, or remove what else is the cause. A group is refused if its rows still cannot be loaded,
+    and if it is not quarantined.
     """
-    node, chosen = NodeClient(url, actor), one_group(group_id, group)
-    node.post(group_path(chosen, "/reload"), {"reason": reason})
-    if as_json:
-        print_json({"group_id": chosen, "change_id": node.change_id})
+    node, selection = NodeClient(url, actor), GroupSelection.of(groups, group, is_all=all_groups)
+    if selection.is_all:
+        chosen = [each["group_id"] for each in node.whole("/v1/quarantined-groups", "groups")["groups"]]
     else:
-        print(f"{display.printable(chosen)} is loaded, and served again.")
+        chosen = selection.groups(node)
+
+    def act(group_id: str) -> Outcome:
+        node.post(group_path(group_id, "/reload"), {"reason": reason})
+        return Outcome(group_id, "reloaded", "served again", node.change_id)
+
+    report(for_each(chosen, act), as_json=as_json, is_dry_run=False)

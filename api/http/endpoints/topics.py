@@ -28,7 +28,7 @@ from api.http.rows import response_of
 from api.http.times import instant, instant_or_none
 from api.shared.limits import TOPIC_MAX_CHARS
 from coordinator_core.admin import topics as admin_topics
-from coordinator_core.protocol.errors import InvalidRequest, UnknownTopicOrPartition
+from coordinator_core.protocol.errors import READ_ONLY_MIRROR, InvalidRequest, UnknownTopicOrPartition
 from coordinator_core.queries.topics import read_topic_use
 from coordinator_core.state_store.postgres.log_ends import read_log_ends
 from coordinator_core.state_store.postgres.settings_and_topics import read_topics
@@ -205,6 +205,8 @@ async def delete_log_ends(
     """
     if dry_run:
         context.read_change(reason, default_actor=ANONYMOUS_ACTOR)
+        if context.coordinator.is_mirror:
+            raise InvalidRequest(READ_ONLY_MIRROR)
         ends = sorted((await context.query(read_log_ends, [topic])).items())
         wanted = [(number, end) for (_, number), end in ends if partition in {None, number}]
         found = [LogEndResponse(number, end.offset, instant(end.at_ms)) for number, end in wanted]

@@ -101,6 +101,15 @@ def test_invalid_flags_are_usage_errors(muster: Muster, group: Group, flags: lis
     assert offsets_of(group) == {("orders", 0): 5}
 
 
+def test_reset_says_how_many_partitions_stay_where_they_are(muster: Muster, group: Group) -> None:
+    commit(group, *(position(number, partition=number) for number in range(3)))
+    command = ["groups", "reset-offsets", group.group_id, "--all-topics", "--to-offset", "1"]
+
+    said = muster.ok(*command).out
+    assert "3 partitions of 1 group would be moved, 1 of them to where they are. Dry run; use --execute to apply." in said
+    assert "3 partitions of 1 group moved, 1 of them to where they are." in muster.ok(*command, "--execute").out
+
+
 def test_reset_creates_a_group_only_with_create(muster: Muster, group: Group) -> None:
     flags = ["groups", "reset-offsets", group.group_id, "--topic", "orders:0", "--to-offset", "3", "--execute"]
 

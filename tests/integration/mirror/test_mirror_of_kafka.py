@@ -205,6 +205,8 @@ def test_operators_cannot_change_what_is_mirrored(topic: str, client: Client) ->
         client.call("DELETE", f"{group}?reason=test"),
         client.call("PUT", f"{group}/config", {"values": {"session_timeout_ms": 9_000}, "reason": "test"}),
         client.call("PUT", "/v1/topics/new", {"partitions": 3, "reason": "test"}),
+        client.call("DELETE", f"/v1/topics/{topic}/log-ends?reason=test"),
+        client.call("DELETE", f"/v1/topics/{topic}/log-ends?dry_run=true"),
         client.call("POST", f"{group}/heartbeat", {"generation": 1, "member_id": "m"}),
         client.call("POST", f"{group}/offsets", {"generation": -1, "member_id": "", "offsets": []}),
     ]

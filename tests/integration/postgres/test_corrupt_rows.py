@@ -176,13 +176,14 @@ def test_doctor_names_the_corrupt_row_and_reload_restores_the_group(
         eventually_quarantined(client)
         found = doctor(bare_muster)
         listed = bare_muster.ok("groups", "quarantined")
-        still = bare_muster.refused(1, "groups", "reload", SICK)
-        healthy = bare_muster.refused(1, "groups", "reload", WELL)
+        still = bare_muster("groups", "reload", SICK, WELL)
+        still_all = bare_muster("groups", "reload", "--all-groups")
         with sql_connection.cursor() as cursor:
             cursor.execute("UPDATE groups SET state = 'Stable' WHERE group_id = 'sick'")
             cursor.execute("ALTER TABLE groups VALIDATE CONSTRAINT groups_state")
         assert doctor(bare_muster)["groups"] == ("ok", "2 groups can be loaded")
-        reloaded = bare_muster.ok("groups", "reload", SICK)
+        reloaded = bare_muster.ok("groups", "reload", "--all-groups")
+        none_left = bare_muster.ok("groups", "reload", "--all-groups")
         assert client.ok("GET", f"/v1/groups/{SICK}")["state"] == "Stable"
         (change,) = client.ok("GET", f"/v1/changes?group_id={SICK}")["changes"]
         assert doctor(bare_muster)["constraints"][0] == "ok"
@@ -192,9 +193,13 @@ def test_doctor_names_the_corrupt_row_and_reload_restores_the_group(
     assert found["constraints"] == ("warning", f"1 constraint does not hold for all rows: {violated}")
     assert (found["node"][0], "1 group is quarantined" in found["node"][1]) == ("warning", True)
     assert "groups.state is 'stable'" in listed.out
-    assert still.startswith("the group remains quarantined: groups.state is 'stable'")
-    assert healthy.startswith("the group is not quarantined, so there is nothing to reload")
-    assert reloaded.out.endswith("sick is loaded, and served again.\n")
+    assert still.exit_code == still_all.exit_code == 1
+    assert "the group remains quarantined: groups.state is 'stable'" in still.out
+    assert "the group is not quarantined, so there is nothing to reload" in still.out
+    assert still.out.endswith("2 groups: 2 refused.\n")
+    assert still_all.out.endswith("1 group: 1 refused.\n")
+    assert reloaded.out.endswith("1 group: 1 reloaded.\n")
+    assert none_left.out == "No group is chosen.\n"
     assert (change["action"], change["actor"]) == ("reload_group", "ada")
 
 

@@ -85,7 +85,8 @@ async def test_polled_rebalance_goes_on_in_a_mirror_that_starts_again(world: Wor
         assert view.waiting_for == ()
         seen = generation(2, member("a", 0), at_ms=started_ms + 5_000)
         world.log.say(started_ms + 5_002, seen)
-        await until(lambda: state(node) is STABLE, "the generation")
+        await until(lambda: len(world.rebalances) == 2, "the generation to be stored")
+        assert state(node) is STABLE
 
     rows = [(row.generation, row.outcome, row.started_at_ms) for row in world.rebalances]
     assert rows == [(1, "completed", T0_MS + 1_000), (2, "completed", started_ms)]
