@@ -101,7 +101,7 @@ def test_invalid_flags_are_usage_errors(muster: Muster, group: Group, flags: lis
     assert offsets_of(group) == {("orders", 0): 5}
 
 
-def test_reset_says_how_many_partitions_stay_where_they_are(muster: Muster, group: Group) -> None:
+def test_reset_says_how_many_partitions_keep_their_offset(muster: Muster, group: Group) -> None:
     commit(group, *(position(number, partition=number) for number in range(3)))
     command = ["groups", "reset-offsets", group.group_id, "--all-topics", "--to-offset", "1"]
 
