@@ -8,6 +8,8 @@ from typing import Final
 from tests.support.kafka_broker import TOOLS
 
 FETCH_TIMEOUT_S: Final = 300.0
+NEWEST_PYTHON: Final = {"kafka-python==2.0.2": (3, 11)}
+"""The newest Python that can import a package, where that is known: its copy of `six` needs what 3.12 does not have."""
 
 
 class PackageUnavailable(Exception):
@@ -20,6 +22,8 @@ def fetch_package(requirement: str) -> Path:
     Raises:
         PackageUnavailable: it cannot be had.
     """
+    if sys.version_info[:2] > (newest := NEWEST_PYTHON.get(requirement, sys.version_info[:2])):
+        raise PackageUnavailable(f"{requirement} needs Python {'.'.join(map(str, newest))} or older")
     directory = TOOLS / requirement
     if not directory.is_dir():
         draft = directory.with_name(f"{requirement}.new")
