@@ -33,7 +33,9 @@ class CpuMeter:
         return {f"{name}_cpu_us": used_us for name, used_us in self.us_per_request(requests).items()}
 
     def _read_s(self) -> dict[str, float]:
-        return {name: sum(map(cpu_time_s, pids)) for name, pids in self._pids.items()}
+        # Each process is read once: reading uses time too, by which sums with a process in common would differ.
+        used_s = {pid: cpu_time_s(pid) for pid in set().union(*self._pids.values())}
+        return {name: sum(used_s[pid] for pid in pids) for name, pids in self._pids.items()}
 
 
 def cpu_time_s(pid: int) -> float:
