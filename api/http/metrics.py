@@ -238,7 +238,7 @@ def _groups(groups: GroupCounts, active_timers: int, quarantined: int) -> Iterat
     )
     yield _single_gauge(
         "muster_num_quarantined_groups",
-        "Groups that are not served: their stored rows cannot be loaded, or the database refuses new ones.",
+        "Groups that are not served: their stored rows cannot be loaded, or they made their shard fail.",
         quarantined,
     )
     yield _single_gauge("muster_active_timers", "Active session, join and sync timers.", active_timers)

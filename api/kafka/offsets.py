@@ -28,7 +28,7 @@ from coordinator_core.protocol.requests import CommitOffsets, OffsetToCommit, St
 from coordinator_core.protocol.responses import Answer, CommitOffsetsResponse
 from coordinator_core.protocol.states import EMPTY
 from coordinator_core.runtime.current_request import commit_origin
-from coordinator_core.runtime.shard import completed_future
+from coordinator_core.runtime.waiting_requests import completed_future
 from coordinator_core.state_store.rows import FetchedOffset
 
 SEVERAL_GROUPS_FROM: Final = 8

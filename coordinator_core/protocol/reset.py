@@ -38,6 +38,8 @@ OFFSET_MAX = 2**63 - 1
 LOG_END_UNKNOWN = "no trusted reporter has reported the topic's log end offset"
 CLAMPED = frozenset({ResetTo.OFFSET, ResetTo.SHIFT, ResetTo.DATETIME, ResetTo.GIVEN})
 """Targets that may lie outside of the log."""
+AGE_UNITS = (("days", 86_400_000), ("hours", 3_600_000), ("minutes", 60_000), ("seconds", 1_000))
+"""Units of an age, from the largest one on, and their milliseconds; two of a unit at least are said in it."""
 
 
 def decide_reset(draft: Draft, request: ResetOffsets) -> None:
@@ -84,7 +86,9 @@ def _stale_end_warning(request: ResetOffsets, known: PartitionToReset, offset: i
     end = known.log_end
     if end is None or offset != end.offset or now_ms - end.at_ms <= request.log_end_max_age_ms:
         return None
-    return f"the end of the log was last reported {(now_ms - end.at_ms) // 1000} s ago, and may be further on"
+    age_ms = now_ms - end.at_ms
+    unit, unit_ms = next(unit for unit in AGE_UNITS if age_ms >= 2 * unit[1] or unit is AGE_UNITS[-1])
+    return f"the end of the log was last reported {age_ms // unit_ms} {unit} ago, and may be further on"
 
 
 def _target_offset(request: ResetOffsets, known: PartitionToReset, old_offset: int | None) -> int:

@@ -46,12 +46,13 @@ from coordinator_core.runtime.offset_counts import OffsetCounts
 from coordinator_core.runtime.quarantine import Quarantine, QuarantinedGroup
 from coordinator_core.runtime.readiness import ReadinessCheck, quarantine_notice
 from coordinator_core.runtime.rebalance_rate import RebalanceRate
-from coordinator_core.runtime.shard import Shard, completed_future
+from coordinator_core.runtime.shard import Shard
 from coordinator_core.runtime.shard_ownership import FAST_RENEWALS_PER_TTL, ShardOwnership
 from coordinator_core.runtime.shard_scan import reevaluate_groups, scan_awaited_members, scan_sessions
 from coordinator_core.runtime.stuck_groups import rebalancing_groups
 from coordinator_core.runtime.timer_loop import TimerLoop
 from coordinator_core.runtime.views import GroupView, Readiness, ShardOwner
+from coordinator_core.runtime.waiting_requests import completed_future
 from coordinator_core.runtime.writer import Writer
 from coordinator_core.state_store.interface import Store, StoreError
 from coordinator_core.state_store.rows import FetchedOffset, StoredSettings, TopicRow, Versions

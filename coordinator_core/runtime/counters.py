@@ -247,7 +247,7 @@ class NodeCounts:
     rebalance_rates: tuple[GroupRebalanceRate, ...]
     """The groups with the most rebalances within `RATE_WINDOW_MS`."""
     quarantined_groups: int
-    """Groups that are not served: their stored rows cannot be loaded, or the database refuses new ones."""
+    """Groups that are not served: their stored rows cannot be loaded, or they made their shard fail."""
     members_of_group: tuple[tuple[str, int], ...]
     """Group and its number of members, for every group of the node."""
     shard_count: int

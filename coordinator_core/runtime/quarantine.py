@@ -1,4 +1,4 @@
-"""Quarantine: groups whose stored rows cannot be loaded, or whose new rows the database refuses again and again.
+"""Quarantine: groups whose stored rows cannot be loaded, or that make their shard fail again and again.
 
 A node refuses every request for a quarantined group with a retriable error, and writes nothing for it, until an
 operator has removed the cause and reloaded the group. The other groups of the shard are served.
@@ -15,10 +15,14 @@ from coordinator_core.protocol.settings import Now
 
 log = structlog.get_logger("muster.runtime")
 
-REFUSALS_MAX: Final = 3
-"""How many writes of a group the database refuses before the group is quarantined."""
-REFUSALS_EXPIRE_MS: Final = 300_000
-"""How long a refusal counts: sessions that expire in vain, of 45 s by default, are refused three times within it."""
+FAILURES_MAX: Final = 3
+"""How often a group makes its shard fail before it is quarantined."""
+FAILURES_EXPIRE_MS: Final = 300_000
+"""How long a failure counts: sessions that expire in vain, of 45 s by default, fail three times within it."""
+REFUSALS: Final = "the database has refused its writes again and again; the log event write_refused has the reasons"
+VIOLATIONS: Final = (
+    "its requests have violated an invariant of the node again and again; the log event invariant_violated has each"
+)
 
 
 class ReloadRefused(InvalidRequest):
@@ -49,7 +53,7 @@ class QuarantinedGroup(NamedTuple):
     since_ms: int
     """Wall time."""
     epoch: int | None = None
-    """The last epoch of its shard on this node, if the database refuses its rows; None: they cannot be loaded."""
+    """The last epoch of its shard on this node, if it has made its shard fail; None: its rows cannot be loaded."""
 
 
 class Quarantine:
@@ -66,8 +70,8 @@ class Quarantine:
         """
         self._is_served = is_served
         self._groups: dict[str, QuarantinedGroup] = {}
-        self._refusals: dict[tuple[str, int], int] = {}
-        """(group, epoch of its shard) that ended with a refused write of the group → when, in node time."""
+        self._failures: dict[tuple[str, int], int] = {}
+        """(group, epoch of its shard) that ended with a failure of the group → when, in node time."""
         self.reloading = asyncio.Lock()
         """Held while a group is reloaded: rows that were read before another reload ended may be outdated after it."""
 
@@ -79,16 +83,22 @@ class Quarantine:
         self._groups[group.group_id] = group
         log.error("group_quarantined", group=group.group_id, shard=group.shard_id, reason=group.reason)
 
-    def count_refusal(self, group_id: str, shard_id: int, epoch: int, now: Now) -> None:
-        """Count a refused write, once in an epoch; quarantine its group when there were too many of late.
+    def count_failure(self, group_id: str, shard_id: int, epoch: int, now: Now, reason: str) -> None:
+        """Count a failure of a shard by a group, once in an epoch; quarantine the group when it had too many of late.
 
         Call it after the shard was unloaded.
+
+        Args:
+            group_id: of the group whose write was refused, or whose request violated an invariant.
+            shard_id: of the group.
+            epoch: of the shard that has failed.
+            now: the time.
+            reason: for which the group is quarantined, as a sentence.
         """
-        expired_ms = now.node_ms - REFUSALS_EXPIRE_MS
-        self._refusals = {refused: at_ms for refused, at_ms in self._refusals.items() if at_ms > expired_ms}
-        self._refusals[group_id, epoch] = now.node_ms
-        if sum(refused == group_id for refused, _ in self._refusals) >= REFUSALS_MAX:
-            reason = "the database has refused its writes again and again; the log event write_refused has the reasons"
+        expired_ms = now.node_ms - FAILURES_EXPIRE_MS
+        self._failures = {failed: at_ms for failed, at_ms in self._failures.items() if at_ms > expired_ms}
+        self._failures[group_id, epoch] = now.node_ms
+        if sum(failed == group_id for failed, _ in self._failures) >= FAILURES_MAX:
             self.add(QuarantinedGroup(group_id, shard_id, reason, now.wall_ms, epoch))
 
     def release(self, group_id: str) -> None:
@@ -99,7 +109,7 @@ class Quarantine:
     def begin_load(self, shard_id: int, epoch: int) -> None:
         """Forget the groups of a shard before it is loaded.
 
-        Those whose rows the database refuses remain, unless another node may have owned the shard meanwhile.
+        Those that have made it fail remain, unless another node may have owned the shard meanwhile.
         """
         for group in [each for each in self._groups.values() if each.shard_id == shard_id]:
             if group.epoch == epoch - 1:

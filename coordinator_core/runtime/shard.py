@@ -52,11 +52,11 @@ from coordinator_core.runtime.member_sessions import (
 )
 from coordinator_core.runtime.memory import end_if_out_of_memory, end_process
 from coordinator_core.runtime.metadata_cache import MetadataCache
-from coordinator_core.runtime.quarantine import Quarantine, QuarantinedGroup, WriteRefused
+from coordinator_core.runtime.quarantine import REFUSALS, VIOLATIONS, Quarantine, QuarantinedGroup, WriteRefused
 from coordinator_core.runtime.rebalance_rate import RebalanceRate
 from coordinator_core.runtime.shard_offsets import Checkpoints, ShardOffsets
 from coordinator_core.runtime.timers import GroupTimer, Timers
-from coordinator_core.runtime.waiting_requests import WaitingRequests
+from coordinator_core.runtime.waiting_requests import WaitingRequests, completed_future
 from coordinator_core.runtime.writer import Writer
 from coordinator_core.state_store.awaited import awaited_members
 from coordinator_core.state_store.ledger import Ledger
@@ -80,13 +80,6 @@ SHARD_RELOADING: Final = "the group's shard is being loaded again"
 ExtraRowsOf = Callable[[Group, Decision, Now], ExtraRows]
 """Returns the rows to store with a decision, from the group before it, the decision, and its time."""
 SubmitLocked = Callable[[Token, Request, ExtraRowsOf], Awaitable[Answer]]
-
-
-def completed_future(answer: Answer) -> asyncio.Future[Answer]:
-    """Return a future that has completed with an answer."""
-    future = asyncio.get_running_loop().create_future()
-    future.set_result(answer)
-    return future
 
 
 def no_extra_rows(_before: Group, _decision: Decision, _now: Now) -> ExtraRows:
@@ -230,10 +223,8 @@ class Shard:
             self._enqueue(group_context, loaded.forgotten)
         try:
             self._apply(group_context, loaded.decision, extra_rows, now.node_ms)
-        except Exception as error:  # any error: memory may be inconsistent, the database is not
-            end_if_out_of_memory(error)
-            log.exception("invariant_violated", group=group_id, request=Resume.__name__)
-            self.fail(CoordinatorNotAvailable(SHARD_RELOADING))
+        except Exception as error:  # noqa: BLE001 - any error violates an invariant
+            self._violated(error, group_id, Resume.__name__)
 
     def extend_lease(self, valid_until_ms: int) -> None:
         """Extend the lease; time in which it was in doubt, and requests were refused, is added to every deadline."""
@@ -390,14 +381,20 @@ class Shard:
             self._apply(group_context, decision, extra_rows_of(group_context.group, decision, now), now.node_ms)
             if isinstance(request, CommitOffsets) and request.trusted_topic_prefixes:
                 self._log_ends.observe(decision.records, request.trusted_topic_prefixes)
-        except Exception as error:  # any error: memory may be inconsistent, the database is not
+        except Exception as error:  # noqa: BLE001 - any error violates an invariant
             if isinstance(error, InvalidCommit) and isinstance(request, CommitOffsets):  # The group has not changed.
                 log.warning("commit_refused", group=group_id, reason=str(error))
                 self._waiting.reply((Reply(request.token, InvalidRequest(str(error))),))
-                return
-            end_if_out_of_memory(error)
-            log.exception("invariant_violated", group=group_id, request=type(request).__name__)
-            self.fail(CoordinatorNotAvailable(SHARD_RELOADING))
+            else:
+                self._violated(error, group_id, type(request).__name__, is_counted=extra_rows_of is no_extra_rows)
+
+    def _violated(self, error: Exception, group_id: str, request: str, *, is_counted: bool = True) -> None:
+        """Unload the shard after an invariant was violated: memory may be inconsistent, the database is not."""
+        end_if_out_of_memory(error)
+        log.error("invariant_violated", group=group_id, request=request, exc_info=error)
+        self.fail(CoordinatorNotAvailable(SHARD_RELOADING))
+        if is_counted and not self._is_mirror:
+            self._quarantine.count_failure(group_id, self.shard_id, self.epoch, self._clock.now(), VIOLATIONS)
 
     def _apply(self, group_context: GroupContext, decision: Decision, extra_rows: ExtraRows, now_ms: int) -> None:
         before = group_context.group
@@ -442,7 +439,8 @@ class Shard:
         pending.group_context.mark_stored(pending)  # Who waits for it learns that the shard was unloaded.
         # A mirror repeats what is refused until it is stored. Of an operator's change, the group is not the cause.
         if isinstance(error, WriteRefused) and not self._is_mirror and not pending.write.changes:
-            self._quarantine.count_refusal(pending.write.group_id, self.shard_id, self.epoch, self._clock.now())
+            group_id = pending.write.group_id
+            self._quarantine.count_failure(group_id, self.shard_id, self.epoch, self._clock.now(), REFUSALS)
 
     def complete(self, pending: PendingDecision, log_position: int, node_ms: int) -> None:
         """Complete a decision whose rows are stored, and those that depend on it."""

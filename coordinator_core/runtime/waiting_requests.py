@@ -13,6 +13,13 @@ REPLIES_AT_ONCE: Final = 25
 """Sending so many responses takes some milliseconds; heartbeats of other groups come between two lots."""
 
 
+def completed_future(answer: Answer) -> asyncio.Future[Answer]:
+    """Return a future that has completed with an answer."""
+    future = asyncio.get_running_loop().create_future()
+    future.set_result(answer)
+    return future
+
+
 class WaitingRequests:
     """The futures of the requests; `counters.waiting_requests` counts them."""
 

@@ -23,8 +23,8 @@ from muster.output import Table, print_json
 def quarantined(url: UrlOption = None, as_json: JsonOption = False) -> None:
     """List groups that are not served because of their rows.
 
-    Stored rows cannot be loaded, or the database refuses new ones. A node lists the groups of its own shards; muster
-    doctor checks the stored rows of all shards.
+    Stored rows cannot be loaded, the database refuses new ones, or requests violate an invariant. A node lists the
+    groups of its own shards; muster doctor checks the stored rows of all shards.
     """
     found = NodeClient(url).whole("/v1/quarantined-groups", "groups")
     if as_json:

@@ -244,7 +244,7 @@ def _assignment(view: GroupView, assignment: bytes) -> AssignmentJson | str | No
 
 
 class QuarantinedGroupResponse(Struct):
-    """A group that a node does not serve: its stored rows cannot be loaded, or the database refuses new ones."""
+    """A group that a node does not serve: its stored rows cannot be loaded, or it made its shard fail."""
 
     group_id: str
     shard_id: int
@@ -263,7 +263,7 @@ class QuarantinedGroupsResponse(Struct):
 async def list_quarantined_groups(
     context: CurrentRequest, limit: LongPageLimit = LONG_PAGE_MAX, cursor: FromQuery[str] = ""
 ) -> QuarantinedGroupsResponse:
-    """List the groups of this node whose stored rows cannot be loaded, or whose new rows the database refuses."""
+    """List the groups of this node whose stored rows cannot be loaded, or that made their shard fail."""
     after = read_cursor(cursor, tuple[Name])
     found = [each for each in context.coordinator.quarantined() if context.can_access(each.group_id)]
     page, next_cursor = page_after(found, lambda each: (each.group_id,), after, limit)

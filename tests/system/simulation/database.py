@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from coordinator_core.protocol.requests import GroupSnapshot
-from coordinator_core.runtime.quarantine import REFUSALS_MAX
+from coordinator_core.runtime.quarantine import FAILURES_MAX
 from coordinator_core.state_store.interface import OutcomeUnknown, StoreError, StoreUnavailable
 from coordinator_core.state_store.rows import (
     Batch,
@@ -160,7 +160,7 @@ class WatchedStore(MemoryStore):
         return written
 
     def _write_but_one(self, batch: Batch) -> WriteResult:
-        groups = {one.group_id for one in batch.writes if self._refused[batch.node_id, one.group_id] < REFUSALS_MAX - 1}
+        groups = {one.group_id for one in batch.writes if self._refused[batch.node_id, one.group_id] < FAILURES_MAX - 1}
         if not groups:
             return self._write(batch)
         victim = self._world.chance.choice(sorted(groups))

@@ -17,7 +17,7 @@ from api.shared.limits import ListenerLimits
 from api.shared.node_context import NodeContext
 from coordinator_core.protocol.errors import CoordinatorError
 from coordinator_core.protocol.responses import Answer
-from coordinator_core.runtime.shard import completed_future
+from coordinator_core.runtime.waiting_requests import completed_future
 from tests.support.memory_store import MemoryStore
 from tests.support.no_queries import NO_QUERIES
 from tests.unit.api.kafka.wire import Wire

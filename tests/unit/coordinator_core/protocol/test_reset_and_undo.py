@@ -115,6 +115,22 @@ def test_reset_outside_of_the_log_moves_to_the_nearer_end_with_a_note(
     assert results(decided(empty(), reset(to, amount))) == [(5, offset, f"{wanted} is outside of the log")]
 
 
+@pytest.mark.parametrize(
+    ("age_ms", "age"),
+    [
+        (300_000, None),
+        (300_001, "5 minutes"),
+        (7_199_999, "119 minutes"),
+        (7_200_000, "2 hours"),
+        (30 * 86_400_000, "30 days"),
+    ],
+)
+def test_reset_to_an_old_log_end_has_a_note_of_its_age(age_ms: int, age: str | None) -> None:
+    known = PartitionToReset("orders", 0, log_end=LogEnd(NOW.wall_ms - age_ms, 90))
+    note = age and f"the end of the log was last reported {age} ago, and may be further on"
+    assert results(decided(empty(), reset(ResetTo.LATEST, known=known))) == [(5, 90, note)]
+
+
 def test_unknown_log_end_is_taken_as_the_largest_offset() -> None:
     known = PartitionToReset("orders", 0)
     assert results(decided(empty(), reset(ResetTo.SHIFT, 2**63 - 1, known=known)))[0][1] == 2**63 - 1

@@ -16,12 +16,15 @@ from coordinator_core.admin.offset_reset import Reset, reset_offsets
 from coordinator_core.admin.offsets import delete_offsets
 from coordinator_core.admin.topics import put_topic
 from coordinator_core.protocol.errors import CoordinatorNotAvailable
+from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.hashing import shard_of
 from coordinator_core.protocol.requests import CommitOffsets, OffsetToCommit, ResetTo
 from coordinator_core.protocol.settings import Now
+from coordinator_core.runtime import shard
 from coordinator_core.runtime.coordinator import Coordinator
-from coordinator_core.runtime.quarantine import REFUSALS_EXPIRE_MS, REFUSALS_MAX, Quarantine, ReloadRefused
-from coordinator_core.state_store.rows import StoredGroup, UnreadableGroup
+from coordinator_core.runtime.quarantine import FAILURES_EXPIRE_MS, FAILURES_MAX, REFUSALS, Quarantine, ReloadRefused
+from coordinator_core.state_store.projection import project
+from coordinator_core.state_store.rows import GroupWrite, StoredGroup, UnreadableGroup
 from tests.support.memory_store import MemoryStore
 from tests.support.no_queries import NO_QUERIES
 from tests.support.store_rows import candidate, change_row, run_row, uuid_of
@@ -306,7 +309,7 @@ async def test_group_whose_writes_are_refused_again_and_again_is_quarantined_alo
         sick, well = Member(node, SICK), Member(node, WELL)
         await well.settle()
         store.refused = SICK
-        for _ in range(REFUSALS_MAX):
+        for _ in range(FAILURES_MAX):
             with pytest.raises(CoordinatorNotAvailable, match="the database refused a value of the write"):
                 await sick.join()
             await whole(node)
@@ -343,7 +346,7 @@ async def test_refused_changes_of_operators_quarantine_no_group() -> None:
     async with running(store) as node:
         well = Member(node, SICK)
         await well.settle()
-        for _ in range(REFUSALS_MAX):
+        for _ in range(FAILURES_MAX):
             store.refused = SICK
             with pytest.raises(CoordinatorNotAvailable, match="the database refused a value of the write"):
                 await force_rebalance(node, SICK, a_change())
@@ -355,14 +358,14 @@ async def test_refused_changes_of_operators_quarantine_no_group() -> None:
 def refuse(quarantine: Quarantine, *refusals: tuple[int, int]) -> None:
     """Count refused writes of a group, each in an epoch at a time."""
     for epoch, at_ms in refusals:
-        quarantine.count_refusal(SICK, 7, epoch, Now(at_ms, at_ms))
+        quarantine.count_failure(SICK, 7, epoch, Now(at_ms, at_ms), REFUSALS)
 
 
 def test_refused_writes_count_for_some_minutes_and_once_in_an_epoch() -> None:
     quarantine = Quarantine(lambda _: False)
-    refuse(quarantine, (1, 0), (1, 0), (1, 0), (2, 1), (3, REFUSALS_EXPIRE_MS))
+    refuse(quarantine, (1, 0), (1, 0), (1, 0), (2, 1), (3, FAILURES_EXPIRE_MS))
     assert quarantine.of_shards({7}) == []
-    refuse(quarantine, (4, REFUSALS_EXPIRE_MS))
+    refuse(quarantine, (4, FAILURES_EXPIRE_MS))
     assert [each.group_id for each in quarantine.of_shards({7})] == [SICK]
 
 
@@ -375,6 +378,65 @@ def test_quarantine_for_refused_writes_ends_when_another_node_has_owned_the_shar
         assert quarantine.get(SICK) is not None
     quarantine.begin_load(7, 7)
     assert quarantine.get(SICK) is None
+
+
+# -- requests that violate an invariant --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fault(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return groups, empty at first, whose decisions fail to become rows."""
+    groups: list[str] = []
+
+    def faulty_project(group: Group, *others: Any) -> GroupWrite | None:  # noqa: ANN401 - passed on
+        assert group.group_id not in groups, "a fault of the program"
+        return project(group, *others)
+
+    monkeypatch.setattr(shard, "project", faulty_project)
+    return groups
+
+
+async def test_group_whose_requests_violate_an_invariant_again_and_again_is_quarantined_alone(fault: list[str]) -> None:
+    async with running(MemoryStore()) as node:
+        sick, well = Member(node, SICK), Member(node, WELL)
+        await well.settle()
+        for _ in range(FAILURES_MAX):
+            fault.append(SICK)
+            with pytest.raises(CoordinatorNotAvailable, match="shard is being loaded again"):
+                await sick.join()
+            fault.clear()
+            await whole(node)
+        with pytest.raises(CoordinatorNotAvailable, match=r"quarantined.*have violated an invariant.*groups reload"):
+            await sick.join()
+        await well.commit(42)
+
+        await reload_group(node, SICK, a_change())
+        await sick.settle()
+
+
+async def test_group_that_violates_an_invariant_whenever_it_is_loaded_is_quarantined(fault: list[str]) -> None:
+    async with running(MemoryStore()) as node:
+        well = Member(node, WELL)
+        await well.settle()
+        await Member(node, SICK).settle()
+        fault.append(SICK)
+        node.serving_shard(SICK).fail(CoordinatorNotAvailable("a write failed"))
+        await until(lambda: len(node.quarantined()) == 1, "the group is quarantined")
+        await whole(node)
+        await well.commit(42)
+
+
+async def test_changes_of_operators_that_violate_an_invariant_quarantine_no_group(fault: list[str]) -> None:
+    async with running(MemoryStore()) as node:
+        well = Member(node, SICK)
+        await well.settle()
+        for _ in range(FAILURES_MAX):
+            fault.append(SICK)
+            with pytest.raises(CoordinatorNotAvailable, match="shard is being loaded again"):
+                await force_rebalance(node, SICK, a_change())
+            fault.clear()
+            await whole(node)
+        await well.heartbeat()
 
 
 # -- maintenance ----------------------------------------------------------------------------------------------
