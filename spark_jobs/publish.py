@@ -185,7 +185,7 @@ def require_coordinated_groups(connection: pg.connection) -> None:
         mirrored = cursor.fetchone()
     if mirrored is not None:
         where = f"the database mirrors the Kafka cluster {mirrored[0]}"
-        raise JobError(f"{where}: offsets and groups expire there; pause the DAG")
+        raise JobError(f"{where}: offsets and groups expire there, and Muster removes none")
 
 
 def least_retention_ms(connection: pg.connection, key: str, default_ms: int) -> int | None:

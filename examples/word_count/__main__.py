@@ -20,6 +20,8 @@ from examples.word_count.producer import produce
 from examples.word_count.topic import Topic
 from examples.word_count.topic_metadata import register
 
+PAUSE_MAX_S = 86_400
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one of the commands, and return its exit status."""
@@ -68,7 +70,7 @@ def _parsed(arguments: list[str] | None) -> argparse.Namespace:
     writing = _command(commands, "produce", _produce, "append lines to the files until Ctrl-C")
     writing.add_argument("--partitions", type=_at_least_one, default=4, help="number of files (4)")
     writing.add_argument("--lines", type=_at_least_one, help="stop after this number of lines")
-    writing.add_argument("--pause-s", type=float, default=0.1, help="pause between two lines, in seconds (0.1)")
+    writing.add_argument("--pause-s", type=_pause_s, default=0.1, help="pause between two lines, in seconds (0.1)")
     reading = _command(commands, "consume", _consume, "count words as a member of a group until Ctrl-C")
     reading.add_argument("--url", action="append", help="a Muster node (http://127.0.0.1:8080); may be repeated")
     reading.add_argument("--group", default="word-count", help="the group's id (word-count)")
@@ -98,6 +100,16 @@ def _at_least_one(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be a whole number from 1 on, and is {text}")
     return int(text)
+
+
+def _pause_s(text: str) -> float:
+    try:
+        pause_s = float(text)
+    except ValueError:
+        pause_s = -1.0
+    if not 0 <= pause_s <= PAUSE_MAX_S:
+        raise argparse.ArgumentTypeError(f"must be from 0 to {PAUSE_MAX_S} seconds, and is {text}")
+    return pause_s
 
 
 def _on_signals(stop: Callable[[], object]) -> None:

@@ -321,7 +321,7 @@ def test_the_shortest_retention_of_all_levels_is_found(
 def test_nothing_is_proposed_for_a_mirrored_cluster(connection: pg.connection) -> None:
     rows(connection, "INSERT INTO mirrored_cluster (cluster_id) VALUES ('prod')")
 
-    with pytest.raises(JobError, match="mirrors the Kafka cluster prod: offsets and groups expire there"):
+    with pytest.raises(JobError, match="mirrors the Kafka cluster prod: offsets and groups expire there, and Muster"):
         require_coordinated_groups(connection)
     with pytest.raises(psycopg2.errors.InsufficientPrivilege, match="a mirrored Kafka cluster"):
         publish(connection, PROPOSAL, TABLE, new_attempt_id(NOW_MS))

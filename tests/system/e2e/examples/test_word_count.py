@@ -209,6 +209,13 @@ def test_invalid_number_is_reported_in_one_sentence(lines: str, capsys: pytest.C
     assert f"argument --lines: must be a whole number from 1 on, and is {lines}\n" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("pause", ["a while", "-1", "nan", "inf", "86401"])
+def test_invalid_pause_is_reported_in_one_sentence(pause: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["produce", "orders", "--pause-s", pause])
+    assert f"argument --pause-s: must be from 0 to 86400 seconds, and is {pause}\n" in capsys.readouterr().err
+
+
 def test_missing_directory_is_reported_in_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["consume", str(tmp_path / "nowhere")]) == 1
     assert capsys.readouterr().err == f"there is no directory {tmp_path}/nowhere; `produce` creates it\n"
