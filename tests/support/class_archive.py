@@ -18,8 +18,8 @@ from muster.errors import UserError
 from muster.local.embedded_postgres import EmbeddedPostgres
 from muster.local.java import QUICK_START, find_java
 from tests.support.databases import FORGETFUL, Databases
+from tests.support.fetched import TOOLS
 
-TOOLS: Final = Path(__file__).resolve().parents[2] / ".tools"
 ARCHIVE: Final = TOOLS / "spark-classes.jsa"
 MADE_WITH: Final = TOOLS / "spark-classes.txt"
 JOB: Final = "timeout_advice"

@@ -3,9 +3,7 @@
 The jars are kept in `.tools/kafka-VERSION`; a folder with the jars of an installed Kafka does as well.
 """
 
-import fcntl
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -18,6 +16,7 @@ from typing import Final
 from muster.errors import UserError
 from muster.local.java import find_java
 from muster.local.processes import Child, ChildSpec, stop_children
+from tests.support.fetched import TOOLS, fetch_once
 from tests.support.ports import free_ports
 from tests.support.waiting import poll_until
 
@@ -25,7 +24,6 @@ HOST: Final = "127.0.0.1"
 GROUP_ID: Final = "org.apache.kafka"
 ARTIFACT_ID: Final = "kafka_2.13"
 VERSION: Final = "4.1.1"
-TOOLS: Final = Path(__file__).resolve().parents[2] / ".tools"
 FETCH_TIMEOUT_S: Final = 600.0
 FORMAT_TIMEOUT_S: Final = 120.0
 STOP_S: Final = 20.0
@@ -197,36 +195,19 @@ def fetch_jars(java: str, directory: Path | None = None, artifact: str = ARTIFAC
     """
     if directory is None:
         directory = TOOLS / f"{artifact.removesuffix('_2.13')}-{version}"
-    if directory.exists():
-        return directory
-    directory.parent.mkdir(exist_ok=True)
-    with _locked(directory.parent):  # Processes of one test run may fetch at the same time.
-        return directory if directory.exists() else _fetch_jars(java, directory, artifact, version)
-
-
-@contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    descriptor = os.open(directory, os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _fetch_jars(java: str, directory: Path, artifact: str, version: str) -> Path:
-    spark = find_spec("pyspark")
-    assert spark is not None, "Spark is installed with Muster's platform"
-    assert spark.origin is not None, "a package has an origin"
-    draft = directory.with_name(f"{directory.name}.new")
-    shutil.rmtree(draft, ignore_errors=True)
-    class_path = f"{Path(spark.origin).parent}/jars/*"
-    resolver = [java, "-cp", class_path, "org.apache.ivy.Main", "-cache", str(TOOLS / "ivy")]
-    coordinates = ["-dependency", GROUP_ID, artifact, version, "-confs", "default"]
-    retrieve = ["-retrieve", f"{draft}/[artifact]-[revision](-[classifier]).[ext]"]
-    try:
-        subprocess.run([*resolver, *coordinates, *retrieve], check=True, capture_output=True, timeout=FETCH_TIMEOUT_S)
+        return fetch_once(directory, lambda draft: _fetch_jars(java, draft, artifact, version))
     except (subprocess.SubprocessError, OSError) as error:
         jars = f"{GROUP_ID}:{artifact}:{version}"
         raise KafkaUnavailable(f"the jars of {jars} cannot be fetched; put them into {directory}") from error
-    return draft.rename(directory)
+
+
+def _fetch_jars(java: str, directory: Path, artifact: str, version: str) -> None:
+    spark = find_spec("pyspark")
+    assert spark is not None, "Spark is installed with Muster's platform"
+    assert spark.origin is not None, "a package has an origin"
+    class_path = f"{Path(spark.origin).parent}/jars/*"
+    resolver = [java, "-cp", class_path, "org.apache.ivy.Main", "-cache", str(TOOLS / "ivy")]
+    coordinates = ["-dependency", GROUP_ID, artifact, version, "-confs", "default"]
+    retrieve = ["-retrieve", f"{directory}/[artifact]-[revision](-[classifier]).[ext]"]
+    subprocess.run([*resolver, *coordinates, *retrieve], check=True, capture_output=True, timeout=FETCH_TIMEOUT_S)

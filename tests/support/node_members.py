@@ -2,10 +2,11 @@
 
 import shutil
 import subprocess
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from tests.support.kafka_broker import TOOLS
+from tests.support.fetched import TOOLS, fetch_once
 
 KAFKAJS: Final = "kafkajs@2.2.4"
 PROGRAM: Final = Path(__file__).with_name("kafka_js") / "member.js"
@@ -25,12 +26,10 @@ def fetch_kafkajs() -> list[str]:
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         raise NodeUnavailable("members of kafkajs need the programs node and npm, and one is missing")
-    directory = TOOLS / KAFKAJS
-    if not (directory / "node_modules" / "kafkajs").is_dir():
-        directory.mkdir(parents=True, exist_ok=True)
-        argv = [npm, "install", "--silent", "--no-audit", "--prefix", str(directory), KAFKAJS]
-        try:
-            subprocess.run(argv, check=True, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S)
-        except subprocess.SubprocessError as failure:
-            raise NodeUnavailable(f"npm cannot install {KAFKAJS}: {failure}") from failure
+    install = [npm, "install", "--silent", "--no-audit", KAFKAJS]
+    run = partial(subprocess.run, check=True, capture_output=True, timeout=FETCH_TIMEOUT_S)
+    try:
+        directory = fetch_once(TOOLS / KAFKAJS, lambda draft: run([*install, "--prefix", str(draft)]))
+    except subprocess.SubprocessError as failure:
+        raise NodeUnavailable(f"npm cannot install {KAFKAJS}: {failure}") from failure
     return [node, str(PROGRAM), str(directory / "node_modules" / "kafkajs")]

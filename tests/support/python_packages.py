@@ -2,10 +2,11 @@
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from tests.support.kafka_broker import TOOLS
+from tests.support.fetched import TOOLS, fetch_once
 
 FETCH_TIMEOUT_S: Final = 300.0
 NEWEST_PYTHON: Final = {"kafka-python==2.0.2": (3, 11)}
@@ -24,14 +25,9 @@ def fetch_package(requirement: str) -> Path:
     """
     if sys.version_info[:2] > (newest := NEWEST_PYTHON.get(requirement, sys.version_info[:2])):
         raise PackageUnavailable(f"{requirement} needs Python {'.'.join(map(str, newest))} or older")
-    directory = TOOLS / requirement
-    if not directory.is_dir():
-        draft = directory.with_name(f"{requirement}.new")
-        install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:"]
-        argv = [*install, "--target", str(draft), requirement]
-        try:
-            subprocess.run(argv, check=True, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S)
-        except subprocess.SubprocessError as failure:
-            raise PackageUnavailable(f"pip cannot install {requirement}: {failure}") from failure
-        draft.rename(directory)
-    return directory
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:", requirement]
+    run = partial(subprocess.run, check=True, capture_output=True, timeout=FETCH_TIMEOUT_S)
+    try:
+        return fetch_once(TOOLS / requirement, lambda draft: run([*install, "--target", str(draft)]))
+    except subprocess.SubprocessError as failure:
+        raise PackageUnavailable(f"pip cannot install {requirement}: {failure}") from failure

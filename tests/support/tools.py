@@ -7,10 +7,11 @@ skipped, and fails with CI=true.
 import ctypes
 import os
 import shutil
-from pathlib import Path
 from typing import Final, NoReturn
 
 import pytest
+
+from tests.support.fetched import TOOLS
 
 PACKAGES: Final = {
     "chromium": "chromium",
@@ -25,13 +26,11 @@ PACKAGES: Final = {
 """The Debian package of each."""
 DAEMONS: Final = "/usr/sbin"
 """Where Debian has programs that are not in everyone's PATH."""
-UNPACKED: Final = Path(__file__).resolve().parents[2] / ".tools"
-"""Where `scripts/install-tools.sh` unpacks a package that it does not install."""
 
 
 def program(name: str) -> str:
     """Return the path of a program; without it, skip the test, or fail it with CI=true."""
-    unpacked = UNPACKED / PACKAGES[name] / "usr" / "bin" / name
+    unpacked = TOOLS / PACKAGES[name] / "usr" / "bin" / name  # by scripts/install-tools.sh
     path = shutil.which(name) or shutil.which(name, path=DAEMONS) or (str(unpacked) if unpacked.is_file() else None)
     return path or _without(name)
 

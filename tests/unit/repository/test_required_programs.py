@@ -159,7 +159,7 @@ def test_failing_apt_get_is_reported_in_one_sentence_and_fails_in_ci_only(machin
 def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Hide every program of this machine, and return the folder that is the PATH."""
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    monkeypatch.setattr(tools, "UNPACKED", tmp_path / ".tools")
+    monkeypatch.setattr(tools, "TOOLS", tmp_path / ".tools")
     monkeypatch.setattr(tools, "DAEMONS", str(tmp_path / "sbin"))
     monkeypatch.delenv("CI", raising=False)
     return tmp_path

@@ -36,7 +36,7 @@ def test_missing_kafka_is_one_sentence(monkeypatch: pytest.MonkeyPatch, recorder
 def test_missing_browser_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CI", raising=False)
     monkeypatch.setattr("shutil.which", lambda *_, **__: None)
-    monkeypatch.setattr("tests.support.tools.UNPACKED", Path("/nowhere"))
+    monkeypatch.setattr("tests.support.tools.TOOLS", Path("/nowhere"))
 
     with pytest.raises(SystemExit, match="chromium is missing: install Debian's package chromium"):
         screenshots.main()
