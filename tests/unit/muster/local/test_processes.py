@@ -237,13 +237,14 @@ def test_killed_child_is_restarted(children: ChildProcesses, make_spec: MakeSpec
 def test_restart_that_finds_no_space_is_tried_again(
     children: ChildProcesses, make_spec: MakeSpec, said: Said, tmp_path: Path
 ) -> None:
-    log_file = tmp_path / "child.log"
-    children.start(make_spec("raise SystemExit(3)", restart=True, restart_delay_s=0.01))
-    poll_until(children.tick)
+    log_file, go = tmp_path / "child.log", tmp_path / "go"
+    program = f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.01)\nraise SystemExit(3)"
+    children.start(make_spec(program, restart=True, restart_delay_s=0.01))
     log_file.unlink()
     log_file.mkdir()  # So that it cannot be opened, as without space.
-    with pytest.raises(IsADirectoryError):
-        poll_until(children.tick)
+    go.touch()
+    with pytest.raises(IsADirectoryError):  # The tick that reports the end may start the child again, too.
+        poll_until(lambda: children.tick() and False)
     log_file.rmdir()
     poll_until(children.tick)
 
