@@ -93,7 +93,7 @@ class Quarantine:
             shard_id: of the group.
             epoch: of the shard that has failed.
             now: the time.
-            reason: for which the group is quarantined, as a sentence.
+            reason: why the group would be quarantined, as a clause.
         """
         expired_ms = now.node_ms - FAILURES_EXPIRE_MS
         self._failures = {failed: at_ms for failed, at_ms in self._failures.items() if at_ms > expired_ms}
