@@ -95,6 +95,7 @@ class KafkaConnection(asyncio.Protocol):
         "_kept",
         "_limits",
         "_loop",
+        "_max_items",
         "_mechanism",
         "_metrics",
         "_node",
@@ -131,6 +132,7 @@ class KafkaConnection(asyncio.Protocol):
         self._node = node
         self._gate = gate
         self._limits = limits
+        self._max_items = limits.max_items
         self._metrics = metrics
         self._batch = batch
         self._proxied_host = proxied_host
@@ -199,8 +201,10 @@ class KafkaConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Answer the requests that are complete."""
         self._metrics.received_bytes += len(data)
-        is_next = not self._buffer and self._can_answer
-        if is_next and self._is_small_frame(data):  # Nearly always: it is answered without the buffer.
+        is_next = not self._buffer and self._running is None and not self._is_unread
+        size = len(data) - SIZE_BYTES
+        is_small = 0 < size <= self._small_frame_max_bytes  # It takes no share of the memory for large requests.
+        if is_next and is_small and int.from_bytes(data[:SIZE_BYTES]) == size:  # Nearly always: without the buffer.
             self._answer_frame(data[SIZE_BYTES:])
         else:
             self._buffer += data
@@ -258,35 +262,28 @@ class KafkaConnection(asyncio.Protocol):
         if not self._transport.is_closing():
             self._go_on()
 
-    def _is_small_frame(self, data: bytes) -> bool:
-        """Return whether the bytes are one frame that takes no share of the memory for large requests."""
-        size = len(data) - SIZE_BYTES
-        return 0 < size <= self._small_frame_max_bytes and int.from_bytes(data[:SIZE_BYTES]) == size
-
-    def _answer_frame(self, frame: bytes) -> None:
+    def _answer_frame(self, frame: bytes, *, is_its_turn: bool = False) -> None:
         """Answer a request; in a later turn of the event loop, if it is one of many joins and syncs."""
-        turn = self._node.long_poll_turns.begin() if frame[API_KEY] in _LONG_POLLS else None
-        if turn is None:
-            self._answer_now(frame)
-            return
-        self._due_at_s = float("inf")
-        self._running = turn
-        turn.add_done_callback(partial(self._answer_in_turn, frame))
+        if frame[API_KEY] in _LONG_POLLS and not is_its_turn:
+            turn = self._node.long_poll_turns.begin()
+            if turn is not None:
+                self._due_at_s = float("inf")
+                self._running = turn
+                turn.add_done_callback(partial(self._answer_in_turn, frame))
+                return
+        try:
+            self._answer(frame)
+        except (MalformedFrame, CoordinatorError) as failure:
+            self._refuse(str(failure))
 
     def _answer_in_turn(self, frame: bytes, turn: asyncio.Future[None]) -> None:
         """Answer a request that was held back, unless the connection was lost or is closing."""
         if turn.cancelled() or self._transport.is_closing():
             return
         self._running = None
-        self._answer_now(frame)
+        self._answer_frame(frame, is_its_turn=True)
         if self._running is None:
             self._go_on()
-
-    def _answer_now(self, frame: bytes) -> None:
-        try:
-            self._answer(frame)
-        except (MalformedFrame, CoordinatorError) as failure:
-            self._refuse(str(failure))
 
     def _next_frame(self) -> bytes | None:
         """Take a complete frame from the buffer; None: there is none yet.
@@ -321,13 +318,11 @@ class KafkaConnection(asyncio.Protocol):
             self._answer_bare_token(frame)
             return
         self._correlation_id = frame[CORRELATION_ID]
-        self._identify()  # its token may have been revoked since
+        if self._node.tokens is not None:
+            self._identify()  # its token may have been revoked since
         is_small = len(frame) <= SMALL_REQUEST_MAX_BYTES
         kept = self._kept.get(frame[: CORRELATION_ID.start]) if is_small else None
-        if kept is not None and kept.request.identity is self._identity and kept.has_header(frame):
-            kept.request.begin_again()
-            if not kept.has_body(frame):
-                kept.take(frame, self._limits.max_items)
+        if kept is not None and kept.request.identity is self._identity and kept.begin(frame, self._max_items):
             self._begin(kept.request, len(frame))
             return
         header = read_header(frame)
@@ -344,7 +339,7 @@ class KafkaConnection(asyncio.Protocol):
             raise MalformedFrame(
                 f"{api.name} without a token; the node wants one by SASL ({', '.join(sasl.MECHANISMS)})"
             )
-        message = decode(header.api_key, header.version, frame, header.size, self._limits.max_items)
+        message = decode(header.api_key, header.version, frame, header.size, self._max_items)
         if header.api_key in _SASL:
             self._authenticate(header, message)
             self._count_authentication(api.name)
@@ -386,13 +381,11 @@ class KafkaConnection(asyncio.Protocol):
         self, api: SubmittedApi, request: KafkaRequest, started_s: float, pending: asyncio.Future[Answer]
     ) -> None:
         self._running = None
-        deadlines = self._node.deadlines
-        is_overdue = deadlines.is_overdue(pending)
-        deadlines.end(pending)
+        is_overdue = self._node.deadlines.end(pending)
         if not pending.cancelled():
             self._respond(api, request, started_s, pending.exception() or pending.result())
         elif is_overdue:
-            self._respond(api, request, started_s, deadlines.error())
+            self._respond(api, request, started_s, self._node.deadlines.error())
         else:  # the connection is lost
             return
         self._go_on()
@@ -446,7 +439,8 @@ class KafkaConnection(asyncio.Protocol):
             self._transport.resume_reading()
         if self._is_closing:
             self._transport.close()
-        self._answer_frames()
+        if self._buffer:
+            self._answer_frames()
 
     def _finish(self, request: KafkaRequest, body: bytes | None, started_s: float) -> None:
         self._node.metrics.count(request.request, request.code, time.perf_counter() - started_s)
@@ -465,7 +459,8 @@ class KafkaConnection(asyncio.Protocol):
         self._end_request()
 
     def _end_request(self) -> None:
-        self._release_bytes()
+        if self._reserved_bytes:
+            self._release_bytes()
         self._expect_within(self._limits.keep_alive_s)
 
     def _release_bytes(self) -> None:

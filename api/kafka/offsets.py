@@ -1,7 +1,7 @@
 """OffsetCommit, OffsetFetch and OffsetDelete."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import count, groupby
 from typing import Any, Final
 
@@ -98,12 +98,6 @@ def respond_to_commit(request: KafkaRequest, answer: Answer | CoordinatorError) 
     return hot_responses.offset_commit(request.version, errors)
 
 
-def _denied_topics(request: KafkaRequest) -> frozenset[str]:
-    if request.identity is None:
-        return frozenset()
-    return request.denied_topics((each.name for each in request.message.topics), Operation.COMMIT)
-
-
 def _may_be_reset(request: KafkaRequest, commit: CommitOffsets) -> bool:
     """Return whether a commit without a member may be a reset: an admin client's, or to a group that members have used.
 
@@ -135,22 +129,25 @@ def _request(request: KafkaRequest) -> CommitOffsets:
         CoordinatorError: the token does not allow it on the group, or it has too many partitions.
     """
     message, version = request.message, request.version
-    topics = [(each.name, tuple([one.partition_index for one in each.partitions])) for each in message.topics]
+    has_epoch, is_usual = version >= LEADER_EPOCH_FROM, True
+    topics: list[tuple[str, tuple[int, ...]]] = []
+    offsets: list[OffsetToCommit] = []
+    for topic in message.topics:  # One loop for all: a call for each topic takes longer than what it does.
+        name, numbers = topic.name, []
+        is_usual &= 0 < len(name) <= TOPIC_MAX_CHARS and NUL not in name
+        for it in topic.partitions:
+            number, offset, metadata = it.partition_index, it.committed_offset, it.committed_metadata or ""
+            epoch = it.committed_leader_epoch if has_epoch else NO_EPOCH
+            if number < 0 or offset < 0 or epoch < NO_EPOCH or NUL in metadata:
+                is_usual = False
+            offsets.append(OffsetToCommit(name, number, offset, epoch, metadata))
+            numbers.append(number)
+        topics.append((name, tuple(numbers)))
     request.named = NamedOffsets(topics, {})
     request.authorize("OffsetCommit", message.group_id)
-    denied = _denied_topics(request)
-    offsets: list[OffsetToCommit] = []
-    first = 0
-    for topic in message.topics:
-        named = _named(topic, version)
-        if topic.name in denied:
-            error = TopicAuthorizationFailed("the token does not allow COMMIT on the topic")
-            request.named.refused.update(dict.fromkeys(range(first, first + len(named)), error))
-        elif _is_usual(named):
-            offsets += named
-        else:
-            offsets += _storable(named, first, request.named.refused)
-        first += len(named)
+    denied = None if request.identity is None else request.denied_topics(dict(topics), Operation.COMMIT)
+    if denied or not is_usual:
+        offsets = list(_storable(offsets, denied or (), request.named.refused))
     _check_count(request, len(offsets))
     check_text("member_id", message.member_id, MEMBER_ID_MAX_CHARS)
     return CommitOffsets(
@@ -164,40 +161,20 @@ def _request(request: KafkaRequest) -> CommitOffsets:
     )
 
 
-def _named(topic: Any, version: int) -> list[OffsetToCommit]:  # noqa: ANN401  # in any version
-    """Return what a commit names of a topic; it may have thousands of partitions, so what they share is done once."""
-    name, has_epoch = topic.name, version >= LEADER_EPOCH_FROM
-    return [
-        OffsetToCommit(
-            name,
-            it.partition_index,
-            it.committed_offset,
-            it.committed_leader_epoch if has_epoch else NO_EPOCH,
-            it.committed_metadata or "",
-        )
-        for it in topic.partitions
-    ]
-
-
-def _is_usual(offsets: list[OffsetToCommit]) -> bool:
-    """Return whether all offsets of a topic can be stored as they are."""
-    unusual = [
-        it for it in offsets if it.partition < 0 or it.offset < 0 or it.leader_epoch < NO_EPOCH or NUL in it.metadata
-    ]
-    return not unusual and (not offsets or _is_topic_name(offsets[0].topic))
-
-
 def _storable(
-    offsets: list[OffsetToCommit], first: int, refused: dict[int, CoordinatorError]
+    offsets: Sequence[OffsetToCommit], denied: Collection[str], refused: dict[int, CoordinatorError]
 ) -> Iterator[OffsetToCommit]:
-    """Yield the offsets of a topic that can be stored, and refuse the others; `first` is the index of the first one."""
+    """Yield the offsets that can be stored, of topics that are not denied, and refuse the others, by their index."""
+    denial = TopicAuthorizationFailed("the token does not allow COMMIT on the topic")
     errors: dict[str, CoordinatorError] = {}  # Those with the same code share one: there may be thousands.
-    for place, one in enumerate(offsets, first):
-        error = _refusal(one)
-        if error is None:
+    for place, one in enumerate(offsets):
+        error = denial if one.topic in denied else _refusal(one)
+        if error is not None:
+            refused[place] = errors.setdefault(error.code, error)
+        elif one.metadata.endswith(NUL):
             yield replace(one, metadata=one.metadata.removesuffix(NUL))
         else:
-            refused[place] = errors.setdefault(error.code, error)
+            yield one
 
 
 def _refusal(offset: OffsetToCommit) -> CoordinatorError | None:

@@ -50,7 +50,7 @@ class NamedOffsets(Struct, frozen=True):
 class KafkaRequest(ClientRequest):
     """The state of one request, with its header and its message."""
 
-    __slots__ = ("_is_counted", "_retry_after_s", "code", "header", "message", "named", "software")
+    __slots__ = ("_is_counted", "_retry_after_s", "code", "header", "message", "named", "software", "version")
 
     def __init__(self, node: NodeContext, client_host: str, header: RequestHeader, identity: Identity | None) -> None:
         """Begin a request.
@@ -64,6 +64,7 @@ class KafkaRequest(ClientRequest):
         super().__init__(node, client_host)
         self.request = APIS[header.api_key].name  # type: ignore[index]  # an IntEnum is its number
         self.header = header
+        self.version = header.version
         self.identity = identity
         self.token_id = None if identity is None else identity.token_id or None
         self.identify_client()
@@ -88,11 +89,6 @@ class KafkaRequest(ClientRequest):
         self.code = NO_ERROR
         self._is_counted = False
         current_client.set(self.client)
-
-    @property
-    def version(self) -> int:
-        """Return the version of the request."""
-        return self.header.version
 
     @property
     def client_id(self) -> str:
@@ -163,7 +159,8 @@ class KafkaRequest(ClientRequest):
         limit = self.node.group_id_max_chars
         if len(group_id) > limit or NUL in group_id:
             raise InvalidGroupId(f"a group id has at most {limit} characters, none of them NUL")
-        authorize(self.identity, REQUEST_RULES[request], group_id)
+        if self.identity is not None:
+            authorize(self.identity, REQUEST_RULES[request], group_id)
         self.group_id = group_id
 
 
@@ -174,37 +171,42 @@ class KeptRequest:
 
     def __init__(self, frame: bytes, request: KafkaRequest) -> None:
         self.request = request
-        self._header = frame[CORRELATION_ID.stop : request.header.size]
-        self._keep_body(frame)
+        offset = request.header.size
+        self._header = frame[CORRELATION_ID.stop : offset]
+        self._size = len(frame)
+        self._body = frame[offset:] if self._size - offset <= KEPT_BODY_MAX_BYTES else None
+        """None: it is too long to be kept."""
         self._lists: bytes | None = None
         """The beginning of the body, as far as it decides how long its lists are; None: not known yet, or too long."""
 
-    def has_header(self, frame: bytes) -> bool:
-        """Return whether a frame of the same API and version has the same header, but for its correlation id."""
-        return frame[CORRELATION_ID.stop : self.request.header.size] == self._header
+    def begin(self, frame: bytes, max_items: int) -> bool:
+        """Begin the next request if it has the same header, but for its correlation id; return whether it has.
 
-    def has_body(self, frame: bytes) -> bool:
-        """Return whether a frame with the same header has the same body too, and need not be decoded."""
-        return self._body is not None and frame[self.request.header.size :] == self._body
+        The body is not decoded if it is the same, too; otherwise its lists are nearly always those of the last one.
 
-    def take(self, frame: bytes, max_items: int) -> None:
-        """Decode and take the body of the next request; its lists are nearly always those of this one.
+        Args:
+            frame: of the same API and version.
+            max_items: as of `decode`.
 
         Raises:
             MalformedFrame: as `decode`.
         """
-        header = self.request.header
-        key, version, offset = header.api_key, header.version, header.size
-        if self._lists is None or len(frame) != self._size or not frame.startswith(self._lists, offset):
+        if not frame.startswith(self._header, CORRELATION_ID.stop):
+            return False
+        request, size = self.request, len(frame)
+        request.begin_again()
+        key, version, offset = request.header.api_key, request.version, request.header.size
+        is_as_long = size == self._size
+        if is_as_long and self._body is not None and frame.endswith(self._body):
+            return True
+        if not is_as_long or self._lists is None or not frame.startswith(self._lists, offset):
             lists = lists_of(key, version, frame, offset, max_items)
             self._lists = lists if len(lists) <= KEPT_BODY_MAX_BYTES else None
-        self._keep_body(frame)
-        self.request.take(decode_checked(key, version, frame, offset))
-
-    def _keep_body(self, frame: bytes) -> None:
-        self._size = len(frame)
-        body = frame[self.request.header.size :]
-        self._body = body if len(body) <= KEPT_BODY_MAX_BYTES else None
+        self._size = size
+        self._body = frame[offset:] if size - offset <= KEPT_BODY_MAX_BYTES else None
+        request.message = decode_checked(key, version, frame, offset)
+        request.group_id = request.message.group_id
+        return True
 
 
 def check_text(name: str, text: str | None, max_chars: int) -> None:

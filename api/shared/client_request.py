@@ -210,9 +210,10 @@ class ClientRequest:
         Raises:
             PolicyViolation: its metadata is too large.
         """
-        limit = self.node.limits.max_metadata_per_commit
-        if self.turn_bytes > limit and (size := sum(len(each.metadata) for each in request.offsets)) > limit:
-            raise PolicyViolation(f"the commit has {size} characters of metadata, and may have {limit}")
+        if self.turn_bytes:  # It is a large one.
+            limit = self.node.limits.max_metadata_per_commit
+            if self.turn_bytes > limit and (size := sum(len(each.metadata) for each in request.offsets)) > limit:
+                raise PolicyViolation(f"the commit has {size} characters of metadata, and may have {limit}")
         commit_origin.set(self.commit_origin)
         return self.node.coordinator.submit(group_id, request)
 

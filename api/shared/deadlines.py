@@ -37,7 +37,7 @@ class Deadlines:
         try:
             return await answer
         except asyncio.CancelledError:
-            if not self.is_overdue(task):
+            if self._due_at_s[task] is not None:
                 raise
             task.uncancel()
             raise self.error() from None
@@ -51,13 +51,9 @@ class Deadlines:
         if self._timer is None:
             self._timer = loop.call_at(due_at_s, self._cancel_overdue)
 
-    def is_overdue(self, pending: asyncio.Future[Any]) -> bool:
-        """Return whether a task or future is cancelled because its deadline has passed."""
-        return self._due_at_s[pending] is None
-
-    def end(self, pending: asyncio.Future[Any]) -> None:
-        """Forget a deadline."""
-        del self._due_at_s[pending]
+    def end(self, pending: asyncio.Future[Any]) -> bool:
+        """Forget a deadline; return whether the task or future is cancelled because it has passed."""
+        return self._due_at_s.pop(pending) is None
 
     def error(self) -> CoordinatorNotAvailable:
         """Return the error with which an overdue request is answered."""

@@ -35,6 +35,8 @@ class WriteBatch:
 class BatchedTransport(asyncio.Transport):
     """The transport of a connection, whose writes are made in a batch, in order, and before it is closed."""
 
+    __slots__ = ("_batch", "_data", "_transport")
+
     def __init__(self, transport: asyncio.Transport, batch: WriteBatch) -> None:
         """Wrap a transport.
 

@@ -22,7 +22,6 @@ from coordinator_core.protocol.responses import Answer, ResetOffsetsResponse
 from coordinator_core.queries.ownership import Moment, read_offsets_at
 from coordinator_core.queries.runner import QueryRunner
 from coordinator_core.runtime.coordinator import Coordinator
-from coordinator_core.runtime.shard import no_extra_rows
 from coordinator_core.state_store.change_actions import ChangeAction
 from coordinator_core.state_store.interface import RuntimeStore
 from coordinator_core.state_store.rows import ChangeRow, Json, TopicRow
@@ -72,7 +71,7 @@ async def dry_run_reset_offsets(
     async with coordinator.serving_shard(group_id).locked(group_id) as submit:
         past = await _past(queries, group_id, reset)
         request = await coordinator.read(partial(_request, coordinator, group_id, reset, past, None))
-        answer = await submit(request.token, request, no_extra_rows)
+        answer = await submit(request.token, request, None)
     assert isinstance(answer, ResetOffsetsResponse)
     return answer
 

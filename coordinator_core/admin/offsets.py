@@ -14,7 +14,6 @@ from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.requests import DeleteOffsets, StoredOffset
 from coordinator_core.protocol.responses import Answer, DeleteOffsetsResponse
 from coordinator_core.runtime.coordinator import Coordinator
-from coordinator_core.runtime.shard import no_extra_rows
 from coordinator_core.state_store.change_actions import ChangeAction
 from coordinator_core.state_store.rows import Json
 
@@ -83,7 +82,7 @@ async def _dry_run(coordinator: Coordinator, group_id: str, listed: Listed) -> D
     """Return what a deletion of the listed offsets would do."""
     async with coordinator.serving_shard(group_id).locked(group_id) as submit:
         request = await _deletion(coordinator, group_id, await listed(), None)
-        answer = await submit(request.token, request, no_extra_rows)
+        answer = await submit(request.token, request, None)
     assert isinstance(answer, DeleteOffsetsResponse)
     return answer
 

@@ -47,7 +47,8 @@ def decide_commit(group: Group, request: CommitOffsets, now: Now, context: Conte
     if stored:
         if request.replaced:
             records += _replaced(request, stored, now)
-        expires_at_ms = _expires_at_ms(now.wall_ms, request.retention_time_ms)
+        own_ms = request.retention_time_ms
+        expires_at_ms = None if own_ms < 0 else min(now.wall_ms + own_ms, LATEST_EXPIRY_MS)
         records.append(OffsetsCommitted(now.wall_ms, request.member_id, expires_at_ms, stored))
     reply = Reply(request.token, CommitOffsetsResponse(refused))
     return Decision(group, tuple(records), (reply,), deadlines)
@@ -89,12 +90,13 @@ def _partition_errors(offsets: Sequence[OffsetToCommit], context: Context) -> Ma
     """Return index → why a partition is not stored. Metadata is measured in UTF-16, as Java measures strings."""
     limit, known = context.settings.offset_metadata_max_bytes, context.topic_metadata
     half = limit // 2  # a character is at most two code units
-    return {
-        place: _partition_error(offset, context, limit)
-        for place, offset in enumerate(offsets)
-        if (len(offset.metadata) > half and _utf16_length(offset.metadata) > limit)
-        or (offset.topic in known and not context.has_partition(offset.topic, offset.partition))
-    }
+    errors: dict[int, CoordinatorError] = {}
+    for place, offset in enumerate(offsets):  # no comprehension: for a partition alone, its call takes longer
+        metadata, topic = offset.metadata, offset.topic
+        is_too_long = len(metadata) > half and _utf16_length(metadata) > limit
+        if is_too_long or (topic in known and not context.has_partition(topic, offset.partition)):
+            errors[place] = _partition_error(offset, context, limit)
+    return errors
 
 
 def _partition_error(offset: OffsetToCommit, context: Context, limit: int) -> CoordinatorError:
@@ -107,7 +109,3 @@ def _partition_error(offset: OffsetToCommit, context: Context, limit: int) -> Co
 
 def _utf16_length(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
-
-
-def _expires_at_ms(at_ms: int, retention_time_ms: int) -> int | None:
-    return None if retention_time_ms < 0 else min(at_ms + retention_time_ms, LATEST_EXPIRY_MS)

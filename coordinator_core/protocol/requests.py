@@ -7,7 +7,7 @@ it needs one.
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
@@ -331,6 +331,8 @@ class RetireGroup(Struct, frozen=True, gc=False):
 
 MemberRequest = JoinGroup | SyncGroup | Heartbeat | LeaveGroup | CommitOffsets
 """A request of a member."""
+SESSION_ACTIVITY: Final = (Heartbeat, CommitOffsets, SyncGroup, JoinGroup)
+"""Requests that keep their member's session alive, unless they are refused."""
 Request = (
     MemberRequest
     | ExpireDeadline

@@ -63,37 +63,25 @@ class Admission:
             CoordinatorNotAvailable: a limit is reached that frees itself.
             PolicyViolation: a limit is reached until groups or offsets are deleted.
         """
-        refusal = self._refusal(request, group_context, settings)
-        if refusal is not None:
-            limit, error = refusal
-            self._counters.requests_refused[limit] += 1
-            raise error
-
-    def _refusal(
-        self,
-        request: JoinGroup | SyncGroup | LeaveGroup | CommitOffsets,
-        group_context: GroupContext | None,
-        settings: GroupSettings,
-    ) -> tuple[str, CoordinatorError] | None:
-        """Return the limit that refuses the request, with the error; None: it is admitted."""
         if self._writer.is_full():
             waiting = "too many writes are waiting for the database (max_queued_rows, max_queued_bytes)"
-            return WRITE_QUEUE, CoordinatorNotAvailable(waiting)
+            raise self._counted(WRITE_QUEUE, CoordinatorNotAvailable(waiting))
         if isinstance(request, CommitOffsets):
             if self._checkpoints.is_full():
                 dirty = "too many committed offsets are waiting for a checkpoint (max_dirty_offsets)"
-                return DIRTY_OFFSETS, CoordinatorNotAvailable(dirty)
+                raise self._counted(DIRTY_OFFSETS, CoordinatorNotAvailable(dirty))
             if group_context is not None and group_context.offset_count > settings.group_max_offsets:
                 over = f"the group has committed offsets of {group_context.offset_count} partitions"
-                return GROUP_OFFSETS, PolicyViolation(f"{over}, and may have {settings.group_max_offsets}")
-        is_crowded = self._counters.waiting_requests >= self._config.max_waiting_requests
-        if is_crowded and isinstance(request, JoinGroup | SyncGroup):
+                refusal = PolicyViolation(f"{over}, and may have {settings.group_max_offsets}")
+                raise self._counted(GROUP_OFFSETS, refusal)
+        elif self._counters.waiting_requests >= self._config.max_waiting_requests and not isinstance(
+            request, LeaveGroup
+        ):
             parked = "too many requests are waiting for an answer (max_waiting_requests)"
-            return WAITING_REQUESTS, CoordinatorNotAvailable(parked)
+            raise self._counted(WAITING_REQUESTS, CoordinatorNotAvailable(parked))
         is_new = group_context is None or not group_context.group.exists
         if is_new and isinstance(request, JoinGroup | CommitOffsets):
-            return self._refusal_of_new_group()
-        return None
+            self._check_new_group()
 
     def largest_shares(self) -> dict[str, float]:
         """Return, for each limit that clients share, the part of it that the client with the most has, from 0 to 1."""
@@ -107,8 +95,12 @@ class Admission:
             GROUPS: groups / self._config.max_groups_per_client,
         }
 
-    def _refusal_of_new_group(self) -> tuple[str, CoordinatorError] | None:
+    def _check_new_group(self) -> None:
         limit = self._config.max_groups_per_client
-        if self._groups_of_clients.counts[current_client.get()] < limit:
-            return None
-        return GROUPS, PolicyViolation(f"the client has created as many groups here as it may ({limit})")
+        if self._groups_of_clients.counts[current_client.get()] >= limit:
+            refusal = PolicyViolation(f"the client has created as many groups here as it may ({limit})")
+            raise self._counted(GROUPS, refusal)
+
+    def _counted(self, limit: str, refusal: CoordinatorError) -> CoordinatorError:
+        self._counters.requests_refused[limit] += 1
+        return refusal

@@ -353,7 +353,7 @@ class Coordinator:
         if shard.is_loading:
             return completed_future(respond_while_loading(request, self.metadata_cache.context(group_id).settings))
         if not isinstance(request, Heartbeat):
-            self.admission.check(request, shard.groups.get(group_id), self.settings_of(group_id))
+            self.admission.check(request, shard.groups.get(group_id), self.metadata_cache.context(group_id).settings)
         return shard.submit(group_id, request, now)
 
     def _shard_of(self, group_id: str, now: Now) -> Shard:

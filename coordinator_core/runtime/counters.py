@@ -167,6 +167,8 @@ class Counters:
     def observe_rows(self, stored: GroupWrite) -> None:
         """Count events that are in stored rows."""
         self.offsets_committed += stored.committed_count
+        if stored.is_only_logged:
+            return
         for removed in stored.removed:
             self.offsets_removed[removed.cause] += 1
         for transition in stored.transitions:

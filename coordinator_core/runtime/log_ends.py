@@ -51,26 +51,24 @@ class LogEndReports:
 
     def observe(self, records: Iterable[Record], trusted_topic_prefixes: tuple[str, ...]) -> None:
         """Gather the reports of a trusted reporter's commits, in topics with one of these prefixes."""
-        for record in records:
-            if isinstance(record, OffsetsCommitted):
-                self._observe(record, trusted_topic_prefixes)
-
-    def _observe(self, record: OffsetsCommitted, trusted_topic_prefixes: tuple[str, ...]) -> None:
         waiting, stored, last_topic, is_trusted = self._waiting, self._stored, None, False
-        for one in record.offsets:
-            topic, offset = one.topic, one.offset
-            if topic is not last_topic:
-                last_topic, is_trusted = topic, topic.startswith(trusted_topic_prefixes)
-            if not is_trusted:
+        for record in records:
+            if not isinstance(record, OffsetsCommitted):
                 continue
-            key = topic, one.partition
-            if one.log_end_offset is not None:
-                self._add(key, max(offset, one.log_end_offset), record.at_ms)
-            elif (known := waiting.get(key)) is not None:
-                if offset > known[0]:
-                    waiting[key] = offset, known[1]
-            elif (known := stored.get(key)) is None or offset > known[0]:
-                waiting[key] = offset, NEVER_REPORTED_MS
+            for one in record.offsets:
+                topic, offset = one.topic, one.offset
+                if topic is not last_topic:
+                    last_topic, is_trusted = topic, topic.startswith(trusted_topic_prefixes)
+                if not is_trusted:
+                    continue
+                key = topic, one.partition
+                if one.log_end_offset is not None:
+                    self._add(key, max(offset, one.log_end_offset), record.at_ms)
+                elif (known := waiting.get(key)) is not None:
+                    if offset > known[0]:
+                        waiting[key] = offset, known[1]
+                elif (known := stored.get(key)) is None or offset > known[0]:
+                    waiting[key] = offset, NEVER_REPORTED_MS
 
     def observe_log_ends(self, log_ends: Mapping[Partition, int], at_ms: int) -> None:
         """Gather log ends that were read from a mirrored cluster at one time."""

@@ -39,7 +39,7 @@ from coordinator_core.runtime.clock import Threads
 from coordinator_core.runtime.history_archiver import HistoryArchiver
 from coordinator_core.runtime.memory import end_if_out_of_memory
 from coordinator_core.runtime.quarantine import Quarantine
-from coordinator_core.runtime.shard import Shard, SubmitLocked, no_extra_rows
+from coordinator_core.runtime.shard import Shard, SubmitLocked
 from coordinator_core.state_store.interface import RuntimeStore, StoreError
 from coordinator_core.state_store.rows import ExtraRows
 from coordinator_core.state_store.runs import GROUP_CLEANUP, TOPIC_DELETION, UNDO, CandidateRow, OutcomeRow
@@ -182,7 +182,7 @@ class Maintenance:
         """Retire the group if it is Empty and its last offset was removed. Source: protocol.md section 10.4."""
         has_offsets = await self._threads.read(partial(self._store.has_offsets, group_id))
         token = self._new_token()
-        await submit(token, RetireGroup(token, has_offsets=has_offsets), no_extra_rows)
+        await submit(token, RetireGroup(token, has_offsets=has_offsets), None)
 
 
 def _request(store: RuntimeStore, token: Token, rows: list[CandidateRow]) -> Request:

@@ -87,8 +87,10 @@ class OffsetCheckpoints:
 
     def is_full(self) -> bool:
         """Return whether commits of the current client must wait until dirty offsets are stored."""
-        free = self.max_size - self.dirty_size
-        return free <= 0 or self.client_sizes[current_client.get()] > MAX_SHARE * free
+        share = MAX_SHARE * (self.max_size - self.dirty_size)
+        if self.dirty_size <= share:  # Nearly always: no client has as many.
+            return False
+        return share <= 0 or self.client_sizes[current_client.get()] > share
 
     def oldest_ms(self) -> int:
         """Return the age of the oldest commit that is not in the table; 0 if there is none."""
@@ -98,8 +100,6 @@ class OffsetCheckpoints:
 
     def note_growth(self, size: int, client: str) -> None:
         """Count new dirty offsets of a client; begin a checkpoint if there are too many."""
-        if not size:  # nearly always: consumers replace their own commits
-            return
         self.dirty_size += size
         self.client_sizes[client] += size
         if self.dirty_size >= self._config.max_dirty_offsets:

@@ -25,6 +25,7 @@ from coordinator_core.protocol.decision import Decision
 from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable, InvalidRequest, NotCoordinator
 from coordinator_core.protocol.group import Group
 from coordinator_core.protocol.requests import (
+    SESSION_ACTIVITY,
     CommitOffsets,
     Deadline,
     DeadlineKind,
@@ -44,12 +45,6 @@ from coordinator_core.runtime.events import log_member_events, log_rebalances, l
 from coordinator_core.runtime.group_context import LOCK_GRACE_MS, LOCKED_RETRY_MS, GroupContext, PendingDecision
 from coordinator_core.runtime.groups_of_clients import GroupsOfClients
 from coordinator_core.runtime.log_ends import LogEndReports
-from coordinator_core.runtime.member_sessions import (
-    MAX_ROWS_PER_WRITE,
-    NO_DEADLINE_MS,
-    SESSION_ACTIVITY,
-    record_activity,
-)
 from coordinator_core.runtime.memory import end_if_out_of_memory, end_process
 from coordinator_core.runtime.metadata_cache import MetadataCache
 from coordinator_core.runtime.quarantine import REFUSALS, VIOLATIONS, Quarantine, QuarantinedGroup, WriteRefused
@@ -60,6 +55,7 @@ from coordinator_core.runtime.waiting_requests import WaitingRequests, completed
 from coordinator_core.runtime.writer import Writer
 from coordinator_core.state_store.awaited import awaited_members
 from coordinator_core.state_store.ledger import Ledger
+from coordinator_core.state_store.member_sessions import MAX_ROWS_PER_WRITE, NO_DEADLINE_MS
 from coordinator_core.state_store.offset_log import InvalidCommit, LoggedCommits
 from coordinator_core.state_store.projection import group_row, load_group, project
 from coordinator_core.state_store.row_checks import UnreadableRow, check_shard
@@ -79,12 +75,8 @@ SHARD_RELOADING: Final = "the group's shard is being loaded again"
 
 ExtraRowsOf = Callable[[Group, Decision, Now], ExtraRows]
 """Returns the rows to store with a decision, from the group before it, the decision, and its time."""
-SubmitLocked = Callable[[Token, Request, ExtraRowsOf], Awaitable[Answer]]
-
-
-def no_extra_rows(_before: Group, _decision: Decision, _now: Now) -> ExtraRows:
-    """Return no extra rows, as for requests of members."""
-    return NO_EXTRA_ROWS
+SubmitLocked = Callable[[Token, Request, ExtraRowsOf | None], Awaitable[Answer]]
+"""Submits a request; None: it has no extra rows, as those of members."""
 
 
 class LoadedGroup(NamedTuple):
@@ -278,7 +270,7 @@ class Shard:
             # It does not depend on offsets, and a delayed one would count as silence: it does not wait for the lock.
             return self._submit_heartbeat(group_context, request, now)
         if group_context is None or group_context.lock is None:
-            return self._submit_now(group_id, request.token, request, no_extra_rows, now)
+            return self._submit_now(group_id, request.token, request, None, now)
         waiting = asyncio.create_task(self._submit_when_unlocked(group_id, request))
         if isinstance(request, CommitOffsets):
             return waiting  # If its client gives up, it is dropped: it could replace a newer one.
@@ -290,7 +282,7 @@ class Shard:
             async with group_context.lock:
                 pass
             self._check_lease()
-        return await self._submit_now(group_id, request.token, request, no_extra_rows, self._clock.now())
+        return await self._submit_now(group_id, request.token, request, None, self._clock.now())
 
     def _check_lease(self) -> None:
         """Refuse a request that has waited so long that another node may own the shard."""
@@ -298,7 +290,7 @@ class Shard:
             raise CoordinatorNotAvailable("the lease on the group's shard may have expired meanwhile")
 
     def _submit_now(
-        self, group_id: str, token: Token, request: Request, extra_rows_of: ExtraRowsOf, now: Now
+        self, group_id: str, token: Token, request: Request, extra_rows_of: ExtraRowsOf | None, now: Now
     ) -> asyncio.Future[Answer]:
         self.check_is_loaded()
         answer = self._waiting.wait(token)
@@ -309,12 +301,14 @@ class Shard:
         """Answer a heartbeat at once, unless its group waits for a write; nearly every request comes here."""
         group = group_context.group
         if group_context.last_pending is not None or self.is_unloaded:
-            return self._submit_now(group.group_id, request.token, request, no_extra_rows, now)
+            return self._submit_now(group.group_id, request.token, request, None, now)
         try:
             decision = self._decide(group, request, now, self._metadata_cache.context(group.group_id))
             answer = decision.replies[0].answer
             if decision.deadlines:
-                record_activity(group_context.ledger.sessions.get(request.member_id), now, self.stalled_after_ms)
+                session = group_context.ledger.sessions.get(request.member_id)
+                if session is not None:
+                    session.record_activity(now, self.stalled_after_ms)
                 self._complete(group_context, decision, now.node_ms)
         except MemoryError:
             end_process()  # The timer of the session may be lost.
@@ -347,7 +341,9 @@ class Shard:
             group_context.lock = None
             self._forget_if_absent(group_context)
 
-    async def _submit_locked(self, group_id: str, token: Token, request: Request, extra_rows_of: ExtraRowsOf) -> Answer:
+    async def _submit_locked(
+        self, group_id: str, token: Token, request: Request, extra_rows_of: ExtraRowsOf | None
+    ) -> Answer:
         self._check_lease()
         return await self._submit_now(group_id, token, request, extra_rows_of, self._clock.now())
 
@@ -364,11 +360,7 @@ class Shard:
     # -- decide, store, reply -----------------------------------------------------------------------------
 
     def perform(
-        self,
-        group_id: str,
-        request: object,
-        extra_rows_of: ExtraRowsOf = no_extra_rows,
-        now: Now | None = None,
+        self, group_id: str, request: object, extra_rows_of: ExtraRowsOf | None = None, now: Now | None = None
     ) -> None:
         """Decide a request and apply the decision. A violated invariant unloads the shard."""
         group_context = self.groups.get(group_id) or self._absent(group_id)
@@ -377,8 +369,11 @@ class Shard:
         try:
             decision = self._decide(group_context.group, request, now, context)
             if isinstance(request, SESSION_ACTIVITY) and (decision.deadlines or decision.records):
-                record_activity(group_context.ledger.sessions.get(request.member_id), now, self.stalled_after_ms)
-            self._apply(group_context, decision, extra_rows_of(group_context.group, decision, now), now.node_ms)
+                session = group_context.ledger.sessions.get(request.member_id)
+                if session is not None:
+                    session.record_activity(now, self.stalled_after_ms)
+            extra_rows = extra_rows_of and extra_rows_of(group_context.group, decision, now)
+            self._apply(group_context, decision, extra_rows or NO_EXTRA_ROWS, now.node_ms)
             if isinstance(request, CommitOffsets) and request.trusted_topic_prefixes:
                 self._log_ends.observe(decision.records, request.trusted_topic_prefixes)
         except Exception as error:  # noqa: BLE001 - any error violates an invariant
@@ -386,7 +381,7 @@ class Shard:
                 log.warning("commit_refused", group=group_id, reason=str(error))
                 self._waiting.reply((Reply(request.token, InvalidRequest(str(error))),))
             else:
-                self._violated(error, group_id, type(request).__name__, is_counted=extra_rows_of is no_extra_rows)
+                self._violated(error, group_id, type(request).__name__, is_counted=extra_rows_of is None)
 
     def _violated(self, error: Exception, group_id: str, request: str, *, is_counted: bool = True) -> None:
         """Unload the shard after an invariant was violated: memory may be inconsistent, the database is not."""
@@ -453,33 +448,37 @@ class Shard:
         if not self.is_unloaded:
             if write.logged is not None:
                 growth = self.offsets.add(write.logged, log_position, node_ms, pending.client, pending.origin)
-                self._checkpoints.note_growth(growth, pending.client)
+                if growth:  # Seldom: consumers replace their own commits.
+                    self._checkpoints.note_growth(growth, pending.client)
             else:
                 growth = write.committed_count - len(write.removed)
             group_context.uncounted_offsets += growth
             self._complete(group_context, decision, node_ms, is_of_offsets=not pending.changes_group)
+            replies = list(decision.replies)
             for each in pending.dependents:
                 self._complete(group_context, each, node_ms)
-            self._waiting.reply([reply for each in (decision, *pending.dependents) for reply in each.replies])
-        self._forget_if_absent(group_context)
+                replies += each.replies
+            self._waiting.reply(replies)
+        if not group_context.group.exists:
+            self._forget_if_absent(group_context)
 
     def _complete(
         self, group_context: GroupContext, decision: Decision, now_ms: int, *, is_of_offsets: bool = False
     ) -> None:
         """Start the timers of a decision whose rows are stored, count its records, and log them."""
-        group_id = group_context.group.group_id
+        group_id, timers = group_context.group.group_id, self.timers
         is_sooner = False
         sessions = group_context.ledger.sessions
         for deadline, delay_ms in decision.deadlines:
+            timer = GroupTimer(group_id, deadline)
             if delay_ms is None:
-                self.timers.stop(GroupTimer(group_id, deadline))
+                timers.stop(timer)
             else:
-                timer = GroupTimer(group_id, deadline)
                 due_at_ms = now_ms + delay_ms
                 if is_of_offsets and deadline.kind is DeadlineKind.SESSION:
                     # Heartbeats do not wait for offset writes: a later deadline that one has set since remains.
-                    due_at_ms = max(due_at_ms, self.timers.due_at_ms(timer) or 0)
-                is_sooner |= self.timers.start(timer, due_at_ms)
+                    due_at_ms = max(due_at_ms, timers.due_at_ms(timer) or 0)
+                is_sooner |= timers.start(timer, due_at_ms)
                 session = sessions.get(deadline.subject)
                 # Nothing changes for a session whose timer started in this millisecond.
                 if session is not None and (session.gap_start_ms != now_ms or session.session_timeout_ms != delay_ms):

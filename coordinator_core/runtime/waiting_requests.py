@@ -36,8 +36,18 @@ class WaitingRequests:
 
     def reply(self, replies: Sequence[Reply]) -> None:
         """Complete the futures of some requests, and of the others after the event loop has read its sockets."""
+        futures = self._futures
         for reply in replies[:REPLIES_AT_ONCE]:
-            self._resolve(reply.token, reply.answer)
+            future, answer = futures.pop(reply.token, None), reply.answer
+            if future is None:
+                continue
+            self._counters.waiting_requests -= 1
+            if future.done():  # The caller has cancelled it.
+                continue
+            if isinstance(answer, CoordinatorError):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)
         if len(replies) > REPLIES_AT_ONCE:
             self._loop.call_soon(self.reply, replies[REPLIES_AT_ONCE:])
 
@@ -48,16 +58,3 @@ class WaitingRequests:
                 future.set_exception(error)
         self._counters.waiting_requests -= len(self._futures)
         self._futures.clear()
-
-    def _resolve(self, token: Token, answer: Answer | CoordinatorError) -> None:
-        """Complete the future of a request, unless the caller has cancelled it."""
-        future = self._futures.pop(token, None)
-        if future is None:
-            return
-        self._counters.waiting_requests -= 1
-        if future.done():
-            return
-        if isinstance(answer, CoordinatorError):
-            future.set_exception(answer)
-        else:
-            future.set_result(answer)

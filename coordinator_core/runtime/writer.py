@@ -117,7 +117,8 @@ class Writer:
 
     def is_full(self) -> bool:
         """Return whether the current client may queue no more: the queue is full, or its share of it."""
-        if not self._queues:
+        has_room = self.queued_rows * 2 < self._max_queued_rows and self.queued_bytes * 2 < self._max_queued_bytes
+        if has_room:  # Nearly always: no client has more than is free.
             return False
         queue = self._queues.get(current_client.get())
         own_rows, own_bytes = (0, 0) if queue is None else (queue.rows, queue.size_bytes)
@@ -142,9 +143,13 @@ class Writer:
         queue = self._queues.get(client)
         if queue is None:
             queue = self._queues[client] = ClientQueue()
+            self._wake.set()
         queue.entries.append(entry)
-        self._count(queue, entry, 1)
-        self._wake.set()
+        rows, size_bytes = entry.rows, entry.size_bytes
+        queue.rows += rows
+        queue.size_bytes += size_bytes
+        self.queued_rows += rows
+        self.queued_bytes += size_bytes
 
     async def run(self) -> None:
         """Write batches, without end."""
@@ -216,19 +221,16 @@ class Writer:
 
     def _take(self, queue: ClientQueue) -> Entry:
         entry = queue.entries.popleft()
-        self._count(queue, entry, -1)
-        queue.credit_rows = max(0, queue.credit_rows - entry.rows)  # Alone, a client takes more than its credit.
+        rows, size_bytes = entry.rows, entry.size_bytes
+        queue.rows -= rows
+        queue.size_bytes -= size_bytes
+        self.queued_rows -= rows
+        self.queued_bytes -= size_bytes
+        queue.credit_rows = max(0, queue.credit_rows - rows)  # Alone, a client takes more than its credit.
         client, entries = self._client_of.pop(entry.write.group_id)
         if entries > 1:
             self._client_of[entry.write.group_id] = (client, entries - 1)
         return entry
-
-    def _count(self, queue: ClientQueue, entry: Entry, sign: int) -> None:
-        size_bytes = sign * entry.size_bytes
-        queue.rows += sign * entry.rows
-        queue.size_bytes += size_bytes
-        self.queued_rows += sign * entry.rows
-        self.queued_bytes += size_bytes
 
 
 def _notify(entries: Sequence[Entry], written: WriteResult, node_ms: int) -> None:

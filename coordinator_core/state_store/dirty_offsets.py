@@ -12,26 +12,20 @@ Rules:
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from operator import attrgetter
 from typing import Final, NamedTuple
 
 from msgspec import Struct
 
 from coordinator_core.protocol.records import OffsetsCommitted
 from coordinator_core.protocol.requests import OffsetToCommit
-from coordinator_core.state_store.offset_log import EncodedCommits, LoggedCommits
+from coordinator_core.state_store.offset_log import EncodedCommits, LoggedCommits, Place, minute_ms
 
-MINUTE_MS: Final = 60_000
 CHARS_PER_OFFSET: Final = 256
 """The length of metadata that takes as much memory as an offset without any."""
 
 OffsetKey = tuple[str, str, int]
 """Group, topic and partition."""
-_TOPIC: Final = attrgetter("topic")
-_PARTITION: Final = attrgetter("partition")
 _Commits = LoggedCommits | EncodedCommits
-_Place = tuple[int, tuple[str, ...], tuple[int, ...]]
-"""The minute of a commit, and its topics and partitions side by side."""
 
 
 class CommitOrigin(Struct, frozen=True, gc=False):
@@ -66,7 +60,7 @@ class DirtyOffsets:
 
     def __init__(self) -> None:
         self._merged: dict[OffsetKey, DirtyOffset] = {}
-        self._places: dict[str, _Place | None] = {}
+        self._places: dict[str, Place | None] = {}
         """Group → the minute and the partitions of its last commit, None of several records."""
         self._unmerged: dict[str, tuple[_Commits, int, CommitOrigin]] = {}
         """Group → its last commit, while it has the minute and the partitions of one that is merged."""
@@ -103,7 +97,7 @@ class DirtyOffsets:
 
     def add(self, commits: _Commits, commit_version: int, origin: CommitOrigin = UNKNOWN_ORIGIN) -> int:
         """Add commits, which are newer than all others of their group; return by how much the size grew."""
-        before, group_id, place = self.size, commits.group_id, _place(commits)
+        before, group_id, place = self.size, commits.group_id, commits.place
         if place is not None and self._places.get(group_id) == place:
             self._unmerged[group_id] = commits, commit_version, origin
             return 0
@@ -178,15 +172,6 @@ class DirtyOffsets:
             yield key, (commit._replace(first_minute_ms=before.first_minute_ms), offset)
 
 
-def _place(commits: _Commits) -> _Place | None:
-    if isinstance(commits, EncodedCommits):
-        return None if commits.at_ms is None else (minute_ms(commits.at_ms), commits.topics, commits.partitions)
-    if len(commits.records) > 1:
-        return None
-    offsets = commits.records[0].offsets
-    return minute_ms(commits.records[0].at_ms), tuple(map(_TOPIC, offsets)), tuple(map(_PARTITION, offsets))
-
-
 def _entries(commit: Commit) -> dict[OffsetKey, DirtyOffset]:
     return {(commit.group_id, one.topic, one.partition): (commit, one) for one in commit.record.offsets}
 
@@ -200,8 +185,3 @@ def logged_of_topic(logged: Iterable[tuple[int, LoggedCommits]], topic: str) -> 
         for one in record.offsets
         if one.topic == topic
     }
-
-
-def minute_ms(instant_ms: int) -> int:
-    """Return the start of the minute of a time."""
-    return instant_ms - instant_ms % MINUTE_MS

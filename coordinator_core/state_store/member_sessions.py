@@ -3,6 +3,10 @@
 * *Activity* is everything that resets the session timer: heartbeats, commits, syncs and joins.
 * A gap starts when the session timer starts, or with the previous activity, and ends with the next activity. The
   silence before the end of a session is no gap; it is the time from `last_heartbeat_at` to the end.
+* Measuring costs a heartbeat a few additions and no write. The end of a session is written with the record that ended
+  it. The interval of a session that goes on is background work (shard_scan.py).
+* A crash loses the measurements of the current interval, not the session: the next row says since when it measured,
+  and when the member joined.
 * Gaps exclude time in which the member waited for others or could not be heard: while its join is parked, while the
   node was paused or in doubt about its lease, and from a failover until the member's next request.
 
@@ -12,6 +16,7 @@ Source: tables.md, `member_sessions`.
 from typing import Final
 
 from coordinator_core.analytics.advice.evidence import GAP_BOUNDS_MS
+from coordinator_core.protocol.settings import Now
 from coordinator_core.state_store.rows import MemberSessionRow
 
 BEYOND: Final = len(GAP_BOUNDS_MS)
@@ -22,6 +27,12 @@ INTERVAL_MS: Final = 3_600_000
 
 GAP_MAX_MS: Final = 2**31 - 1
 """The maximum of the column; no session timeout is as long."""
+
+MAX_ROWS_PER_WRITE: Final = 500
+"""Rows of the sessions of one group in one transaction; the rest of a large group follows with the next scan."""
+
+NO_DEADLINE_MS: Final = 2**63 - 1
+"""Later than any node time."""
 
 NEXT_TIMER_START: Final = -1
 """No gap has started; one starts with the session timer."""
@@ -79,17 +90,23 @@ class MemberSession:
 
     # -- measurements --------------------------------------------------------------------------------
 
-    def record_activity(self, node_ms: int, wall_ms: int) -> None:
-        """Record activity. Every heartbeat calls this, so it costs a few additions."""
-        start_ms = self.gap_start_ms
-        if start_ms >= 0:
+    def record_activity(self, now: Now, stalled_after_ms: int) -> None:
+        """Record activity. Every heartbeat calls this, so it costs a few additions.
+
+        Args:
+            now: when the request arrived.
+            stalled_after_ms: node time after which the event loop has paused: the time of arrival is not known then, so
+                no gap ends.
+        """
+        node_ms, start_ms = now.node_ms, self.gap_start_ms
+        if start_ms >= 0 and node_ms <= stalled_after_ms:
             gap_ms = node_ms - start_ms
             bucket = (gap_ms - 1).bit_length() if gap_ms > 1 else 0
             self.gaps[bucket if bucket < BEYOND else BEYOND] += 1  # noqa: FURB136 - every heartbeat: a call costs more
             if gap_ms > self.gap_ms_max:  # noqa: PLR1730 - as above
                 self.gap_ms_max = gap_ms
         self.gap_start_ms = node_ms
-        self.last_heartbeat_at_ms = wall_ms
+        self.last_heartbeat_at_ms = now.wall_ms
         self.heartbeat_count += 1
 
     def timer_started(self, node_ms: int, session_timeout_ms: int) -> None:

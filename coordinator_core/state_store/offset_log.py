@@ -8,19 +8,22 @@ of its offsets are still in the processor's caches when they are made, read and 
 """
 
 from collections.abc import Iterable
-from itertools import chain
-from operator import attrgetter
 from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta, Raw, Struct
 
 from coordinator_core.protocol.records import OffsetsCommitted
+from coordinator_core.protocol.retention import MINUTE_MS
 from coordinator_core.state_store.column_types import INT4_MAX, InstantMs
 
 _Int4 = Annotated[int, Meta(ge=-1, le=INT4_MAX)]
 _Count4 = Annotated[int, Meta(ge=0, le=INT4_MAX)]
 _Count8 = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+
+Place = tuple[int, tuple[str, ...], tuple[int, ...]]
+"""The minute of a commit, and its topics and partitions side by side: what a later commit may replace as a whole."""
 
 
 class LoggedCommits(Struct, frozen=True, array_like=True, gc=False):
@@ -30,17 +33,23 @@ class LoggedCommits(Struct, frozen=True, array_like=True, gc=False):
     group_id: str
     records: tuple[OffsetsCommitted, ...]
 
+    @property
+    def place(self) -> Place | None:
+        """Return what the commits replace as a whole; None: they are several records, each with a time of its own."""
+        if len(self.records) > 1:
+            return None
+        (record,) = self.records
+        offsets = record.offsets
+        return minute_ms(record.at_ms), tuple([one.topic for one in offsets]), tuple([one.partition for one in offsets])
+
 
 class EncodedCommits(Struct, frozen=True, gc=False):
     """The commits of one decision as bytes, with what has to be known of them without decoding them."""
 
     group_id: str
-    at_ms: int | None
-    """The time of the only record; None: there are several."""
-    topics: tuple[str, ...]
-    """The topic of each offset."""
-    partitions: tuple[int, ...]
-    """The partition of each offset."""
+    place: Place | None
+    """As that of `LoggedCommits`."""
+    offset_count: int
     metadata_chars: int
     """The length of the metadata of all offsets."""
     data: bytes
@@ -79,15 +88,15 @@ class _CheckedCommits(Struct, array_like=True, gc=False):
     records: tuple[_CheckedRecord, ...]
 
 
-_MEMBER_ID: Final = attrgetter("member_id")
-_OFFSETS: Final = attrgetter("offsets")
-_TOPIC: Final = attrgetter("topic")
-_PARTITION: Final = attrgetter("partition")
-_METADATA: Final = attrgetter("metadata")
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _CHECKER: Final = msgspec.msgpack.Decoder(_CheckedCommits)
 _ELEMENT_DECODER: Final = msgspec.msgpack.Decoder(LoggedCommits)
 _DECODER: Final = msgspec.msgpack.Decoder(tuple[LoggedCommits, ...])
+
+
+def minute_ms(instant_ms: int) -> int:
+    """Return the start of the minute of a time."""
+    return instant_ms - instant_ms % MINUTE_MS
 
 
 def encode(logged: LoggedCommits) -> EncodedCommits:
@@ -97,19 +106,26 @@ def encode(logged: LoggedCommits) -> EncodedCommits:
         InvalidCommit: a value does not fit its column; the text says which.
     """
     group_id, records = logged.group_id, logged.records
-    offsets = tuple(chain.from_iterable(map(_OFFSETS, records)))
-    topics = tuple(map(_TOPIC, offsets))
-    metadata = "".join(map(_METADATA, offsets))
-    if "\0" in metadata or "\0" in "".join((group_id, *map(_MEMBER_ID, records), *set(topics))):
+    topics: list[str] = []
+    partitions: list[int] = []
+    texts: list[str] = []
+    names = {group_id}
+    for record in records:
+        for one in record.offsets:
+            topics.append(one.topic)
+            partitions.append(one.partition)
+            texts.append(one.metadata)
+        names.add(record.member_id)
+    metadata = "".join(texts)
+    if "\0" in metadata or "\0" in "".join(names.union(topics)):
         raise InvalidCommit("a commit has a NUL character, which text cannot have")
     try:
         data = encode_unchecked(logged)
         _CHECKER.decode(data)
     except (msgspec.ValidationError, OverflowError, UnicodeEncodeError) as failure:
         raise InvalidCommit(f"a commit cannot be stored: {failure}") from failure
-    partitions = tuple(map(_PARTITION, offsets))
-    at_ms = records[0].at_ms if len(records) == 1 else None
-    return EncodedCommits(group_id, at_ms, topics, partitions, len(metadata), data)
+    place = (minute_ms(records[0].at_ms), tuple(topics), tuple(partitions)) if len(records) == 1 else None
+    return EncodedCommits(group_id, place, len(topics), len(metadata), data)
 
 
 def encode_unchecked(logged: LoggedCommits) -> bytes:

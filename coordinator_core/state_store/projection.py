@@ -67,11 +67,12 @@ def project(
     Raises:
         InvalidCommit: an offset cannot be stored; the ledger is unchanged.
     """
+    group_id, shard_id = group.group_id, ledger.shard_id
+    if len(records) == 1 and isinstance(records[0], OffsetsCommitted) and extra_rows is NO_EXTRA_ROWS:
+        logged = encode(LoggedCommits(shard_id, group_id, (records[0],)))
+        return GroupWrite(group_id, shard_id, logged=logged, is_only_logged=True)  # nearly every commit
     commits = tuple([record for record in records if isinstance(record, OffsetsCommitted)])
     is_logged = commits and not extra_rows.changes and not extra_rows.outcomes
-    logged = encode(LoggedCommits(ledger.shard_id, group.group_id, commits)) if is_logged else None
-    if logged is not None and len(records) == 1 and extra_rows is NO_EXTRA_ROWS:  # nearly every commit
-        return GroupWrite(group.group_id, ledger.shard_id, logged=logged)
     stored = [record for record in records if record.is_stored]
     if not stored:
         for record in records:
@@ -80,9 +81,9 @@ def project(
             return None
     removed = tuple([record for record in stored if isinstance(record, OffsetRemoved)])
     write = GroupWrite(
-        group.group_id,
-        ledger.shard_id,
-        logged=logged,
+        group_id,
+        shard_id,
+        logged=encode(LoggedCommits(shard_id, group_id, commits)) if is_logged else None,
         committed=() if is_logged else commits,
         removed=removed,
         **extra_rows._asdict(),

@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import astuple
 
 from coordinator_core.protocol.records import CommittedOffset, OffsetRemoved, OffsetsCommitted
 from coordinator_core.protocol.requests import OffsetToRestore, SupportedProtocol
@@ -362,6 +361,8 @@ class GroupWrite(Struct, frozen=True):
     """The size of their metadata and assignments, in bytes: known before the rows are made."""
     logged: EncodedCommits | None = None
     """Commits of members and simple consumers, which go to the offset log."""
+    is_only_logged: bool = False
+    """Whether there is nothing else: a batch of such writes is one statement."""
     committed: tuple[OffsetsCommitted, ...] = ()
     """Commits of operators and maintenance runs, which lock the group; they are stored with their rows."""
     removed: tuple[OffsetRemoved, ...] = ()
@@ -384,9 +385,9 @@ class GroupWrite(Struct, frozen=True):
         """
         rows, size = 1, self.members_size
         if self.logged is not None:
-            rows, size = rows + len(self.logged.topics), size + self.logged.metadata_chars
-        if self.is_only_logged:
-            return rows, size
+            rows, size = rows + self.logged.offset_count, size + self.logged.metadata_chars
+            if self.is_only_logged:
+                return rows, size
         for record in self.committed:
             rows += len(record.offsets)
             size += sum([len(offset.metadata) for offset in record.offsets])
@@ -404,18 +405,10 @@ class GroupWrite(Struct, frozen=True):
     @property
     def committed_count(self) -> int:
         """Return the number of committed offsets."""
-        logged = 0 if self.logged is None else len(self.logged.topics)
-        return logged + sum([len(record.offsets) for record in self.committed])
-
-    @property
-    def is_only_logged(self) -> bool:
-        """Return whether this has commits that go to the offset log, and nothing else."""
-        values = astuple(self)
-        return not any(values[_AFTER_NAMES:_LOGGED]) and not any(values[_LOGGED + 1 :])
-
-
-_AFTER_NAMES: Final = GroupWrite.__struct_fields__.index("group")
-_LOGGED: Final = GroupWrite.__struct_fields__.index("logged")
+        count = 0 if self.logged is None else self.logged.offset_count
+        for record in self.committed:
+            count += len(record.offsets)
+        return count
 
 
 class ExtraRows(NamedTuple):

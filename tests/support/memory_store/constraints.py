@@ -14,7 +14,7 @@ INSTANTS_MS = range(-210_866_803_200_000, 9_224_318_016_000_000)
 
 INT4 = range(-(2**31), 2**31)
 INT8 = range(-(2**63), 2**63)
-WIDE = frozenset({"offset", "log_end_offset", "commit_version", "topics_version"})
+WIDE = frozenset({"offset", "log_end_offset", "commit_version", "topics_version", "place"})
 """Numbers of eight bytes; all others, except times, have four."""
 
 NOT_INSTANTS = frozenset({"session_timeout_ms", "rebalance_timeout_ms"})

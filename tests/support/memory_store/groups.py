@@ -16,9 +16,9 @@ from coordinator_core.protocol.records import CommittedOffset, OffsetRemoved, Tr
 from coordinator_core.protocol.requests import OffsetToCommit, StoredOffset
 from coordinator_core.protocol.states import EMPTY
 from coordinator_core.state_store.change_actions import ChangeAction
-from coordinator_core.state_store.dirty_offsets import UNKNOWN_ORIGIN, Commit, CommitOrigin, DirtyOffsets, minute_ms
+from coordinator_core.state_store.dirty_offsets import UNKNOWN_ORIGIN, Commit, CommitOrigin, DirtyOffsets
 from coordinator_core.state_store.incarnations import Jump
-from coordinator_core.state_store.offset_log import LoggedCommits
+from coordinator_core.state_store.offset_log import LoggedCommits, minute_ms
 from coordinator_core.state_store.rows import (
     WITHOUT_GROUP,
     ArchivedOffset,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from coordinator_core.protocol.log_ends import LogEnd
-from coordinator_core.state_store.dirty_offsets import MINUTE_MS
+from coordinator_core.protocol.retention import MINUTE_MS
 from coordinator_core.state_store.log_ends import NEVER_REPORTED_MS, LogEndReport
 
 TopicPartition = tuple[str, int]

@@ -21,7 +21,7 @@ from api.shared.quotas import QuotaLimits, Quotas
 from api.shared.tokens import Tokens, known_token, token_entry
 from coordinator_core.protocol.records import OffsetsCommitted
 from coordinator_core.runtime.coordinator import Coordinator
-from tests.support.kafka_wire import frame
+from tests.support.kafka_wire import frame, read_response
 from tests.support.memory_store import MemoryStore
 from tests.support.no_queries import NO_QUERIES
 from tests.support.tokens_file import ADA, TokensFile
@@ -81,6 +81,25 @@ async def test_other_lists_than_those_of_the_last_commit_are_checked(node: Coord
         with capture_logs() as logs:
             wire.send_bytes(request.replace(one_topic, b"\0\1\0\0\0\1t"))
         assert [each["reason"] for each in logs] == [TOO_LONG]
+    finally:
+        wire.close()
+
+
+async def test_a_request_that_only_ends_like_the_last_one_is_decoded(node: Coordinator) -> None:
+    member = Member(node, "g")
+    await member.settle()
+    known = {"group_id": "g", "generation_id": member.generation, "member_id": member.member_id}
+    wire = Wire(NodeContext(node, NO_QUERIES, ListenerLimits()))
+    try:
+        first = frame(ApiKey.HEARTBEAT, 2, "wire", **known)
+        other = frame(ApiKey.HEARTBEAT, 2, "wire", **{**known, "group_id": "unknown"})
+        size_bytes, header_bytes = 4, 14
+        followed = other[size_bytes:] + first[size_bytes + header_bytes :]  # Bytes after a request are ignored.
+        wire.send_bytes(first)
+        wire.send_bytes(len(followed).to_bytes(size_bytes) + followed)
+        await until(lambda: len(wire.frames()) == 2, "both responses")
+        answers = [read_response(ApiKey.HEARTBEAT, 2, each).error_code for each in wire.frames()]
+        assert answers == [0, UNKNOWN_MEMBER_ID]
     finally:
         wire.close()
 

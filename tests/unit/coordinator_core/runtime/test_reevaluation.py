@@ -1,6 +1,7 @@
 """Changed settings and topic metadata reach every group, in lots between which the node answers requests."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from itertools import count, islice
 
@@ -31,8 +32,9 @@ async def node() -> AsyncIterator[Coordinator]:
 async def change_begun(node: Coordinator) -> asyncio.Task[object]:
     """Return a change of the topic that has reached some of the groups, which rebalance, and not yet the others."""
     change = asyncio.ensure_future(put_topic(node, "t", 8, None, a_change()))
-    while not rebalancing(node):  # noqa: ASYNC110 - what is awaited is one turn of the event loop
+    while not rebalancing(node):
         await asyncio.sleep(0)
+        time.sleep(0.0005)  # noqa: ASYNC251 - a loop that never rests may keep the interpreter from the store's threads
     assert {state_of(node, group_id) for group_id in GROUPS} == {STABLE, PREPARING}
     assert not change.done()
     return change

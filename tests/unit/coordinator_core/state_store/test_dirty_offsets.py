@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from coordinator_core.protocol.records import OffsetsCommitted
 from coordinator_core.protocol.requests import OffsetToCommit
-from coordinator_core.state_store.dirty_offsets import MINUTE_MS, CommitOrigin, DirtyOffsets
+from coordinator_core.protocol.retention import MINUTE_MS
+from coordinator_core.state_store.dirty_offsets import CommitOrigin, DirtyOffsets
 from coordinator_core.state_store.offset_log import EncodedCommits, LoggedCommits, encode
 
 Key = tuple[str, str, int]

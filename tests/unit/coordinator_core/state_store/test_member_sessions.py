@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_core.analytics.advice.evidence import GAP_BOUNDS_MS
-from coordinator_core.state_store.member_sessions import GAP_MAX_MS, NEXT_HEARTBEAT, MemberSession
+from coordinator_core.protocol.settings import Now
+from coordinator_core.state_store.member_sessions import GAP_MAX_MS, NEXT_HEARTBEAT, NO_DEADLINE_MS, MemberSession
 from coordinator_core.state_store.rows import MemberSessionRow
 
 WALL_MS = 1_790_000_000_000
@@ -53,7 +54,7 @@ def gaps(one: MemberSession) -> dict[int | None, int]:
 def beats(one: MemberSession, *at_ms: int) -> MemberSession:
     """Let the member be heard at moments of node time, each of which restarts its session."""
     for node_ms in at_ms:
-        one.record_activity(node_ms, WALL_MS + node_ms)
+        one.record_activity(Now(node_ms, WALL_MS + node_ms), NO_DEADLINE_MS)
         one.timer_started(node_ms, 30_000)
     return one
 

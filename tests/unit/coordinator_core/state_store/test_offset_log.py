@@ -4,7 +4,7 @@ import pytest
 
 from coordinator_core.protocol.records import OffsetsCommitted
 from coordinator_core.protocol.requests import OffsetToCommit
-from coordinator_core.state_store.offset_log import InvalidCommit, LoggedCommits, decode, encode, join
+from coordinator_core.state_store.offset_log import InvalidCommit, LoggedCommits, decode, encode, join, minute_ms
 
 AT_MS = 1_764_000_000_000
 
@@ -32,9 +32,10 @@ def test_what_is_encoded_is_decoded() -> None:
 def test_what_is_known_of_commits_without_decoding_them() -> None:
     commits = LoggedCommits(0, "g", (*logged(topic="u", metadata="abc").records, *logged(partition=5).records))
     known = encode(commits)
-    assert (known.group_id, known.at_ms) == ("g", None)
-    assert (known.topics, known.partitions, known.metadata_chars) == (("t", "u", "t", "t"), (1, 0, 1, 5), 3)
-    assert encode(logged()).at_ms == AT_MS
+    assert (known.group_id, known.place, known.offset_count, known.metadata_chars) == ("g", None, 4, 3)
+    assert known.place == commits.place
+    one_record = logged(topic="u")
+    assert encode(one_record).place == one_record.place == (minute_ms(AT_MS), ("t", "u"), (1, 0))
 
 
 @pytest.mark.parametrize("name", ["group_id", "member_id", "topic", "metadata"])
