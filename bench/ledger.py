@@ -208,7 +208,7 @@ def _commit(name: str, number: int, step_ms: int, size: Size) -> list[GroupWrite
     at_ms = START_MS + number * step_ms
     offsets = tuple(OffsetToCommit("orders", partition, number) for partition in range(size.commits))
     commits = LoggedCommits(SHARD, f"{name}-commits", (OffsetsCommitted(at_ms, "m", None, offsets),))
-    return [GroupWrite(commits.group_id, SHARD, logged=encode(commits))]
+    return [GroupWrite(commits.group_id, SHARD, logged=encode(commits), is_only_logged=True)]
 
 
 def _heartbeats(size: Size) -> Figure:

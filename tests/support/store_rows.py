@@ -258,7 +258,8 @@ def write(group_id: str = "orders", shard_id: int = SHARD, **given: object) -> G
     """Return a write; without changes and outcomes its commits go to the offset log, as those of a decision do."""
     rows: dict[str, Any] = dict(given)
     if rows.get("committed") and not rows.get("changes") and not rows.get("outcomes"):
-        rows["logged"] = encode(LoggedCommits(shard_id, group_id, rows.pop("committed")))
+        logged = encode(LoggedCommits(shard_id, group_id, rows.pop("committed")))
+        rows |= {"logged": logged, "is_only_logged": not any(rows.values())}
     return GroupWrite(group_id=group_id, shard_id=shard_id, **rows)
 
 
