@@ -117,8 +117,8 @@ class Writer:
 
     def is_full(self) -> bool:
         """Return whether the current client may queue no more: the queue is full, or its share of it."""
-        has_room = self.queued_rows * 2 < self._max_queued_rows and self.queued_bytes * 2 < self._max_queued_bytes
-        if has_room:  # Nearly always: no client has more than is free.
+        has_space = self.queued_rows * 2 < self._max_queued_rows and self.queued_bytes * 2 < self._max_queued_bytes
+        if has_space:  # Nearly always: no client has more than is free.
             return False
         queue = self._queues.get(current_client.get())
         own_rows, own_bytes = (0, 0) if queue is None else (queue.rows, queue.size_bytes)
