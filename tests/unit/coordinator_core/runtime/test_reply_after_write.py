@@ -47,6 +47,19 @@ async def test_a_join_is_answered_when_its_generation_is_stored(store: HeldStore
         assert (await join).generation == 1
 
 
+async def test_a_cancelled_request_keeps_no_response_from_the_others(store: HeldStore) -> None:
+    async with running(store) as node:
+        gone, other = Member(node, "g"), Member(node, "h")
+        await asyncio.gather(gone.settle(), other.settle())
+        store.go.clear()
+        commits = [asyncio.ensure_future(each.commit(5)) for each in (gone, other)]
+        await asyncio.sleep(0)
+        commits[0].cancel()
+        store.go.set()
+        await commits[1]
+        await gone.commit(6)
+
+
 async def test_heartbeat_of_a_stable_group_completes_at_once(store: HeldStore) -> None:
     async with running(store) as node:
         member = Member(node, "g")
