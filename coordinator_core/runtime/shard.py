@@ -372,8 +372,9 @@ class Shard:
                 session = group_context.ledger.sessions.get(request.member_id)
                 if session is not None:
                     session.record_activity(now, self.stalled_after_ms)
-            extra_rows = extra_rows_of and extra_rows_of(group_context.group, decision, now)
-            self._apply(group_context, decision, extra_rows or NO_EXTRA_ROWS, now.node_ms)
+            before = group_context.group
+            extra_rows = NO_EXTRA_ROWS if extra_rows_of is None else extra_rows_of(before, decision, now)
+            self._apply(group_context, decision, extra_rows, now.node_ms)
             if isinstance(request, CommitOffsets) and request.trusted_topic_prefixes:
                 self._log_ends.observe(decision.records, request.trusted_topic_prefixes)
         except Exception as error:  # noqa: BLE001 - any error violates an invariant

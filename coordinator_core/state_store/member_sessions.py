@@ -4,7 +4,7 @@
 * A gap starts when the session timer starts, or with the previous activity, and ends with the next activity. The
   silence before the end of a session is no gap; it is the time from `last_heartbeat_at` to the end.
 * Measuring costs a heartbeat a few additions and no write. The end of a session is written with the record that ended
-  it. The interval of a session that goes on is background work (shard_scan.py).
+  it. The interval of a session that goes on is background work (runtime/shard_scan.py).
 * A crash loses the measurements of the current interval, not the session: the next row says since when it measured,
   and when the member joined.
 * Gaps exclude time in which the member waited for others or could not be heard: while its join is parked, while the
