@@ -47,6 +47,8 @@ class Api(NamedTuple):
     """The first version with compact lengths and tagged fields."""
 
 
+NO_TAGS: Final = b"\x00"
+"""The tagged fields of a flexible version where there are none."""
 NEVER: Final = 2**15
 """No version is flexible."""
 

@@ -22,17 +22,11 @@ from api.kafka import sasl
 from api.kafka.apis import APIS, ApiKey, other_api_name
 from api.kafka.brokers import unsupported_api_versions
 from api.kafka.handlers import HANDLERS, SUBMITTED, SubmittedApi
-from api.kafka.hot_responses import NO_TAGS
+from api.kafka.kept_requests import KEPT_BODY_MAX_BYTES, KIND, KeptRequest, keep
 from api.kafka.limits import KafkaLimits
 from api.kafka.list_lengths import MalformedFrame
-from api.kafka.messages import (
-    API_KEY,
-    CORRELATION_ID,
-    RequestHeader,
-    decode,
-    read_header,
-)
-from api.kafka.request import KEPT_BODY_MAX_BYTES, KafkaRequest, KeptRequest
+from api.kafka.messages import API_KEY, CORRELATION_ID, SIZE_BYTES, RequestHeader, decode, read_header
+from api.kafka.request import KafkaRequest
 from api.shared.authorization import REQUEST_RULES, authorize
 from api.shared.body_budget import SMALL_BODY_MAX_BYTES
 from api.shared.client_request import MAX_THROTTLE_S
@@ -51,7 +45,6 @@ from coordinator_core.protocol.responses import Answer
 
 log = structlog.get_logger("muster.api")
 
-SIZE_BYTES: Final = 4
 UNAUTHENTICATED_FRAME_MAX_BYTES: Final = SMALL_BODY_MAX_BYTES
 """The largest frame of a client that has not sent its token."""
 HELD_BACK_MAX_BYTES: Final = SMALL_BODY_MAX_BYTES
@@ -64,6 +57,8 @@ Source: Kafka's connection.failed.authentication.delay.ms, which is 100 ms.
 ANSWERED_AT_ONCE: Final = 32
 """So many requests of a connection are answered in one turn of the event loop; then others come first."""
 _SIZE: Final = struct.Struct(">i")
+_CORRELATION_ID: Final = slice(SIZE_BYTES + CORRELATION_ID.start, SIZE_BYTES + CORRELATION_ID.stop)
+"""As CORRELATION_ID, behind the size."""
 _SASL: Final = {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 _PUBLIC: Final = _SASL | {ApiKey.API_VERSIONS}
 """The APIs that need no token."""
@@ -95,16 +90,15 @@ class KafkaConnection(asyncio.Protocol):
         "_kept",
         "_limits",
         "_loop",
-        "_max_items",
         "_mechanism",
         "_metrics",
         "_node",
         "_proxied_host",
         "_reserved_bytes",
         "_running",
-        "_small_frame_max_bytes",
         "_software",
         "_timer",
+        "_timer_at_s",
         "_transport",
         "closed",
         "has_request",
@@ -132,11 +126,9 @@ class KafkaConnection(asyncio.Protocol):
         self._node = node
         self._gate = gate
         self._limits = limits
-        self._max_items = limits.max_items
         self._metrics = metrics
         self._batch = batch
         self._proxied_host = proxied_host
-        self._small_frame_max_bytes = min(SMALL_BODY_MAX_BYTES, limits.max_frame_bytes)
         self._loop = asyncio.get_running_loop()
         self._buffer = bytearray()
         self._frame_size: int | None = None
@@ -146,7 +138,7 @@ class KafkaConnection(asyncio.Protocol):
         self._correlation_id = b""
         """Of the current request."""
         self._kept: dict[bytes, KeptRequest] = {}
-        """API and version → the last request, of those that clients repeat."""
+        """What a request has at `KIND` → the last one, of those that clients repeat."""
         self._reserved_bytes = 0
         self._identity: Identity | None = None
         self._credentials: tuple[str, bytes] | None = None
@@ -160,6 +152,7 @@ class KafkaConnection(asyncio.Protocol):
         """Is done when the connection is lost."""
         self._due_at_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_s = float("inf")
         self._is_made = False
         """Whether there is a transport; the server counts the connection before."""
         self._is_closing = False
@@ -201,12 +194,8 @@ class KafkaConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Answer the requests that are complete."""
         self._metrics.received_bytes += len(data)
-        is_next = not self._buffer and self._running is None and not self._is_unread
-        size = len(data) - SIZE_BYTES
-        is_small = 0 < size <= self._small_frame_max_bytes  # It takes no share of the memory for large requests.
-        if is_next and is_small and int.from_bytes(data[:SIZE_BYTES]) == size:  # Nearly always: without the buffer.
-            self._answer_frame(data[SIZE_BYTES:])
-        else:
+        kept = self._kept.get(data[KIND]) if self._running is None and not self._buffer else None
+        if kept is None or self._is_unread or not self._answer_again(kept, data):
             self._buffer += data
             self._answer_frames()
 
@@ -235,6 +224,21 @@ class KafkaConnection(asyncio.Protocol):
     @property
     def _can_answer(self) -> bool:
         return self._running is None and not self._is_unread
+
+    def _answer_again(self, kept: KeptRequest, data: bytes) -> bool:
+        """Answer a request that differs from a kept one in its body at most, and return whether it does not in more."""
+        request = kept.request
+        if self._node.tokens is not None:
+            self._identify()  # its token may have been revoked since
+        try:
+            if request.identity is not self._identity or not kept.begin(data, self._limits.max_items):
+                return False
+        except MalformedFrame as failure:
+            self._refuse(str(failure))
+        else:
+            self._correlation_id = data[_CORRELATION_ID]
+            self._submit(kept.api, request, len(data) - SIZE_BYTES)
+        return True
 
     def _answer_frames(self) -> None:
         """Answer one frame after the other, until one has to wait or is not complete, or the turn is over."""
@@ -320,11 +324,6 @@ class KafkaConnection(asyncio.Protocol):
         self._correlation_id = frame[CORRELATION_ID]
         if self._node.tokens is not None:
             self._identify()  # its token may have been revoked since
-        is_small = len(frame) <= SMALL_REQUEST_MAX_BYTES
-        kept = self._kept.get(frame[: CORRELATION_ID.start]) if is_small else None
-        if kept is not None and kept.request.identity is self._identity and kept.begin(frame, self._max_items):
-            self._begin(kept.request, len(frame))
-            return
         header = read_header(frame)
         api = APIS.get(header.api_key)  # type: ignore[call-overload]  # an IntEnum is its number
         if api is None or not api.first <= header.version <= api.last:
@@ -339,7 +338,7 @@ class KafkaConnection(asyncio.Protocol):
             raise MalformedFrame(
                 f"{api.name} without a token; the node wants one by SASL ({', '.join(sasl.MECHANISMS)})"
             )
-        message = decode(header.api_key, header.version, frame, header.size, self._max_items)
+        message = decode(header.api_key, header.version, frame, header.size, self._limits.max_items)
         if header.api_key in _SASL:
             self._authenticate(header, message)
             self._count_authentication(api.name)
@@ -349,26 +348,31 @@ class KafkaConnection(asyncio.Protocol):
         request = KafkaRequest(self._node, self._client_host, header, self._identity)
         request.software = self._software
         request.take(message)
-        if is_small and header.api_key in SUBMITTED:
-            self._kept[frame[: CORRELATION_ID.start]] = KeptRequest(frame, request)
-        self._begin(request, len(frame))
+        submitted = SUBMITTED.get(header.api_key)
+        if submitted is None or len(frame) > SMALL_REQUEST_MAX_BYTES:
+            self._start_task(request, len(frame), time.perf_counter())
+        else:
+            keep(self._kept, frame, request, submitted)
+            self._submit(submitted, request, len(frame))
 
-    def _begin(self, request: KafkaRequest, size: int) -> None:
+    def _start_task(self, request: KafkaRequest, size: int, started_s: float) -> None:
+        self._due_at_s = float("inf")
+        self._running = self._loop.create_task(self._answer_later(request, size, started_s))
+
+    def _submit(self, api: SubmittedApi, request: KafkaRequest, size: int) -> None:
         """Answer a request: at once, when the coordinator has answered, or if it waits for more, by a task."""
         started_s = time.perf_counter()
-        api = SUBMITTED.get(request.header.api_key)
         pending: asyncio.Future[Answer] | None = None
-        if api is not None and size <= SMALL_REQUEST_MAX_BYTES and request.is_within_quotas(size):
+        if request.is_within_quotas(size):
             try:
                 pending = api.submit(request)
                 if pending is not None and size - request.header.size > KEPT_BODY_MAX_BYTES:
-                    request.message = None  # Thousands of objects, which are freed while they are in the caches.
+                    request.free_message()
             except Exception as failure:  # noqa: BLE001 - any bug ends the connection
                 self._respond(api, request, started_s, failure)
                 return
-        if api is None or pending is None:
-            self._due_at_s = float("inf")
-            self._running = self._loop.create_task(self._answer_later(request, size, started_s))
+        if pending is None:
+            self._start_task(request, size, started_s)
         elif pending.done():
             self._respond(api, request, started_s, pending.exception() or pending.result())
         else:
@@ -451,11 +455,9 @@ class KafkaConnection(asyncio.Protocol):
             self._end_request()
 
     def _send(self, header: RequestHeader, body: bytes) -> None:
-        """Send a response; flexible versions have tagged fields in the header, except ApiVersions."""
-        tags = NO_TAGS if header.is_flexible and header.api_key != ApiKey.API_VERSIONS else b""
-        size = len(self._correlation_id) + len(tags) + len(body)
-        self._transport.write(size.to_bytes(SIZE_BYTES) + self._correlation_id + tags + body)
-        self._metrics.sent_bytes += SIZE_BYTES + size
+        response = self._correlation_id + header.response_tags + body
+        self._transport.write(len(response).to_bytes(SIZE_BYTES) + response)
+        self._metrics.sent_bytes += SIZE_BYTES + len(response)
         self._end_request()
 
     def _end_request(self) -> None:
@@ -474,6 +476,7 @@ class KafkaConnection(asyncio.Protocol):
         if header.api_key == ApiKey.SASL_HANDSHAKE:
             self._mechanism = message.mechanism  # type: ignore[attr-defined]  # the decoded request
             self._is_token_next = header.version == sasl.BARE_TOKEN_VERSION and self._mechanism in sasl.MECHANISMS
+            self._kept.clear()  # A bare token may look like a request.
             self._send(header, sasl.handshake(header.version, self._mechanism))
             return
         if self._mechanism not in sasl.MECHANISMS:
@@ -571,18 +574,21 @@ class KafkaConnection(asyncio.Protocol):
     def _expect_within(self, timeout_s: float) -> None:
         """Close the connection unless a request is complete in time; a request that is answered has time."""
         self._due_at_s = self._loop.time() + timeout_s
-        if self._timer is None:
-            self._timer = self._loop.call_at(self._due_at_s, self._check_due)
-        elif self._timer.when() > self._due_at_s:
-            self._timer.cancel()
-            self._timer = self._loop.call_at(self._due_at_s, self._check_due)
+        if self._due_at_s < self._timer_at_s:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._start_timer()
+
+    def _start_timer(self) -> None:
+        self._timer_at_s = self._due_at_s
+        self._timer = self._loop.call_at(self._due_at_s, self._check_due)
 
     def _check_due(self) -> None:
-        self._timer = None
+        self._timer, self._timer_at_s = None, float("inf")
         if self._running is not None:
             return
         if self._loop.time() + TIMER_SLACK_S < self._due_at_s:
-            self._timer = self._loop.call_at(self._due_at_s, self._check_due)
+            self._start_timer()
         elif self._buffer or not self.has_request:
             self._refuse("no complete request in time")
         else:

@@ -7,12 +7,12 @@ length and 1; null is -1, or 0.
 
 import struct
 from collections.abc import Iterable, Sequence
-from functools import cache, lru_cache
+from functools import cache
 from itertools import starmap
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from api.kafka.apis import APIS, ApiKey
+from api.kafka.apis import APIS, NO_TAGS, ApiKey
 from coordinator_core.protocol.responses import JoinGroupResponseMember
 
 _INT16: Final = struct.Struct(">h").pack
@@ -22,7 +22,6 @@ _END: Final = struct.Struct(">ihqq").pack
 _LED: Final = struct.Struct(">2xii").pack
 """A partition and its leader, without an error."""
 _LED_WITH_EPOCH: Final = struct.Struct(">2xii4x").pack
-NO_TAGS: Final = b"\x00"
 NO_THROTTLE: Final = bytes(4)
 NO_OFFSET: Final = b"\xff" * 8
 NO_REPLICA: Final = b"\xff" * 4
@@ -35,10 +34,6 @@ PartitionError = tuple[int, int]
 """A partition and its error code."""
 StoredTopic = tuple[str, tuple[int, ...]]
 """A topic and its partitions whose offsets are stored."""
-REMEMBERED_MAX: Final = 4_096
-"""So many responses to commits are remembered, for consumers repeat them without end."""
-REMEMBERED_PARTITIONS_MAX: Final = 16
-"""A remembered response has no more partitions."""
 TopicErrors = tuple[str, Sequence[PartitionError]]
 FetchedPartition = tuple[int, int, int, str, int]
 """A partition, its committed offset (-1: none), its leader epoch, its metadata and its error code."""
@@ -202,17 +197,6 @@ def offset_commit(version: int, topics: Sequence[TopicErrors]) -> bytes:
 
 def stored_offset_commit(version: int, topics: Sequence[StoredTopic]) -> bytes:
     """Return the response of OffsetCommit if the offsets of all partitions are stored, in a third of the time."""
-    if len(topics) == 1 and len(topics[0][1]) <= REMEMBERED_PARTITIONS_MAX:
-        return _remembered_offset_commit(version, topics[0])
-    return _stored_offset_commit(version, topics)
-
-
-@lru_cache(REMEMBERED_MAX)
-def _remembered_offset_commit(version: int, topic: StoredTopic) -> bytes:
-    return _stored_offset_commit(version, (topic,))
-
-
-def _stored_offset_commit(version: int, topics: Sequence[StoredTopic]) -> bytes:
     to = _encoder(ApiKey.OFFSET_COMMIT, version)
     throttle = NO_THROTTLE if version >= 3 else b""
     results = [to.string(topic) + to.stored_partitions(partitions) + to.tags for topic, partitions in topics]

@@ -4,8 +4,8 @@ import asyncio
 from typing import Any, Final
 
 from api.kafka import hot_responses
-from api.kafka.messages import milliseconds
-from api.kafka.request import NUL, KafkaRequest, check_text
+from api.kafka.messages import NUL, milliseconds
+from api.kafka.request import KafkaRequest, check_text
 from api.shared.limits import (
     CLIENT_ID_MAX_CHARS,
     INSTANCE_ID_MAX_CHARS,

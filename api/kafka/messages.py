@@ -18,7 +18,7 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 from msgspec import Struct
 
-from api.kafka.apis import APIS
+from api.kafka.apis import APIS, NO_TAGS, ApiKey
 from api.kafka.lenient_decoding import rewritten
 from api.kafka.list_lengths import MalformedFrame, check_lists, skip_tagged_fields
 
@@ -27,6 +27,10 @@ Fields = Mapping[str, Any]
 """The fields of a message or of a part of it, by name; lists of parts are sequences of Fields."""
 
 
+NUL: Final = "\x00"
+"""The character that Postgres does not store."""
+SIZE_BYTES: Final = 4
+"""The size of a frame, which precedes it."""
 API_KEY: Final = slice(0, 2)
 """Where the API key is in a frame."""
 CORRELATION_ID: Final = slice(4, 8)
@@ -39,8 +43,8 @@ class RequestHeader(Struct, frozen=True, gc=False):
     api_key: int
     version: int
     client_id: str | None
-    is_flexible: bool
-    """Whether the version has compact lengths and tagged fields; never of an API that is not offered."""
+    response_tags: bytes
+    """The tagged fields in the header of the response: none, but flexible versions say so, except ApiVersions."""
     size: int
     """Bytes of the header: where the body begins."""
 
@@ -64,9 +68,10 @@ def read_header(frame: bytes) -> RequestHeader:
         is_flexible = api is not None and version >= api.flexible_from
         if is_flexible:
             size = skip_tagged_fields(frame, size)
+        tags = NO_TAGS if is_flexible and key != ApiKey.API_VERSIONS else b""
     except (struct.error, IndexError) as failure:
         raise MalformedFrame(f"the header cannot be read: {failure}") from failure
-    return RequestHeader(key, version, client_id, is_flexible, size)
+    return RequestHeader(key, version, client_id, tags, size)
 
 
 def decode(api_key: int, version: int, frame: bytes, offset: int, max_items: int) -> Any:  # noqa: ANN401  # a class for each version

@@ -9,10 +9,11 @@ from msgspec.structs import replace
 
 from api.kafka import hot_responses
 from api.kafka.apis import APIS, ApiKey
+from api.kafka.commits import INSTANCE_ID_FROM, NO_EPOCH, RETENTION_UNTIL, read_offsets
 from api.kafka.errors import UNKNOWN_TOPIC_OR_PARTITION
 from api.kafka.hot_responses import FetchedPartition, FetchedTopic
-from api.kafka.messages import encode, milliseconds
-from api.kafka.request import NUL, KafkaRequest, NamedOffsets, check_text
+from api.kafka.messages import NUL, encode, milliseconds
+from api.kafka.request import KafkaRequest, SentOffsets, check_text
 from api.shared.access_control import Operation
 from api.shared.errors import TopicAuthorizationFailed
 from api.shared.limits import MEMBER_ID_MAX_CHARS, TOPIC_MAX_CHARS
@@ -33,17 +34,10 @@ from coordinator_core.state_store.rows import FetchedOffset
 
 SEVERAL_GROUPS_FROM: Final = 8
 """The first version of OffsetFetch with several groups."""
-LEADER_EPOCH_FROM: Final = 6
-"""The first version of OffsetCommit with leader epochs."""
-INSTANCE_ID_FROM: Final = 7
-"""The first version of OffsetCommit with the instance ids of static members."""
-RETENTION_UNTIL: Final = 4
-"""The last version of OffsetCommit with a retention of its own."""
 TOPIC_NAME_RULE: Final = f"a topic has 1 to {TOPIC_MAX_CHARS} characters, none of them NUL"
 STRING_MAX_BYTES: Final = 2**15 - 1
 """The longest string of versions that are not flexible; the limit of metadata may be higher."""
 NO_OFFSET: Final = -1
-NO_EPOCH: Final = -1
 C_STRINGS_SOFTWARE: Final = "confluent-kafka-python"
 """The library that reads metadata as C strings."""
 ADMIN_CLIENT_PREFIX: Final = "adminclient-"
@@ -75,19 +69,23 @@ def _submit(request: KafkaRequest, commit: CommitOffsets) -> asyncio.Future[Answ
     """Submit a commit; one without offsets that can be stored is not, as in Kafka."""
     if not commit.offsets:
         return completed_future(CommitOffsetsResponse({}))
-    return request.submit_commit(request.message.group_id, commit)
+    return request.submit_commit(request.sent.group_id, commit)
 
 
 def respond_to_commit(request: KafkaRequest, answer: Answer | CoordinatorError) -> bytes:
     """Return the response to a commit, with a code for each partition."""
-    topics, refused = request.named.topics, request.named.refused
+    sent = request.sent
+    topics, refused = sent.topics, sent.refused
     if isinstance(answer, CoordinatorError):
         error_code = request.failed(answer)
         failed = [(topic, [(partition, error_code) for partition in partitions]) for topic, partitions in topics]
         return hot_responses.offset_commit(request.version, failed)
     assert isinstance(answer, CommitOffsetsResponse)
     if not answer.errors and not refused:
-        return hot_responses.stored_offset_commit(request.version, topics)
+        response = sent.stored_response
+        if not response:
+            response = sent.stored_response = hot_responses.stored_offset_commit(request.version, topics)
+        return response
     places, submitted = count(), count()
 
     def code() -> int:
@@ -105,7 +103,7 @@ def _may_be_reset(request: KafkaRequest, commit: CommitOffsets) -> bool:
     """
     if commit.generation >= 0 or commit.member_id or commit.group_instance_id is not None or not commit.offsets:
         return False
-    group = request.coordinator.describe(request.message.group_id)
+    group = request.coordinator.describe(request.sent.group_id)
     if group is None:
         return _is_admin_client(request)
     return group.state is EMPTY and (group.protocol_type is not None or _is_admin_client(request))
@@ -117,7 +115,7 @@ def _is_admin_client(request: KafkaRequest) -> bool:
 
 async def _reset(request: KafkaRequest, commit: CommitOffsets) -> Answer | None:
     """Reset offsets, and record the change; None: the commit moves no offset back, and is no admin client's."""
-    group_id, only_back = request.message.group_id, not _is_admin_client(request)
+    group_id, only_back = request.sent.group_id, not _is_admin_client(request)
     commit_origin.set(request.commit_origin)
     return await reset_by_commit(request.coordinator, group_id, commit, request.begin_change(), only_back=only_back)
 
@@ -128,35 +126,36 @@ def _request(request: KafkaRequest) -> CommitOffsets:
     Raises:
         CoordinatorError: the token does not allow it on the group, or it has too many partitions.
     """
-    message, version = request.message, request.version
-    has_epoch, is_usual = version >= LEADER_EPOCH_FROM, True
-    topics: list[tuple[str, tuple[int, ...]]] = []
-    offsets: list[OffsetToCommit] = []
-    for topic in message.topics:  # One loop for all: a call for each topic takes longer than what it does.
-        name, numbers = topic.name, []
-        is_usual &= 0 < len(name) <= TOPIC_MAX_CHARS and NUL not in name
-        for it in topic.partitions:
-            number, offset, metadata = it.partition_index, it.committed_offset, it.committed_metadata or ""
-            epoch = it.committed_leader_epoch if has_epoch else NO_EPOCH
-            if number < 0 or offset < 0 or epoch < NO_EPOCH or NUL in metadata:
-                is_usual = False
-            offsets.append(OffsetToCommit(name, number, offset, epoch, metadata))
-            numbers.append(number)
-        topics.append((name, tuple(numbers)))
-    request.named = NamedOffsets(topics, {})
-    request.authorize("OffsetCommit", message.group_id)
-    denied = None if request.identity is None else request.denied_topics(dict(topics), Operation.COMMIT)
-    if denied or not is_usual:
-        offsets = list(_storable(offsets, denied or (), request.named.refused))
-    _check_count(request, len(offsets))
-    check_text("member_id", message.member_id, MEMBER_ID_MAX_CHARS)
+    sent, offsets, is_usual = request.sent, request.newer_offsets, True
+    model = sent.commit
+    if model is not None and offsets is not None:  # The rest was checked with the last one.
+        request.authorize("OffsetCommit", sent.group_id)
+    else:
+        message, version = request.message, request.version
+        topics, offsets, is_usual = read_offsets(message, version)
+        sent = request.sent = SentOffsets(message.group_id, topics)
+        request.authorize("OffsetCommit", sent.group_id)
+        _check_count(request, len(offsets))
+        check_text("member_id", message.member_id, MEMBER_ID_MAX_CHARS)
+        model = sent.commit = CommitOffsets(
+            0,
+            message.generation_id_or_member_epoch,
+            message.member_id,
+            message.group_instance_id if version >= INSTANCE_ID_FROM else None,
+            (),
+            milliseconds(message.retention_time) if version <= RETENTION_UNTIL else -1,
+        )
+    denied = None if request.identity is None else request.denied_topics(dict(sent.topics), Operation.COMMIT)
+    if denied or not is_usual or sent.refused:
+        sent.refused = {}
+        offsets = list(_storable(offsets, denied or (), sent.refused))
     return CommitOffsets(
         request.node.coordinator.new_token(),
-        message.generation_id_or_member_epoch,
-        message.member_id,
-        message.group_instance_id if version >= INSTANCE_ID_FROM else None,
+        model.generation,
+        model.member_id,
+        model.group_instance_id,
         tuple(offsets),
-        milliseconds(message.retention_time) if version <= RETENTION_UNTIL else -1,
+        model.retention_time_ms,
         request.trusted_topic_prefixes,
     )
 

@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from api.kafka.apis import APIS, ApiKey
 from api.kafka.errors import error_code
-from api.kafka.messages import CORRELATION_ID, Fields, RequestHeader, decode_checked, encode, lists_of
+from api.kafka.hot_responses import StoredTopic
+from api.kafka.messages import NUL, Fields, RequestHeader, encode
 from api.shared.authorization import REQUEST_RULES, authorize
 from api.shared.client_request import ClientRequest
 from api.shared.errors import NO_ERROR, ThrottlingQuotaExceeded
@@ -25,32 +26,45 @@ from coordinator_core.protocol.errors import (
     MemberIdRequired,
     RebalanceInProgress,
 )
+from coordinator_core.protocol.requests import CommitOffsets, OffsetToCommit
 from coordinator_core.runtime.current_request import current_client
 
 log = structlog.get_logger("muster.kafka")
 
-NUL: Final = "\x00"
 UNLOGGED_CODES: Final = frozenset({MemberIdRequired.code, RebalanceInProgress.code})
 """Codes that are part of the protocol."""
-KEPT_BODY_MAX_BYTES: Final = 1_024
-"""A connection keeps no larger body, nor a longer beginning of one."""
 ANONYMOUS_ACTOR: Final = "anonymous"
 """The actor of a change by a client without token and client id."""
 
 
-class NamedOffsets(Struct, frozen=True):
-    """What a commit names, for its response."""
+class SentOffsets(Struct):
+    """What a commit has sent, for its response and for the next commit of the same partitions."""
 
-    topics: list[tuple[str, tuple[int, ...]]]
+    group_id: str
+    topics: list[StoredTopic]
     """The topics, with their partitions."""
-    refused: dict[int, CoordinatorError]
+    refused: dict[int, CoordinatorError] = {}
     """Index of a partition → why it is not stored, as far as the listener has found that."""
+    commit: CommitOffsets | None = None
+    """The commit without its token and its offsets, if it was accepted."""
+    stored_response: bytes = b""
+    """The response if all offsets are stored; empty: not known yet."""
 
 
 class KafkaRequest(ClientRequest):
     """The state of one request, with its header and its message."""
 
-    __slots__ = ("_is_counted", "_retry_after_s", "code", "header", "message", "named", "software", "version")
+    __slots__ = (
+        "_is_counted",
+        "_retry_after_s",
+        "code",
+        "header",
+        "message",
+        "newer_offsets",
+        "sent",
+        "software",
+        "version",
+    )
 
     def __init__(self, node: NodeContext, client_host: str, header: RequestHeader, identity: Identity | None) -> None:
         """Begin a request.
@@ -72,7 +86,9 @@ class KafkaRequest(ClientRequest):
         """The name of the client's library; empty: it is not known."""
         self.message: Any = None
         """The decoded body; its class depends on API and version. None: a large one, once it is submitted."""
-        self.named = NamedOffsets([], {})
+        self.newer_offsets: list[OffsetToCommit] | None = None
+        """What a commit commits that was not decoded, and is otherwise as the last one; None: the message has it."""
+        self.sent = SentOffsets("", [])
         self._is_counted = False
         """Whether the quotas have counted it."""
         self._retry_after_s = 0.0
@@ -83,6 +99,10 @@ class KafkaRequest(ClientRequest):
         """Take the decoded body of the request."""
         self.message = message
         self.group_id = getattr(message, "group_id", None)
+
+    def free_message(self) -> None:
+        """Free thousands of objects of a large request that is submitted, while they are in the processor's caches."""
+        self.message = self.newer_offsets = None
 
     def begin_again(self) -> None:
         """Begin the next request with the same header, after this one was answered."""
@@ -128,7 +148,7 @@ class KafkaRequest(ClientRequest):
         Args:
             size: the bytes of the request.
         """
-        if not self._is_counted and self.has_quotas:
+        if (self.node.tokens is not None or self.node.quotas.has_defaults) and not self._is_counted:
             try:
                 self.check_quotas(1, size, is_heartbeat=self.header.api_key == ApiKey.HEARTBEAT)
             except ThrottlingQuotaExceeded as refusal:
@@ -162,51 +182,6 @@ class KafkaRequest(ClientRequest):
         if self.identity is not None:
             authorize(self.identity, REQUEST_RULES[request], group_id)
         self.group_id = group_id
-
-
-class KeptRequest:
-    """A request that a connection keeps to know the next one again, which nearly always differs in its body alone."""
-
-    __slots__ = ("_body", "_header", "_lists", "_size", "request")
-
-    def __init__(self, frame: bytes, request: KafkaRequest) -> None:
-        self.request = request
-        offset = request.header.size
-        self._header = frame[CORRELATION_ID.stop : offset]
-        self._size = len(frame)
-        self._body = frame[offset:] if self._size - offset <= KEPT_BODY_MAX_BYTES else None
-        """None: it is too long to be kept."""
-        self._lists: bytes | None = None
-        """The beginning of the body, as far as it decides how long its lists are; None: not known yet, or too long."""
-
-    def begin(self, frame: bytes, max_items: int) -> bool:
-        """Begin the next request if it has the same header, but for its correlation id; return whether it has.
-
-        The body is not decoded if it is the same, too; otherwise its lists are nearly always those of the last one.
-
-        Args:
-            frame: of the same API and version.
-            max_items: as of `decode`.
-
-        Raises:
-            MalformedFrame: as `decode`.
-        """
-        if not frame.startswith(self._header, CORRELATION_ID.stop):
-            return False
-        request, size = self.request, len(frame)
-        request.begin_again()
-        key, version, offset = request.header.api_key, request.version, request.header.size
-        is_as_long = size == self._size
-        if is_as_long and self._body is not None and frame.endswith(self._body):
-            return True
-        if not is_as_long or self._lists is None or not frame.startswith(self._lists, offset):
-            lists = lists_of(key, version, frame, offset, max_items)
-            self._lists = lists if len(lists) <= KEPT_BODY_MAX_BYTES else None
-        self._size = size
-        self._body = frame[offset:] if size - offset <= KEPT_BODY_MAX_BYTES else None
-        request.message = decode_checked(key, version, frame, offset)
-        request.group_id = request.message.group_id
-        return True
 
 
 def check_text(name: str, text: str | None, max_chars: int) -> None:

@@ -137,11 +137,6 @@ class ClientRequest:
         self.client = identity.actor if identity is not None and identity.actor else counted_address(self.client_host)
         current_client.set(self.client)
 
-    @property
-    def has_quotas(self) -> bool:
-        """Return whether there may be a quota of the client or the group."""
-        return self.node.quotas.has_defaults or self.node.tokens is not None
-
     def check_quotas(self, requests: int, size: int, *, is_heartbeat: bool = False) -> None:
         """Count requests with bodies of `size` bytes against the quotas of their client and of each group they name.
 

@@ -21,6 +21,7 @@ class Deadlines:
 
     def __init__(self, timeout_ms: int) -> None:
         self._timeout_ms = timeout_ms
+        self._timeout_s = timeout_ms / 1000
         self._due_at_s: dict[asyncio.Future[Any], float | None] = {}
         """Task or future → its deadline on the loop's clock; None: it was overdue, and is being cancelled."""
         self._timer: asyncio.TimerHandle | None = None
@@ -47,7 +48,7 @@ class Deadlines:
     def begin(self, pending: asyncio.Future[Any]) -> None:
         """Cancel a task or a future at the deadline of a request that begins now; `end` must follow."""
         loop = pending.get_loop()  # without a system call
-        due_at_s = self._due_at_s[pending] = loop.time() + self._timeout_ms / 1000
+        due_at_s = self._due_at_s[pending] = loop.time() + self._timeout_s
         if self._timer is None:
             self._timer = loop.call_at(due_at_s, self._cancel_overdue)
 

@@ -358,7 +358,7 @@ class Coordinator:
 
     def _shard_of(self, group_id: str, now: Now) -> Shard:
         """Return the shard of a group; raises CoordinatorError unless this node's lease on it is valid."""
-        shard_id = self.shard_id_of(group_id)
+        shard_id = _shard_number(group_id, self._shard_count)
         shard = self._ownership.owned.get(shard_id)
         if shard is not None and shard.valid_until_ms > now.node_ms:
             return shard

@@ -165,10 +165,7 @@ class Counters:
                     _uncounted: Uncounted = record  # mypy checks that every other record is handled above.
 
     def observe_rows(self, stored: GroupWrite) -> None:
-        """Count events that are in stored rows."""
-        self.offsets_committed += stored.committed_count
-        if stored.is_only_logged:
-            return
+        """Count events that are in stored rows, but for commits."""
         for removed in stored.removed:
             self.offsets_removed[removed.cause] += 1
         for transition in stored.transitions:

@@ -12,6 +12,7 @@ from coordinator_core.state_store.rows import GroupWrite
 
 if TYPE_CHECKING:
     from coordinator_core.runtime.shard import Shard
+    from coordinator_core.runtime.writer import ClientQueue
 
 
 LOCK_GRACE_MS: Final = 30_000
@@ -34,10 +35,14 @@ class PendingDecision:
         "group_context",
         "lease",
         "origin",
+        "queue",
         "rows",
         "size_bytes",
         "write",
     )
+
+    queue: "ClientQueue"
+    """Where it waits; set by the writer."""
 
     def __init__(self, shard: "Shard", group_context: "GroupContext", write: GroupWrite, decision: Decision) -> None:
         self.lease = shard

@@ -442,8 +442,9 @@ class Shard:
         """Complete a decision whose rows are stored, and those that depend on it."""
         group_context, write, decision = pending.group_context, pending.write, pending.decision
         group_context.mark_stored(pending)
-        self._counters.observe_rows(write)
-        if write.transitions or write.rebalances:
+        self._counters.offsets_committed += write.committed_count
+        if not write.is_only_logged:
+            self._counters.observe_rows(write)
             self._rebalance_rate.observe(write.transitions, node_ms)
             log_rebalances(write.rebalances)
         if not self.is_unloaded:

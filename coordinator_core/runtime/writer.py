@@ -64,6 +64,8 @@ class Entry(Protocol):
     rows: int
     size_bytes: int
     """The metadata and assignments in them."""
+    queue: "ClientQueue"
+    """Where it waits; set by the writer."""
 
     def on_stored(self, log_position: int, node_ms: int) -> None:
         """Go on: the rows are stored, their commits at this position of the offset log, at this node time."""
@@ -101,8 +103,8 @@ class Writer:
         self._max_queued_bytes = config.max_queued_bytes
         self._queues: dict[str, ClientQueue] = {}
         """Client → its entries, for clients that have any; the next one to serve first."""
-        self._client_of: dict[str, tuple[str, int]] = {}
-        """Group with queued entries → the client in whose queue they are, and their number."""
+        self._last_of: dict[str, Entry] = {}
+        """Group with queued entries → the last of them."""
         self._wake = asyncio.Event()
         self._began_ms: int | None = None
         self.failures = FailureStreak("writes fail", clock)
@@ -138,18 +140,25 @@ class Writer:
     def enqueue(self, entry: Entry) -> None:
         """Queue an entry behind all others of its client, and of its group."""
         group_id = entry.write.group_id
-        client, entries = self._client_of.get(group_id) or (current_client.get(), 0)
-        self._client_of[group_id] = (client, entries + 1)
-        queue = self._queues.get(client)
-        if queue is None:
-            queue = self._queues[client] = ClientQueue()
-            self._wake.set()
+        last = self._last_of.get(group_id)
+        queue = self._own_queue() if last is None else last.queue
+        self._last_of[group_id] = entry
+        entry.queue = queue
         queue.entries.append(entry)
         rows, size_bytes = entry.rows, entry.size_bytes
         queue.rows += rows
         queue.size_bytes += size_bytes
         self.queued_rows += rows
         self.queued_bytes += size_bytes
+
+    def _own_queue(self) -> ClientQueue:
+        """Return the queue of the current client."""
+        client = current_client.get()
+        queue = self._queues.get(client)
+        if queue is None:
+            queue = self._queues[client] = ClientQueue()
+            self._wake.set()
+        return queue
 
     async def run(self) -> None:
         """Write batches, without end."""
@@ -227,9 +236,8 @@ class Writer:
         self.queued_rows -= rows
         self.queued_bytes -= size_bytes
         queue.credit_rows = max(0, queue.credit_rows - rows)  # Alone, a client takes more than its credit.
-        client, entries = self._client_of.pop(entry.write.group_id)
-        if entries > 1:
-            self._client_of[entry.write.group_id] = (client, entries - 1)
+        if self._last_of[entry.write.group_id] is entry:
+            del self._last_of[entry.write.group_id]
         return entry
 
 

@@ -108,16 +108,17 @@ def encode(logged: LoggedCommits) -> EncodedCommits:
     group_id, records = logged.group_id, logged.records
     topics: list[str] = []
     partitions: list[int] = []
-    texts: list[str] = []
-    names = {group_id}
+    texts = [group_id]
+    metadata_chars = 0
     for record in records:
+        texts.append(record.member_id)
         for one in record.offsets:
             topics.append(one.topic)
             partitions.append(one.partition)
-            texts.append(one.metadata)
-        names.add(record.member_id)
-    metadata = "".join(texts)
-    if "\0" in metadata or "\0" in "".join(names.union(topics)):
+            if one.metadata:
+                texts.append(one.metadata)
+                metadata_chars += len(one.metadata)
+    if "\0" in "".join(texts + topics):
         raise InvalidCommit("a commit has a NUL character, which text cannot have")
     try:
         data = encode_unchecked(logged)
@@ -125,7 +126,7 @@ def encode(logged: LoggedCommits) -> EncodedCommits:
     except (msgspec.ValidationError, OverflowError, UnicodeEncodeError) as failure:
         raise InvalidCommit(f"a commit cannot be stored: {failure}") from failure
     place = (minute_ms(records[0].at_ms), tuple(topics), tuple(partitions)) if len(records) == 1 else None
-    return EncodedCommits(group_id, place, len(topics), len(metadata), data)
+    return EncodedCommits(group_id, place, len(topics), metadata_chars, data)
 
 
 def encode_unchecked(logged: LoggedCommits) -> bytes:

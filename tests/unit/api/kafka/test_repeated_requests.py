@@ -11,11 +11,13 @@ from kio.schema.offset_commit.v6.request import OffsetCommitRequestPartition
 from structlog.testing import capture_logs
 
 from api.kafka.apis import ApiKey
+from api.kafka.commits import CommitLayout
+from api.kafka.kept_requests import KEPT_BODY_MAX_BYTES, KEPT_REQUESTS_MAX, LAYOUTS_IN_VAIN_MAX
 from api.kafka.list_lengths import TOO_LONG
 from api.kafka.messages import load_all
-from api.kafka.request import KEPT_BODY_MAX_BYTES
+from api.kafka.request import KafkaRequest
 from api.shared.identity import Role
-from api.shared.limits import ListenerLimits
+from api.shared.limits import MEMBER_ID_MAX_CHARS, ListenerLimits
 from api.shared.node_context import NodeContext
 from api.shared.quotas import QuotaLimits, Quotas
 from api.shared.tokens import Tokens, known_token, token_entry
@@ -32,7 +34,10 @@ from tests.unit.coordinator_core.runtime.nodes import HeldStore, Member, running
 pytestmark = pytest.mark.anyio
 
 VERSION = 6
+ILLEGAL_GENERATION = 22
 UNKNOWN_MEMBER_ID = 25
+TOPIC_AUTHORIZATION_FAILED = 29
+INVALID_REQUEST = 42
 
 
 @pytest.fixture
@@ -104,6 +109,83 @@ async def test_a_request_that_only_ends_like_the_last_one_is_decoded(node: Coord
         wire.close()
 
 
+async def test_repeated_requests_that_arrive_together_are_each_answered(node: Coordinator) -> None:
+    wire = Wire(NodeContext(node, NO_QUERIES, ListenerLimits()))
+    try:
+        request = frame(ApiKey.HEARTBEAT, 2, "wire", group_id="g", generation_id=1, member_id="m")
+        wire.send_bytes(request)
+        wire.send_bytes(request + request)
+        await until(lambda: len(wire.frames()) == 3, "all responses")
+    finally:
+        wire.close()
+
+
+async def test_a_request_of_the_same_size_with_another_header_is_decoded(node: Coordinator) -> None:
+    wire = Wire(NodeContext(node, NO_QUERIES, ListenerLimits()))
+    try:
+        for client_id, group_id in (("wire", "g"), ("wire", "g"), ("wir", "gg")):
+            heartbeat = {"group_id": group_id, "generation_id": 1, "member_id": "m"}
+            answer = await wire.call(ApiKey.HEARTBEAT, 2, heartbeat, client_id=client_id)
+            assert answer.error_code == UNKNOWN_MEMBER_ID
+    finally:
+        wire.close()
+
+
+async def test_a_repeated_request_with_a_revoked_token_is_refused(node: Coordinator, tmp_path: Path) -> None:
+    tokens = TokensFile.written(tmp_path, ADA).read()
+    stored = known_token(token_entry("stored", "ada", Role.OPERATOR, ("",)))
+    tokens.replace_stored({stored.digest: stored})
+    wire = Wire(NodeContext(node, NO_QUERIES, ListenerLimits(), tokens=tokens))
+    try:
+        await wire.call(ApiKey.SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
+        await wire.call(ApiKey.SASL_AUTHENTICATE, 2, {"auth_bytes": b"\0ada\0stored"})
+        heartbeat = {"group_id": "g", "generation_id": 1, "member_id": "m"}
+        for _ in range(2):
+            await wire.call(ApiKey.HEARTBEAT, 4, heartbeat)
+        tokens.replace_stored({})
+        with capture_logs() as logs:
+            wire.send(ApiKey.HEARTBEAT, 4, heartbeat)
+            await turns()
+        assert wire.is_closed
+        assert [each["event"] for each in logs] == ["kafka_connection_closed"]
+    finally:
+        wire.close()
+
+
+async def test_repeated_commits_are_refused_for_topics_that_the_token_denies(node: Coordinator, tmp_path: Path) -> None:
+    denial = {"permission": "DENY", "operations": ["COMMIT"], "resource": "TOPIC", "pattern": "LITERAL", "name": "t"}
+    tokens = TokensFile.written(tmp_path, {**ADA, "acls": [denial]}).read()
+    member = Member(node, "g")
+    await member.settle()
+    wire = Wire(NodeContext(node, NO_QUERIES, ListenerLimits(), tokens=tokens))
+    try:
+        await wire.call(ApiKey.SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
+        await wire.call(ApiKey.SASL_AUTHENTICATE, 2, {"auth_bytes": b"\0any\0ada's"})
+        for offset in range(4):
+            request = commit(member, {0: offset})
+            request["topics"].append({"name": "u", "partitions": request["topics"][0]["partitions"]})
+            answer = await wire.call(ApiKey.OFFSET_COMMIT, VERSION, request)
+            found = {each.name: int(one.error_code) for each in answer.topics for one in each.partitions}
+            assert found == {"t": TOPIC_AUTHORIZATION_FAILED, "u": 0}
+            assert [(one.topic, one.offset) for one in await node.fetch_offsets("g", None)] == [("u", offset)]
+    finally:
+        wire.close()
+
+
+async def test_commits_with_the_end_of_a_c_string_are_each_stored_without_it(node: Coordinator) -> None:
+    member = Member(node, "g")
+    await member.settle()
+    wire = Wire(NodeContext(node, NO_QUERIES, ListenerLimits()))
+    try:
+        for offset in range(4):
+            answer = await wire.call(ApiKey.OFFSET_COMMIT, VERSION, commit(member, {0: offset}, "note\0"))
+            assert codes(answer) == [(0, 0)]
+            (stored,) = await node.fetch_offsets("g", ["t"])
+            assert (stored.offset, stored.metadata) == (offset, "note")
+    finally:
+        wire.close()
+
+
 async def test_commits_of_one_connection_are_each_what_was_sent(node: Coordinator) -> None:
     """Equal ones, others, large ones whose bodies are not kept, one of another group, and a refused one."""
     first, second = Member(node, "first"), Member(node, "second")
@@ -134,6 +216,101 @@ async def test_commits_of_one_connection_are_each_what_was_sent(node: Coordinato
         refused = await wire.call(ApiKey.OFFSET_COMMIT, VERSION, commit(stranded, {4: 1}))
         assert codes(refused) == [(4, UNKNOWN_MEMBER_ID)]
         assert codes(await wire.call(ApiKey.OFFSET_COMMIT, VERSION, commit(second, {4: 1}))) == [(4, 0)]
+    finally:
+        wire.close()
+
+
+async def test_commits_of_the_same_partitions_are_each_what_was_sent(node: Coordinator) -> None:
+    """Other offsets, the same ones again, others than can be stored, other metadata, and what a member has no more."""
+    member = Member(node, "g")
+    await member.settle()
+    wire = Wire(NodeContext(node, NO_QUERIES, ListenerLimits()))
+    stored: dict[int, tuple[int, str]] = {}
+    try:
+        for offsets, metadata in (
+            ({0: 1, 1: 1}, "a"),
+            ({0: 2, 1: 2}, "a"),
+            ({0: 3, 1: 2**63 - 1}, "a"),
+            ({0: 3, 1: 2**63 - 1}, "a"),
+            ({0: 2, 1: 2}, "a"),
+            ({0: 4, 1: -1}, "a"),
+            ({0: 5, 1: 5}, "a"),
+            ({0: 6, 1: 6}, "b"),
+            ({0: 7, 1: 7}, "a"),
+            ({1: 8, 0: 8}, "a"),
+            ({0: 9, 1: 9}, "a"),
+        ):
+            answer = await wire.call(ApiKey.OFFSET_COMMIT, VERSION, commit(member, offsets, metadata))
+            assert codes(answer) == [
+                (number, 0 if offset >= 0 else INVALID_REQUEST) for number, offset in offsets.items()
+            ]
+            stored |= {number: (offset, metadata) for number, offset in offsets.items() if offset >= 0}
+            fetched = await node.fetch_offsets("g", ["t"])
+            assert {one.partition: (one.offset, one.metadata) for one in fetched} == stored
+        member.generation += 1
+        for offset in range(10, 13):
+            answer = await wire.call(ApiKey.OFFSET_COMMIT, VERSION, commit(member, {0: offset, 1: offset}, "a"))
+            assert codes(answer) == [(0, ILLEGAL_GENERATION), (1, ILLEGAL_GENERATION)]
+    finally:
+        wire.close()
+
+
+async def test_commits_that_are_refused_for_their_member_id_remain_so(node: Coordinator) -> None:
+    wire = Wire(NodeContext(node, NO_QUERIES, ListenerLimits()))
+    request = {**commit(Member(node, "g"), {}), "member_id": "m" * (MEMBER_ID_MAX_CHARS + 1)}
+    try:
+        for offset in range(4):
+            partition = {"partition_index": 0, "committed_offset": offset}
+            request["topics"] = [{"name": "t", "partitions": [partition]}]
+            assert codes(await wire.call(ApiKey.OFFSET_COMMIT, VERSION, request)) == [(0, INVALID_REQUEST)]
+    finally:
+        wire.close()
+
+
+@pytest.mark.parametrize(("partitions", "kept"), [([0, 0, 0, 1, 1, 1], 1), ([0, 1], 0)], ids=["repeated", "others"])
+async def test_layouts_are_made_no_more_when_no_commit_has_one_again(
+    node: Coordinator, partitions: list[int], kept: int
+) -> None:
+    member = Member(node, "g")
+    await member.settle()
+    wire = Wire(NodeContext(node, NO_QUERIES, ListenerLimits()))
+    try:
+        before = objects(CommitLayout)
+        for offset in range(6 * LAYOUTS_IN_VAIN_MAX):
+            partition = partitions[offset % len(partitions)]
+            await wire.call(ApiKey.OFFSET_COMMIT, VERSION, commit(member, {partition: offset}))
+        assert objects(CommitLayout) - before == kept
+    finally:
+        wire.close()
+
+
+async def test_a_connection_keeps_few_requests(node: Coordinator) -> None:
+    member = Member(node, "g")
+    await member.settle()
+    wire = Wire(NodeContext(node, NO_QUERIES, ListenerLimits()))
+    try:
+        before = objects(KafkaRequest)
+        for length in range(2 * KEPT_REQUESTS_MAX):
+            await wire.call(ApiKey.OFFSET_COMMIT, VERSION, commit(member, {0: length}, "m" * length))
+        assert objects(KafkaRequest) - before == KEPT_REQUESTS_MAX
+    finally:
+        wire.close()
+
+
+async def test_a_bare_token_that_looks_like_the_last_request_is_none(node: Coordinator, tmp_path: Path) -> None:
+    tokens = TokensFile.written(tmp_path, ADA).read()
+    wire = Wire(NodeContext(node, NO_QUERIES, ListenerLimits(), tokens=tokens))
+    try:
+        await wire.call(ApiKey.SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
+        await wire.call(ApiKey.SASL_AUTHENTICATE, 2, {"auth_bytes": b"\0ada\0ada's"})
+        heartbeat = {"group_id": "g", "generation_id": 1, "member_id": "m"}
+        for _ in range(2):
+            await wire.call(ApiKey.HEARTBEAT, 4, heartbeat)
+        await wire.call(ApiKey.SASL_HANDSHAKE, 0, {"mechanism": "PLAIN"})
+        with capture_logs() as logs:
+            wire.send(ApiKey.HEARTBEAT, 4, heartbeat)
+            await turns()
+        assert [each["event"] for each in logs] == ["kafka_authentication_failed"]
     finally:
         wire.close()
 

@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 
 from api.kafka import brokers
 from api.kafka.apis import APIS, ApiKey
+from api.kafka.kept_requests import KEPT_BODY_MAX_BYTES
 from api.kafka.messages import load_all
-from api.kafka.request import KEPT_BODY_MAX_BYTES
 from api.shared.limits import ListenerLimits
 from api.shared.node_context import NodeContext
 from coordinator_core.queries.committed_offsets import read_highest_commits, read_log_ends_at

@@ -13,7 +13,7 @@ from coordinator_core.runtime.clock import SystemClock, SystemThreads
 from coordinator_core.runtime.config import NodeConfig
 from coordinator_core.runtime.counters import Counters
 from coordinator_core.runtime.current_request import current_client
-from coordinator_core.runtime.writer import Entry, Writer
+from coordinator_core.runtime.writer import ClientQueue, Entry, Writer
 from coordinator_core.state_store.offset_log import LoggedCommits, encode
 from coordinator_core.state_store.rows import Batch, GroupWrite, WriteResult
 from tests.support.memory_store import MemoryStore
@@ -41,6 +41,7 @@ class Decided:
     """An entry of a number of rows, however many it has."""
 
     lease: Lease = Lease()
+    queue: ClientQueue
 
     def __init__(self, write: GroupWrite, rows: int) -> None:
         self.write = write
