@@ -37,6 +37,7 @@ VERSION = 6
 ILLEGAL_GENERATION = 22
 UNKNOWN_MEMBER_ID = 25
 TOPIC_AUTHORIZATION_FAILED = 29
+GROUP_AUTHORIZATION_FAILED = 30
 INVALID_REQUEST = 42
 
 
@@ -148,6 +149,40 @@ async def test_a_repeated_request_with_a_revoked_token_is_refused(node: Coordina
             await turns()
         assert wire.is_closed
         assert [each["event"] for each in logs] == ["kafka_connection_closed"]
+    finally:
+        wire.close()
+
+
+async def test_a_repeated_commit_that_waits_for_its_quota_is_refused_once_its_token_is_narrowed(
+    node: Coordinator, tmp_path: Path
+) -> None:
+    tokens = TokensFile.written(tmp_path, ADA).read()
+
+    def issue(prefix: str) -> None:
+        known = known_token(token_entry("stored", "ada", Role.OPERATOR, (prefix,)))
+        tokens.replace_stored({known.digest: known})
+
+    issue("")
+    member = Member(node, "g")
+    await member.settle()
+    context = context_with_quotas(node, QuotaLimits(group_quota_requests_per_s=1, quota_window_s=4), tokens)
+    wire = Wire(context)
+    try:
+        await wire.call(ApiKey.SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
+        await wire.call(ApiKey.SASL_AUTHENTICATE, 2, {"auth_bytes": b"\0any\0stored"})
+        for offset in range(3):
+            assert codes(await wire.call(ApiKey.OFFSET_COMMIT, VERSION, commit(member, {0: offset}))) == [(0, 0)]
+        throttled, offset = context.metrics.throttled, 3
+        while not throttled.total():
+            wire.send(ApiKey.OFFSET_COMMIT, VERSION, commit(member, {0: offset}))
+            await until(lambda: wire.is_answered or throttled.total() > 0, "the response, or the quota")
+            offset += 1
+        assert not wire.is_answered
+        issue("elsewhere-")
+        context.quotas = Quotas(QuotaLimits(), context.metrics.throttled)
+        await until(lambda: wire.is_answered, "the response")
+        answer = read_response(ApiKey.OFFSET_COMMIT, VERSION, wire.frames()[0])
+        assert codes(answer) == [(0, GROUP_AUTHORIZATION_FAILED)]
     finally:
         wire.close()
 
