@@ -178,7 +178,8 @@ def _to_coordinator_error(error: HTTPException) -> Exception:
         case NotFoundException():
             return NoSuchRoute("nothing is served at this path")
         case MethodNotAllowedException():
-            return MethodNotAllowed((error.headers or {}).get("allow", ""))
+            allowed = (error.headers or {}).get("allow", "")
+            return MethodNotAllowed(allowed.replace("GET", "GET, HEAD"))  # HEAD is answered as GET
         case ValidationException() if isinstance(error.extra, list):
             return InvalidRequest("; ".join(_validation_message(each) for each in error.extra))
         case _ if error.status_code < 500:

@@ -135,10 +135,10 @@ def test_unknown_path_is_not_found(client: Client, path: str) -> None:
     ("method", "path", "allowed"),
     [
         ("GET", "/v1/groups/g/join", "POST"),
-        ("PUT", "/v1/groups/g/offsets", "DELETE GET POST"),
-        ("POST", "/v1/groups/g", "DELETE GET"),
-        ("DELETE", "/v1/topics", "GET"),
-        ("POST", "/healthz", "GET"),
+        ("PUT", "/v1/groups/g/offsets", "DELETE GET HEAD POST"),
+        ("POST", "/v1/groups/g", "DELETE GET HEAD"),
+        ("DELETE", "/v1/topics", "GET HEAD"),
+        ("POST", "/healthz", "GET HEAD"),
     ],
 )
 def test_unsupported_method_lists_the_supported_ones(client: Client, method: str, path: str, allowed: str) -> None:
