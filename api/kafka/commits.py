@@ -71,13 +71,13 @@ class CommitLayout:
         self._epochs = [one.leader_epoch for one in offsets]
         self._metadata = [one.metadata for one in offsets]
 
-    def offsets(self, frame: bytes) -> list[OffsetToCommit] | None:
+    def offsets(self, frame: bytes) -> tuple[OffsetToCommit, ...] | None:
         """Return what a frame of the same size commits; None: it differs in more, or an offset is negative."""
         values = self._read(frame, self._begin)
         offsets = values[1::2]
         if b"".join(values[::2]) != self._others or min(offsets) < 0:
             return None
-        return list(map(OffsetToCommit, self._topics, self._partitions, offsets, self._epochs, self._metadata))
+        return tuple(map(OffsetToCommit, self._topics, self._partitions, offsets, self._epochs, self._metadata))
 
 
 def layout_of(message: Any, version: int, frame: bytes, begin: int) -> CommitLayout | None:  # noqa: ANN401  # as above
@@ -100,7 +100,7 @@ def layout_of(message: Any, version: int, frame: bytes, begin: int) -> CommitLay
         layout = CommitLayout(frame, begin, _places(version, frame, begin), offsets)
     except (struct.error, IndexError, MalformedFrame):
         return None
-    return layout if layout.offsets(frame) == offsets else None
+    return layout if layout.offsets(frame) == tuple(offsets) else None
 
 
 def _places(version: int, frame: bytes, offset: int) -> list[int]:

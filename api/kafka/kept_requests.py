@@ -12,7 +12,7 @@ from api.kafka.messages import CORRELATION_ID, SIZE_BYTES, decode_checked, lists
 from api.kafka.request import KafkaRequest
 
 KEPT_REQUESTS_MAX: Final = 4
-"""So many requests a connection keeps: a heartbeat, and commits of several sizes, of which one takes 40 KB at most."""
+"""So many requests a connection keeps: a heartbeat, and commits of several sizes, each of some 40 KB at most."""
 KEPT_BODY_MAX_BYTES: Final = 1_024
 """A connection keeps no larger body, nor a longer beginning of one."""
 LAYOUTS_IN_VAIN_MAX: Final = 4

@@ -38,6 +38,8 @@ TOPIC_NAME_RULE: Final = f"a topic has 1 to {TOPIC_MAX_CHARS} characters, none o
 STRING_MAX_BYTES: Final = 2**15 - 1
 """The longest string of versions that are not flexible; the limit of metadata may be higher."""
 NO_OFFSET: Final = -1
+NO_TOKEN: Final = 0
+"""Of the model of a connection's commits, which is never submitted itself."""
 C_STRINGS_SOFTWARE: Final = "confluent-kafka-python"
 """The library that reads metadata as C strings."""
 ADMIN_CLIENT_PREFIX: Final = "adminclient-"
@@ -126,6 +128,7 @@ def _request(request: KafkaRequest) -> CommitOffsets:
     Raises:
         CoordinatorError: the token does not allow it on the group, or it has too many partitions.
     """
+    offsets: Sequence[OffsetToCommit] | None
     sent, offsets, is_usual = request.sent, request.newer_offsets, True
     model = sent.commit
     if model is not None and offsets is not None:  # The rest was checked with the last one.
@@ -138,12 +141,12 @@ def _request(request: KafkaRequest) -> CommitOffsets:
         _check_count(request, len(offsets))
         check_text("member_id", message.member_id, MEMBER_ID_MAX_CHARS)
         model = sent.commit = CommitOffsets(
-            0,
-            message.generation_id_or_member_epoch,
-            message.member_id,
-            message.group_instance_id if version >= INSTANCE_ID_FROM else None,
-            (),
-            milliseconds(message.retention_time) if version <= RETENTION_UNTIL else -1,
+            token=NO_TOKEN,
+            generation=message.generation_id_or_member_epoch,
+            member_id=message.member_id,
+            group_instance_id=message.group_instance_id if version >= INSTANCE_ID_FROM else None,
+            offsets=(),
+            retention_time_ms=milliseconds(message.retention_time) if version <= RETENTION_UNTIL else -1,
         )
     denied = None if request.identity is None else request.denied_topics(dict(sent.topics), Operation.COMMIT)
     if denied or not is_usual or sent.refused:

@@ -86,7 +86,7 @@ class KafkaRequest(ClientRequest):
         """The name of the client's library; empty: it is not known."""
         self.message: Any = None
         """The decoded body; its class depends on API and version. None: a large one, once it is submitted."""
-        self.newer_offsets: list[OffsetToCommit] | None = None
+        self.newer_offsets: tuple[OffsetToCommit, ...] | None = None
         """What a commit commits that was not decoded, and is otherwise as the last one; None: the message has it."""
         self.sent = SentOffsets("", [])
         self._is_counted = False

@@ -69,6 +69,11 @@ def context_with_quotas(node: Coordinator, limits: QuotaLimits, tokens: Tokens |
     return context
 
 
+async def log_in(wire: Wire, token: str) -> None:
+    await wire.call(ApiKey.SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
+    await wire.call(ApiKey.SASL_AUTHENTICATE, 2, {"auth_bytes": b"\0any\0" + token.encode()})
+
+
 def codes(answer: Any) -> list[tuple[int, int]]:  # noqa: ANN401  # a class for each version
     return [(int(one.partition_index), int(one.error_code)) for one in answer.topics[0].partitions]
 
@@ -138,8 +143,7 @@ async def test_a_repeated_request_with_a_revoked_token_is_refused(node: Coordina
     tokens.replace_stored({stored.digest: stored})
     wire = Wire(NodeContext(node, NO_QUERIES, ListenerLimits(), tokens=tokens))
     try:
-        await wire.call(ApiKey.SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
-        await wire.call(ApiKey.SASL_AUTHENTICATE, 2, {"auth_bytes": b"\0ada\0stored"})
+        await log_in(wire, "stored")
         heartbeat = {"group_id": "g", "generation_id": 1, "member_id": "m"}
         for _ in range(2):
             await wire.call(ApiKey.HEARTBEAT, 4, heartbeat)
@@ -168,8 +172,7 @@ async def test_a_repeated_commit_that_waits_for_its_quota_is_refused_once_its_to
     context = context_with_quotas(node, QuotaLimits(group_quota_requests_per_s=1, quota_window_s=4), tokens)
     wire = Wire(context)
     try:
-        await wire.call(ApiKey.SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
-        await wire.call(ApiKey.SASL_AUTHENTICATE, 2, {"auth_bytes": b"\0any\0stored"})
+        await log_in(wire, "stored")
         for offset in range(3):
             assert codes(await wire.call(ApiKey.OFFSET_COMMIT, VERSION, commit(member, {0: offset}))) == [(0, 0)]
         throttled, offset = context.metrics.throttled, 3
@@ -194,8 +197,7 @@ async def test_repeated_commits_are_refused_for_topics_that_the_token_denies(nod
     await member.settle()
     wire = Wire(NodeContext(node, NO_QUERIES, ListenerLimits(), tokens=tokens))
     try:
-        await wire.call(ApiKey.SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
-        await wire.call(ApiKey.SASL_AUTHENTICATE, 2, {"auth_bytes": b"\0any\0ada's"})
+        await log_in(wire, "ada's")
         for offset in range(4):
             request = commit(member, {0: offset})
             request["topics"].append({"name": "u", "partitions": request["topics"][0]["partitions"]})
@@ -336,8 +338,7 @@ async def test_a_bare_token_that_looks_like_the_last_request_is_none(node: Coord
     tokens = TokensFile.written(tmp_path, ADA).read()
     wire = Wire(NodeContext(node, NO_QUERIES, ListenerLimits(), tokens=tokens))
     try:
-        await wire.call(ApiKey.SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
-        await wire.call(ApiKey.SASL_AUTHENTICATE, 2, {"auth_bytes": b"\0ada\0ada's"})
+        await log_in(wire, "ada's")
         heartbeat = {"group_id": "g", "generation_id": 1, "member_id": "m"}
         for _ in range(2):
             await wire.call(ApiKey.HEARTBEAT, 4, heartbeat)
@@ -398,8 +399,7 @@ async def test_a_quota_that_has_changed_counts_for_a_client_with_a_stored_token(
     tokens.replace_stored({stored.digest: stored})
     wire = Wire(context_with_quotas(node, QuotaLimits(), tokens))
     try:
-        await wire.call(ApiKey.SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
-        await wire.call(ApiKey.SASL_AUTHENTICATE, 2, {"auth_bytes": b"\0ada\0stored"})
+        await log_in(wire, "stored")
         await wire.call(ApiKey.HEARTBEAT, 4, {"group_id": "g", "generation_id": 1, "member_id": "m"})
         file.write(entries[is_added])
         file.clock.now_s += 60
