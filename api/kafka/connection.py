@@ -20,6 +20,7 @@ import structlog
 
 from api.kafka import sasl
 from api.kafka.apis import APIS, ApiKey, other_api_name
+from api.kafka.authentication import Authentication
 from api.kafka.brokers import unsupported_api_versions
 from api.kafka.handlers import HANDLERS, SUBMITTED, SubmittedApi
 from api.kafka.kept_requests import KEPT_BODY_MAX_BYTES, KIND, KeptRequest, keep
@@ -33,11 +34,9 @@ from api.shared.client_request import MAX_THROTTLE_S
 from api.shared.connection_gate import ConnectionGate, counted_address
 from api.shared.deadlines import TIMER_SLACK_S
 from api.shared.errors import NO_ERROR, Unauthenticated
-from api.shared.identity import Identity
 from api.shared.node_context import NodeContext
 from api.shared.request_metrics import ListenerMetrics
-from api.shared.tls import NO_CERTIFICATE, client_certificate
-from api.shared.tokens import token_id_of
+from api.shared.tls import client_certificate
 from api.shared.turns import SMALL_REQUEST_MAX_BYTES
 from api.shared.write_batch import BatchedTransport, WriteBatch
 from coordinator_core.protocol.errors import CoordinatorError, CoordinatorNotAvailable
@@ -71,26 +70,22 @@ class KafkaConnection(asyncio.Protocol):
 
     # With more than 30 attributes and no slots, CPython keeps an instance in a table of a kilobyte (decision 113).
     __slots__ = (
+        "_authentication",
         "_batch",
         "_buffer",
-        "_certificate",
         "_client",
         "_client_host",
         "_correlation_id",
-        "_credentials",
         "_due_at_s",
         "_frame_size",
         "_gate",
-        "_identity",
         "_is_closing",
         "_is_made",
         "_is_paused",
-        "_is_token_next",
         "_is_unread",
         "_kept",
         "_limits",
         "_loop",
-        "_mechanism",
         "_metrics",
         "_node",
         "_proxied_host",
@@ -140,14 +135,6 @@ class KafkaConnection(asyncio.Protocol):
         self._kept: dict[bytes, KeptRequest] = {}
         """What a request has at `KIND` → the last one, of those that clients repeat."""
         self._reserved_bytes = 0
-        self._identity: Identity | None = None
-        self._credentials: tuple[str, bytes] | None = None
-        """The mechanism and the token that the client has sent."""
-        self._certificate = NO_CERTIFICATE
-        self._mechanism = ""
-        """The mechanism of the client's handshake."""
-        self._is_token_next = False
-        """Whether the next frame is the client's token alone."""
         self.closed: asyncio.Future[None] = self._loop.create_future()
         """Is done when the connection is lost."""
         self._due_at_s = 0.0
@@ -173,9 +160,9 @@ class KafkaConnection(asyncio.Protocol):
         self._client_host: str = self._proxied_host or (peer[0] if isinstance(peer, tuple) else "")
         self._client = counted_address(self._client_host)
         """Whose share of the memory for large requests its frames use."""
-        self._certificate = client_certificate(transport.get_extra_info("peercert"))
+        certificate = client_certificate(transport.get_extra_info("peercert"))
+        self._authentication = Authentication(self._node.tokens, self._client_host, certificate)
         self._is_made = True
-        self._identify()
         if self._gate.admit(self, self._client_host):
             self._expect_within(self._limits.frame_timeout_ms / 1000)
         if self._is_closing:
@@ -228,10 +215,9 @@ class KafkaConnection(asyncio.Protocol):
     def _answer_again(self, kept: KeptRequest, data: bytes) -> bool:
         """Answer a request that differs from a kept one in its body at most, and return whether it does not in more."""
         request = kept.request
-        if self._node.tokens is not None:
-            self._identify()  # its token may have been revoked since
+        self._authentication.renew()
         try:
-            if request.identity is not self._identity or not kept.begin(data, self._limits.max_items):
+            if request.identity is not self._authentication.identity or not kept.begin(data, self._limits.max_items):
                 return False
         except MalformedFrame as failure:
             self._refuse(str(failure))
@@ -300,8 +286,7 @@ class KafkaConnection(asyncio.Protocol):
             if len(self._buffer) < SIZE_BYTES:
                 return None
             (size,) = _SIZE.unpack_from(self._buffer)
-            is_known = self._node.tokens is None or self._identity is not None
-            limit = self._limits.max_frame_bytes if is_known else UNAUTHENTICATED_FRAME_MAX_BYTES
+            limit = self._limits.max_frame_bytes if self._authentication.is_known else UNAUTHENTICATED_FRAME_MAX_BYTES
             if not 0 < size <= limit:
                 raise MalformedFrame(f"a frame of {size} bytes; the limit is {limit}")
             self._reserved_bytes = self._node.body_budget.resize(self._client, self._reserved_bytes, size)
@@ -318,12 +303,11 @@ class KafkaConnection(asyncio.Protocol):
 
     def _answer(self, frame: bytes) -> None:
         self.has_request = True
-        if self._is_token_next:
+        if self._authentication.is_token_next:
             self._answer_bare_token(frame)
             return
         self._correlation_id = frame[CORRELATION_ID]
-        if self._node.tokens is not None:
-            self._identify()  # its token may have been revoked since
+        self._authentication.renew()
         header = read_header(frame)
         api = APIS.get(header.api_key)  # type: ignore[call-overload]  # an IntEnum is its number
         if api is None or not api.first <= header.version <= api.last:
@@ -332,8 +316,8 @@ class KafkaConnection(asyncio.Protocol):
                 raise MalformedFrame(f"{missing} is not offered")
             self._send(header, unsupported_api_versions())
             return
-        if self._node.tokens is not None and self._identity is None and header.api_key not in _PUBLIC:
-            if self._credentials is not None:
+        if not self._authentication.is_known and header.api_key not in _PUBLIC:
+            if self._authentication.has_failed:
                 raise MalformedFrame(f"{api.name} with a token that is no longer valid")
             raise MalformedFrame(
                 f"{api.name} without a token; the node wants one by SASL ({', '.join(sasl.MECHANISMS)})"
@@ -345,7 +329,7 @@ class KafkaConnection(asyncio.Protocol):
             return
         if header.api_key == ApiKey.API_VERSIONS:
             self._software = getattr(message, "client_software_name", "")
-        request = KafkaRequest(self._node, self._client_host, header, self._identity)
+        request = KafkaRequest(self._node, self._client_host, header, self._authentication.identity)
         request.software = self._software
         request.take(message)
         submitted = SUBMITTED.get(header.api_key)
@@ -471,57 +455,32 @@ class KafkaConnection(asyncio.Protocol):
 
     # -- authentication ----------------------------------------------------------------------------------------
 
-    def _authenticate(self, header: RequestHeader, message: object) -> None:
+    def _authenticate(self, header: RequestHeader, message: Any) -> None:  # noqa: ANN401  # the decoded request
         """Answer SaslHandshake and SaslAuthenticate."""
+        authentication = self._authentication
         if header.api_key == ApiKey.SASL_HANDSHAKE:
-            self._mechanism = message.mechanism  # type: ignore[attr-defined]  # the decoded request
-            self._is_token_next = header.version == sasl.BARE_TOKEN_VERSION and self._mechanism in sasl.MECHANISMS
+            authentication.begin(header.version, message.mechanism)
             self._kept.clear()  # A bare token may look like a request.
-            self._send(header, sasl.handshake(header.version, self._mechanism))
+            self._send(header, sasl.handshake(header.version, message.mechanism))
             return
-        if self._mechanism not in sasl.MECHANISMS:
+        if authentication.mechanism not in sasl.MECHANISMS:
             raise MalformedFrame("SaslAuthenticate without a SaslHandshake")
-        auth_bytes: bytes = message.auth_bytes  # type: ignore[attr-defined]
-        tokens = self._node.tokens
-        refusal = self._take_token(auth_bytes)
+        refusal = authentication.take_token(message.auth_bytes)
         if refusal is None:
-            lifetime_s = None if tokens is None else tokens.lifetime_s(auth_bytes)
+            lifetime_s = authentication.lifetime_s(message.auth_bytes)
             self._send(header, sasl.authenticated(header.version, None, lifetime_s))
         else:
             self._close_later(partial(self._send, header, sasl.authenticated(header.version, refusal)))
 
     def _answer_bare_token(self, auth_bytes: bytes) -> None:
         """Answer a token without a header: with an empty frame, or by closing the connection."""
-        self._is_token_next = False
-        if self._take_token(auth_bytes) is None:
+        if self._authentication.take_token(auth_bytes) is None:
             self._transport.write(bytes(SIZE_BYTES))
             self._metrics.sent_bytes += SIZE_BYTES
             self._end_request()
         else:
             self._close_later(self._release_bytes)
         self._count_authentication(APIS[ApiKey.SASL_AUTHENTICATE].name)
-
-    def _take_token(self, auth_bytes: bytes) -> str | None:
-        """Take a token, and return why it is refused, or None.
-
-        A client may send a new token, but only of the same actor (KIP-368).
-        """
-        if self._node.tokens is None:  # an open node: there is nothing to check
-            return None
-        before = None if self._credentials is None else self._identity
-        self._credentials = self._mechanism, auth_bytes
-        self._identify()
-        if self._identity is None:
-            refusal = "the token is unknown or has expired"
-        elif before is not None and self._identity.actor != before.actor:
-            self._identity = None
-            refusal = "the token is of another actor than the one before"
-        else:
-            return None
-        token = sasl.token_of(*self._credentials)
-        token_id = token_id_of(token) if token else None
-        log.warning("kafka_authentication_failed", client=self._client_host, token_id=token_id, reason=refusal)
-        return refusal
 
     def _close_later(self, answer: Callable[[], None]) -> None:
         """Answer a wrong token and close the connection, after the delay; until then nothing else is answered."""
@@ -535,18 +494,7 @@ class KafkaConnection(asyncio.Protocol):
         self._running.add_done_callback(close)
 
     def _count_authentication(self, request: str) -> None:
-        is_refused = self._node.tokens is not None and self._credentials is not None and self._identity is None
-        self._metrics.requests[request, Unauthenticated.code if is_refused else NO_ERROR] += 1
-
-    def _identify(self) -> None:
-        """Set the identity of the client: that of its token or, if it has sent none, of its certificate."""
-        tokens = self._node.tokens
-        if tokens is None:
-            return
-        if self._credentials is not None:
-            self._identity = sasl.find_identity(tokens, *self._credentials)
-        elif self._certificate is not NO_CERTIFICATE:
-            self._identity = tokens.find_certificate(self._certificate)
+        self._metrics.requests[request, Unauthenticated.code if self._authentication.has_failed else NO_ERROR] += 1
 
     def _identify_again(self, request: KafkaRequest) -> None:
         """Set the identity of a request that may have waited: its token may have been revoked meanwhile.
@@ -554,10 +502,10 @@ class KafkaConnection(asyncio.Protocol):
         Raises:
             Unauthenticated: the token is no longer known, or has expired.
         """
-        self._identify()
-        if request.identity is not None and self._identity is None:
+        self._authentication.renew()
+        if request.identity is not None and self._authentication.identity is None:
             raise Unauthenticated(f"the token of a {request.request} that waited is no longer valid")
-        request.identity = self._identity
+        request.identity = self._authentication.identity
 
     def _authorize_answer(self, request: KafkaRequest) -> None:
         """Check the client of a long poll again before it is answered.
@@ -567,7 +515,7 @@ class KafkaConnection(asyncio.Protocol):
             GroupAuthorizationFailed: the token no longer allows the request.
         """
         self._identify_again(request)
-        authorize(self._identity, REQUEST_RULES[request.request], request.group_id)
+        authorize(request.identity, REQUEST_RULES[request.request], request.group_id)
 
     # -- time --------------------------------------------------------------------------------------------------
 
