@@ -200,9 +200,10 @@ class Coordinator:
         self._start_loop("history", partial(self._history_loop, has_partitions))
         self._start_loop("log_ends", self._log_ends.run)
         self._start_loop("offset_counts", self._offset_counts.run)
-        shards, is_behind, after_ms = self._owned_shards, self._is_writer_behind, self._config.awaited_members_after_ms
-        self._start_loop("session_intervals", scan_sessions(shards, is_behind).run)
-        self._start_loop("awaited_members", scan_awaited_members(shards, is_behind, after_ms).run)
+        scanned = self._owned_shards, self._is_writer_behind, self._clock
+        awaited = scan_awaited_members(*scanned, self._config.awaited_members_after_ms)
+        self._start_loop("session_intervals", scan_sessions(*scanned).run)
+        self._start_loop("awaited_members", awaited.run)
 
     async def stop(self) -> None:
         """Release every shard, refuse waiting requests so that clients ask another node, and end."""

@@ -90,7 +90,7 @@ class GroupContext:
         self.last_pending: PendingDecision | None = None
         """The newest unstored decision that changes the group itself, and not only its offsets."""
         self.unstored_writes = 0
-        """Writes of this group that are not stored yet."""
+        """Writes of this group that are not stored yet, or not even decided."""
         self.lock: asyncio.Lock | None = None
         """Held while an operation reads offsets in order to decide; requests wait for it."""
         self.deferred_until_ms = 0
@@ -122,9 +122,13 @@ class GroupContext:
 
     def mark_stored(self, pending: PendingDecision) -> None:
         """Record that a write is stored."""
-        self.unstored_writes -= 1
         if self.last_pending is pending:
             self.last_pending = None
+        self.end_write()
+
+    def end_write(self) -> None:
+        """Record that there is a write less."""
+        self.unstored_writes -= 1
         if not self.unstored_writes and self.drained is not None:
             self.drained.set()
             self.drained = None

@@ -1,6 +1,7 @@
 """A shard: the groups of one shard in memory, and how their decisions are applied.
 
-1. `decide` makes a decision, and the shard takes the decision's group at once, so the next request sees it.
+1. `decide` makes a decision, and the shard takes the decision's group at once, so the next request sees it. Small
+   commits wait until the event loop has read its sockets, and are decided one after the other (DECISIONS.md, 116).
 2. Timers that the decision concerns stop at once; its rows are queued for the writer.
 3. When the rows are in the database, the timers start (so a slow store does not expire sessions) and the replies are
    sent. A decision without rows waits for the newest one that it may be based on, and completes at once if there is
@@ -14,7 +15,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
-from itertools import islice
 from typing import Final, NamedTuple
 
 import structlog
@@ -53,11 +53,10 @@ from coordinator_core.runtime.shard_offsets import Checkpoints, ShardOffsets
 from coordinator_core.runtime.timers import GroupTimer, Timers
 from coordinator_core.runtime.waiting_requests import WaitingRequests, completed_future
 from coordinator_core.runtime.writer import Writer
-from coordinator_core.state_store.awaited import awaited_members
 from coordinator_core.state_store.ledger import Ledger
-from coordinator_core.state_store.member_sessions import MAX_ROWS_PER_WRITE, NO_DEADLINE_MS
+from coordinator_core.state_store.member_sessions import NO_DEADLINE_MS
 from coordinator_core.state_store.offset_log import InvalidCommit, LoggedCommits
-from coordinator_core.state_store.projection import group_row, load_group, project
+from coordinator_core.state_store.projection import load_group, project
 from coordinator_core.state_store.row_checks import UnreadableRow, check_shard
 from coordinator_core.state_store.rows import (
     NO_EXTRA_ROWS,
@@ -71,6 +70,8 @@ from coordinator_core.state_store.rows import (
 
 log = structlog.get_logger("muster.runtime")
 
+SMALL_COMMIT_MAX_OFFSETS: Final = 16
+"""A commit of more offsets is decided at once, while they are in the processor's caches, if it passes no other one."""
 SHARD_RELOADING: Final = "the group's shard is being loaded again"
 
 ExtraRowsOf = Callable[[Group, Decision, Now], ExtraRows]
@@ -121,7 +122,7 @@ class Shard:
         self.is_loading = True
         self.groups: dict[str, GroupContext] = {}
         self.offsets = ShardOffsets()
-        self._rebalancing: set[str] = set()
+        self.rebalancing: set[str] = set()
         """Groups in PreparingRebalance or CompletingRebalance."""
         self.timers = Timers()
         self._shard_count = shard_count
@@ -137,7 +138,7 @@ class Shard:
         self._groups_of_clients = groups_of_clients
         self._on_unload = on_unload
         self._decide: Decide = mirror or decide
-        self._is_mirror = mirror is not None
+        self.is_mirror = mirror is not None
         self._waiting = WaitingRequests(counters)
 
     # -- loading and unloading -----------------------------------------------------------------------
@@ -195,7 +196,7 @@ class Shard:
             raise UnreadableRow(stored.reason)
         check_shard(stored, self.shard_id, self._shard_count)
         try:
-            group, ledger, forgotten = load_group(stored, now.wall_ms, self.epoch, is_mirrored=self._is_mirror)
+            group, ledger, forgotten = load_group(stored, now.wall_ms, self.epoch, is_mirrored=self.is_mirror)
             decision = self._decide(group, Resume(), now, self._metadata_cache.context(group.group_id))
         except UnreadableRow:
             raise
@@ -212,7 +213,7 @@ class Shard:
         self.groups[group_id] = group_context
         self._track_rebalancing(group_context.group)
         if loaded.forgotten is not None:
-            self._enqueue(group_context, loaded.forgotten)
+            self.enqueue(group_context, loaded.forgotten)
         try:
             self._apply(group_context, loaded.decision, extra_rows, now.node_ms)
         except Exception as error:  # noqa: BLE001 - any error violates an invariant
@@ -270,6 +271,8 @@ class Shard:
             # It does not depend on offsets, and a delayed one would count as silence: it does not wait for the lock.
             return self._submit_heartbeat(group_context, request, now)
         if group_context is None or group_context.lock is None:
+            if group_context is not None and isinstance(request, CommitOffsets):
+                return self._submit_commit(group_context, request, now)
             return self._submit_now(group_id, request.token, request, None, now)
         waiting = asyncio.create_task(self._submit_when_unlocked(group_id, request))
         if isinstance(request, CommitOffsets):
@@ -295,6 +298,28 @@ class Shard:
         self.check_is_loaded()
         answer = self._waiting.wait(token)
         self.perform(group_id, request, extra_rows_of, now)
+        return answer
+
+    def _submit_commit(self, group_context: GroupContext, request: CommitOffsets, now: Now) -> asyncio.Future[Answer]:
+        """Decide a commit when the event loop has read its sockets, after all that have arrived before."""
+        group_id, writer = group_context.group.group_id, self._writer
+        if len(request.offsets) > SMALL_COMMIT_MAX_OFFSETS and not group_context.unstored_writes:
+            return self._submit_now(group_id, request.token, request, None, now)
+        self.check_is_loaded()
+        answer = self._waiting.wait(request.token)
+        group_context.unstored_writes += 1
+        rows = 1 + len(request.offsets)  # `GroupWrite.size`
+        writer.expected_rows += rows
+
+        def perform() -> None:
+            writer.expected_rows -= rows
+            if not self.is_unloaded:  # Otherwise the future has failed.
+                self.perform(group_id, request, None, now)
+            group_context.end_write()
+            if not group_context.group.exists:
+                self._forget_if_absent(group_context)
+
+        answer.get_loop().call_soon(perform)
         return answer
 
     def _submit_heartbeat(self, group_context: GroupContext, request: Heartbeat, now: Now) -> asyncio.Future[Answer]:
@@ -389,7 +414,7 @@ class Shard:
         end_if_out_of_memory(error)
         log.error("invariant_violated", group=group_id, request=request, exc_info=error)
         self.fail(CoordinatorNotAvailable(SHARD_RELOADING))
-        if is_counted and not self._is_mirror:
+        if is_counted and not self.is_mirror:
             self._quarantine.count_failure(group_id, self.shard_id, self.epoch, self._clock.now(), VIOLATIONS)
 
     def _apply(self, group_context: GroupContext, decision: Decision, extra_rows: ExtraRows, now_ms: int) -> None:
@@ -402,7 +427,7 @@ class Shard:
                 group_context.group = Group(before.group_id)
                 group_context.ledger = self._new_ledger(before.group_id)
             self.groups.setdefault(before.group_id, group_context)
-            self._enqueue(group_context, write, decision)
+            self.enqueue(group_context, write, decision)
         elif group_context.last_pending is not None:
             self._stop_timers(group_context, decision.deadlines)
             group_context.last_pending.dependents.append(decision)
@@ -417,11 +442,11 @@ class Shard:
 
     def _track_rebalancing(self, group: Group) -> None:
         if group.state in {PREPARING, COMPLETING}:
-            self._rebalancing.add(group.group_id)
+            self.rebalancing.add(group.group_id)
         else:
-            self._rebalancing.discard(group.group_id)
+            self.rebalancing.discard(group.group_id)
 
-    def _enqueue(self, group_context: GroupContext, write: GroupWrite, decision: Decision | None = None) -> None:
+    def enqueue(self, group_context: GroupContext, write: GroupWrite, decision: Decision | None = None) -> None:
         """Queue the rows of a decision; None: of no decision."""
         pending = PendingDecision(self, group_context, write, decision or Decision(group_context.group))
         group_context.unstored_writes += 1
@@ -434,7 +459,7 @@ class Shard:
         self.fail(error, is_repeated=self._writer.failures.is_repeated)
         pending.group_context.mark_stored(pending)  # Who waits for it learns that the shard was unloaded.
         # A mirror repeats what is refused until it is stored. Of an operator's change, the group is not the cause.
-        if isinstance(error, WriteRefused) and not self._is_mirror and not pending.write.changes:
+        if isinstance(error, WriteRefused) and not self.is_mirror and not pending.write.changes:
             group_id = pending.write.group_id
             self._quarantine.count_failure(group_id, self.shard_id, self.epoch, self._clock.now(), REFUSALS)
 
@@ -495,49 +520,6 @@ class Shard:
         for deadline, _ in deadlines:
             self.timers.stop(GroupTimer(group_context.group.group_id, deadline))
 
-    # -- session intervals -------------------------------------------------------------------------------
-
-    def store_session_intervals(self, limit: int) -> int:
-        """Queue a row for each session whose interval has ended, at most `limit`; return how many."""
-        now = self._clock.now()
-        if self.valid_until_ms <= now.node_ms:
-            return 0
-        written = 0
-        for group_id, group_context in list(self.groups.items()):
-            rows = group_context.ledger.due_session_intervals(now.wall_ms, min(MAX_ROWS_PER_WRITE, limit - written))
-            if rows:
-                write = GroupWrite(group_id, self.shard_id, sessions=rows)
-                self._enqueue(group_context, write)
-                written += len(rows)
-        return written
-
-    # -- awaited members ---------------------------------------------------------------------------------
-
-    def store_awaited_members(self, limit: int, after_ms: int) -> int:
-        """Queue a write of each group whose awaited members changed, at most `limit`; return how many (0 in a mirror).
-
-        Args:
-            limit: how many groups are written at most.
-            after_ms: how long a rebalance must have lasted.
-        """
-        now = self._clock.now()
-        if self._is_mirror or self.valid_until_ms <= now.node_ms:
-            return 0
-        rebalancing = (self.groups[group_id] for group_id in sorted(self._rebalancing))
-        due = (
-            group_context
-            for group_context in rebalancing
-            if group_context.ledger.in_progress is not None
-            and now.wall_ms - group_context.ledger.in_progress.started_at_ms >= after_ms
-            and awaited_members(group_context.group) != group_context.ledger.awaited
-        )
-        changed = list(islice(due, limit))
-        for group_context in changed:
-            group_context.ledger.awaited = awaited_members(group_context.group)
-            row = group_row(group_context.group, group_context.ledger)
-            self._enqueue(group_context, GroupWrite(row.group_id, self.shard_id, group=row))
-        return len(changed)
-
     # -- a mirrored cluster --------------------------------------------------------------------------------
 
     def commits_observed(self, logged: LoggedCommits, position: int) -> None:
@@ -564,7 +546,7 @@ class Shard:
             CoordinatorError: the shard was lost.
         """
         of_no_group = self._absent("")
-        self._enqueue(of_no_group, GroupWrite("", self.shard_id, mirror_position=position))
+        self.enqueue(of_no_group, GroupWrite("", self.shard_id, mirror_position=position))
         await of_no_group.wait_until_drained()
         self.check_is_loaded()
 
@@ -588,7 +570,7 @@ class Shard:
         return GroupContext(Group(group_id), self._new_ledger(group_id))
 
     def _new_ledger(self, group_id: str) -> Ledger:
-        return Ledger(group_id, self.shard_id, self.epoch, is_mirrored=self._is_mirror)
+        return Ledger(group_id, self.shard_id, self.epoch, is_mirrored=self.is_mirror)
 
     def _get_or_create(self, group_id: str) -> GroupContext:
         return self.groups.setdefault(group_id, self._absent(group_id))

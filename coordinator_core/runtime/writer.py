@@ -110,26 +110,28 @@ class Writer:
         self.failures = FailureStreak("writes fail", clock)
         self.queued_rows = 0
         """Rows that no transaction has taken yet."""
+        self.expected_rows = 0
+        """Rows of commits that have arrived in this iteration of the event loop, and are not decided yet."""
         self.queued_bytes = 0
-        """The metadata and assignments in them."""
+        """The metadata and assignments in the queued rows."""
 
     def busy_ms(self) -> int:
         """Return how long the transaction under way has lasted; 0 if there is none."""
         return 0 if self._began_ms is None else self._clock.now().node_ms - self._began_ms
 
     def is_full(self) -> bool:
-        """Return whether the current client may queue no more: the queue is full, or its share of it."""
-        has_space = self.queued_rows * 2 < self._max_queued_rows and self.queued_bytes * 2 < self._max_queued_bytes
+        """Return whether the current client may queue no more: the queue is full, or its share of it.
+
+        Expected rows count as the client's own: they are few, and are queued in a moment.
+        """
+        all_rows = self.queued_rows + self.expected_rows
+        has_space = all_rows * 2 < self._max_queued_rows and self.queued_bytes * 2 < self._max_queued_bytes
         if has_space:  # Nearly always: no client has more than is free.
             return False
         queue = self._queues.get(current_client.get())
         own_rows, own_bytes = (0, 0) if queue is None else (queue.rows, queue.size_bytes)
-        return (
-            own_rows > MAX_SHARE * (self._max_queued_rows - self.queued_rows)
-            or own_bytes > MAX_SHARE * (self._max_queued_bytes - self.queued_bytes)
-            or self.queued_rows > self._max_queued_rows
-            or self.queued_bytes > self._max_queued_bytes
-        )
+        free_rows, free_bytes = self._max_queued_rows - all_rows, self._max_queued_bytes - self.queued_bytes
+        return own_rows + self.expected_rows > MAX_SHARE * free_rows or own_bytes > MAX_SHARE * free_bytes
 
     def largest_queue(self) -> tuple[int, int]:
         """Return the most rows, and the most bytes, that one client has in the queue."""

@@ -96,7 +96,7 @@ async def nothing_async(*_: object) -> None:
 
 _write = MemoryStore.write
 _shard_of = Coordinator._shard_of
-_enqueue = Shard._enqueue
+_enqueue = Shard.enqueue
 _unload = Shard.unload
 _checkpoint = MemoryStore.checkpoint
 _load = Shard.load
@@ -287,7 +287,7 @@ MUTATIONS: Mapping[str, Mutation] = {
     "node serves while its lease is in doubt": Mutation(
         Coordinator, "_shard_of", shard_of_doubtful_lease, frozenset({"OneDeciderPerShard"}), first_seed=2
     ),
-    "reply before the write": Mutation(Shard, "_enqueue", enqueue_and_reply, frozenset({"StoredBeforeReply"})),
+    "reply before the write": Mutation(Shard, "enqueue", enqueue_and_reply, frozenset({"StoredBeforeReply"})),
     "settings of a group are changed by any node": Mutation(
         admin_settings, "owned_group", lambda *_: nullcontext(), frozenset({"SettingsReachOwners"})
     ),
