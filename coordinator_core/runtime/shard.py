@@ -309,10 +309,10 @@ class Shard:
         answer = self._waiting.wait(request.token)
         group_context.unstored_writes += 1
         rows = 1 + len(request.offsets)  # `GroupWrite.size`
-        writer.expected_rows += rows
+        writer.expect(rows)
 
         def perform() -> None:
-            writer.expected_rows -= rows
+            writer.expect(-rows)
             if not self.is_unloaded:  # Otherwise the future has failed.
                 self.perform(group_id, request, None, now)
             group_context.end_write()

@@ -110,8 +110,10 @@ class Writer:
         self.failures = FailureStreak("writes fail", clock)
         self.queued_rows = 0
         """Rows that no transaction has taken yet."""
-        self.expected_rows = 0
+        self._expected_rows = 0
         """Rows of commits that have arrived in this iteration of the event loop, and are not decided yet."""
+        self._expected_of: dict[str, int] = {}
+        """Client → its expected rows, for clients that have any."""
         self.queued_bytes = 0
         """The metadata and assignments in the queued rows."""
 
@@ -120,18 +122,25 @@ class Writer:
         return 0 if self._began_ms is None else self._clock.now().node_ms - self._began_ms
 
     def is_full(self) -> bool:
-        """Return whether the current client may queue no more: the queue is full, or its share of it.
-
-        Expected rows count as the client's own: they are few, and are queued in a moment.
-        """
-        all_rows = self.queued_rows + self.expected_rows
+        """Return whether the current client may queue no more: the queue is full, or its share of it."""
+        all_rows = self.queued_rows + self._expected_rows
         has_space = all_rows * 2 < self._max_queued_rows and self.queued_bytes * 2 < self._max_queued_bytes
         if has_space:  # Nearly always: no client has more than is free.
             return False
-        queue = self._queues.get(current_client.get())
+        client = current_client.get()
+        queue = self._queues.get(client)
         own_rows, own_bytes = (0, 0) if queue is None else (queue.rows, queue.size_bytes)
         free_rows, free_bytes = self._max_queued_rows - all_rows, self._max_queued_bytes - self.queued_bytes
-        return own_rows + self.expected_rows > MAX_SHARE * free_rows or own_bytes > MAX_SHARE * free_bytes
+        own_rows += self._expected_of.get(client, 0)
+        return own_rows > MAX_SHARE * free_rows or own_bytes > MAX_SHARE * free_bytes
+
+    def expect(self, rows: int) -> None:
+        """Count so many rows of the current client, which are decided in a moment; negative: they are decided now."""
+        client = current_client.get()
+        self._expected_rows += rows
+        self._expected_of[client] = left = self._expected_of.get(client, 0) + rows
+        if not left:
+            del self._expected_of[client]
 
     def largest_queue(self) -> tuple[int, int]:
         """Return the most rows, and the most bytes, that one client has in the queue."""

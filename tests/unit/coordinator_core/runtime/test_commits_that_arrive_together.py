@@ -132,7 +132,7 @@ async def test_commits_that_arrive_together_do_not_overfill_the_queue() -> None:
         with pytest.raises(CoordinatorNotAvailable, match="max_queued_rows"):
             submit(node, members[4], 1)
         await asyncio.sleep(0)
-        assert (node._writer.queued_rows, node._writer.expected_rows) == (8, 0)
+        assert (node._writer.queued_rows, node._writer._expected_rows) == (8, 0)
         store.go.set()
         await asyncio.gather(*commits)
 
@@ -151,3 +151,20 @@ async def test_a_commit_counts_for_the_client_that_has_sent_it() -> None:
         assert [*node._writer._queues] == ["alice"]
         store.go.set()
         await commit
+
+
+async def test_commits_of_one_client_take_nothing_of_the_share_of_another() -> None:
+    async with running(MemoryStore(), config(max_queued_rows=40)) as node:
+        member, other = Member(node, "g"), Member(node, "other")
+        for each in (member, other):
+            await each.settle()
+        current_client.set("alice")
+        commits = [submit(node, member, offset) for offset in range(16)]
+        with pytest.raises(CoordinatorNotAvailable, match="max_queued_rows"):
+            submit(node, member, 16)
+        current_client.set("bob")
+        commits.append(submit(node, other, 1))
+        assert await asyncio.gather(*commits) == [STORED] * 17
+        current_client.set("alice")
+        assert await submit(node, member, 17) == STORED
+        assert node._writer._expected_of == {}
