@@ -22,6 +22,10 @@ JAVA_EVENTS: Final = {
     "offsets_committed": "committed",
 }
 
+SHOWN_EVENTS: Final = 4
+SHOWN_ERRORS: Final = 1_000
+"""How much of a member's output a failed test shows: events, and characters of what it wrote beside them."""
+
 Event = dict[str, Any]
 
 
@@ -97,13 +101,20 @@ class KafkaMember:
         events = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("\n")]
         return [{**self._about, **event} for event in map(_with_one_form, events) if event]
 
-    def errors(self) -> str:
-        """Return what its library has written beside events."""
-        return self._output.with_suffix(".err").read_text()
+    def summary(self) -> str:
+        """Return who it is, whether it runs, and the last events and errors, for the message of a failed test."""
+        state = "runs" if self.is_running() else f"has ended with {self._process.returncode}"
+        events = "".join(f"\n  {json.dumps(event)}" for event in self.events()[-SHOWN_EVENTS:])
+        errors = self._output.with_suffix(".err").read_text()[-SHOWN_ERRORS:]
+        return f"{self._about['client_id']} ({self._about['library']}) {state}{events}\n{errors}"
 
     def is_running(self) -> bool:
         """Return whether its process runs."""
         return self._process.poll() is None
+
+    def has_left(self) -> bool:
+        """Return whether its process has ended as it should."""
+        return self._process.poll() == 0
 
     def owned(self) -> set[tuple[str, int]]:
         """Return the partitions that it owns now."""
@@ -122,7 +133,7 @@ class KafkaMember:
         """
 
         def holds() -> object:
-            assert self.is_running(), self.errors()[-2000:]
+            assert self.is_running(), "its process has ended"
             return condition(self)
 
         poll_until(holds)
@@ -215,7 +226,7 @@ class KafkaMember:
             self._process.stdin.write(f"{command}\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            raise AssertionError(f"it has ended: {self.errors()[-2000:]}") from None
+            raise AssertionError("its process has ended") from None
 
 
 class KafkaMembers:
@@ -251,10 +262,16 @@ class KafkaMembers:
 
 @contextmanager
 def kafka_members(directory: Path, bootstrap: str) -> Iterator[KafkaMembers]:
-    """Start members until the block ends, which kills those that still run."""
+    """Start members until the block ends, which kills those that still run.
+
+    A failure's message shows what each of these reported last.
+    """
     members = KafkaMembers(directory, bootstrap)
     try:
         yield members
+    except Exception as failure:
+        failure.add_note("\n".join(member.summary() for member in members.members if not member.has_left()))
+        raise
     finally:
         members.stop()
 

@@ -107,7 +107,7 @@ class Workload:
 
     def _running(self) -> list[KafkaMember]:
         for each in self._members:
-            assert each.is_running(), each.errors()[-2000:]
+            assert each.is_running(), "its process has ended"
         return self._members
 
     def check(self, *, but: ClusterNode | None = None) -> None:
