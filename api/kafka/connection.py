@@ -217,7 +217,7 @@ class KafkaConnection(asyncio.Protocol):
         request = kept.request
         self._authentication.renew()
         try:
-            if request.identity is not self._authentication.identity or not kept.begin(data, self._limits.max_items):
+            if request.identity is not self._authentication.identity or not kept.begin(data):
                 return False
         except MalformedFrame as failure:
             self._refuse(str(failure))

@@ -56,14 +56,13 @@ class KeptRequest:
         self._lists: bytes | None = None
         """The beginning of the body, as far as it decides how long its lists are; None: not known yet, or too long."""
 
-    def begin(self, data: bytes, max_items: int) -> bool:
+    def begin(self, data: bytes) -> bool:
         """Begin the next request if it has arrived whole, with the same header but for its correlation id.
 
         The body is not decoded if it is the same, too, or differs in the offsets of a commit alone.
 
         Args:
             data: what has arrived, with the same size of the frame, API and version.
-            max_items: as of `decode`.
 
         Returns:
             Whether it is such a request.
@@ -80,14 +79,14 @@ class KeptRequest:
         if offsets is not None:
             self._layouts_left = LAYOUTS_IN_VAIN_MAX
         elif not (self._is_body_kept and data.endswith(self._body)):
-            self._decode(data, max_items)
+            self._decode(data)
         return True
 
-    def _decode(self, data: bytes, max_items: int) -> None:
+    def _decode(self, data: bytes) -> None:
         request = self.request
         key, version, begin = request.header.api_key, request.version, self._begin
         if self._lists is None or not data.startswith(self._lists, begin):
-            lists = lists_of(key, version, data, begin, max_items)
+            lists = lists_of(key, version, data, begin, max_items=len(data))  # No item takes less than a byte.
             self._lists = lists if len(lists) <= KEPT_BODY_MAX_BYTES else None
         request.message = message = decode_checked(key, version, data, begin)
         request.group_id = message.group_id

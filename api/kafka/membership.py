@@ -158,10 +158,10 @@ async def heartbeat(request: KafkaRequest) -> bytes:
 
 def submit_heartbeat(request: KafkaRequest) -> asyncio.Future[Answer]:
     """Submit a heartbeat; raises CoordinatorError if it is refused."""
-    message = request.message
+    message, coordinator = request.message, request.coordinator
     request.authorize("Heartbeat", message.group_id)
-    beat = Heartbeat(request.coordinator.new_token(), message.generation_id, message.member_id, _instance_id(message))
-    return request.coordinator.submit(message.group_id, beat)
+    beat = Heartbeat(coordinator.new_token(), message.generation_id, message.member_id, _instance_id(message))
+    return coordinator.submit(message.group_id, beat)
 
 
 def respond_to_heartbeat(request: KafkaRequest, answer: Answer | CoordinatorError) -> bytes:

@@ -319,7 +319,7 @@ class Shard:
             if not group_context.group.exists:
                 self._forget_if_absent(group_context)
 
-        answer.get_loop().call_soon(perform)
+        self._waiting.loop.call_soon(perform)
         return answer
 
     def _submit_heartbeat(self, group_context: GroupContext, request: Heartbeat, now: Now) -> asyncio.Future[Answer]:
@@ -339,7 +339,7 @@ class Shard:
             end_process()  # The timer of the session may be lost.
         if isinstance(answer, CoordinatorError):
             raise answer
-        return completed_future(answer)
+        return completed_future(answer, self._waiting.loop)
 
     @asynccontextmanager
     async def locked(self, group_id: str) -> AsyncIterator[SubmitLocked]:

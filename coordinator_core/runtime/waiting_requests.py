@@ -13,9 +13,9 @@ REPLIES_AT_ONCE: Final = 25
 """Sending so many responses takes some milliseconds; heartbeats of other groups come between two lots."""
 
 
-def completed_future(answer: Answer) -> asyncio.Future[Answer]:
-    """Return a future that has completed with an answer."""
-    future = asyncio.get_running_loop().create_future()
+def completed_future(answer: Answer, loop: asyncio.AbstractEventLoop | None = None) -> asyncio.Future[Answer]:
+    """Return a future that has completed with an answer; finding the `loop` that runs takes a system call."""
+    future = (loop or asyncio.get_running_loop()).create_future()
     future.set_result(answer)
     return future
 
@@ -25,12 +25,12 @@ class WaitingRequests:
 
     def __init__(self, counters: Counters) -> None:
         self._counters = counters
-        self._loop = asyncio.get_running_loop()  # Finding it takes a system call.
+        self.loop: Final = asyncio.get_running_loop()
         self._futures: dict[Token, asyncio.Future[Answer]] = {}
 
     def wait(self, token: Token) -> asyncio.Future[Answer]:
         """Return the future of a request, which `reply` completes."""
-        future = self._futures[token] = self._loop.create_future()
+        future = self._futures[token] = self.loop.create_future()
         self._counters.waiting_requests += 1
         return future
 
@@ -49,7 +49,7 @@ class WaitingRequests:
             else:
                 future.set_result(answer)
         if len(replies) > REPLIES_AT_ONCE:
-            self._loop.call_soon(self.reply, replies[REPLIES_AT_ONCE:])
+            self.loop.call_soon(self.reply, replies[REPLIES_AT_ONCE:])
 
     def fail_all(self, error: CoordinatorError) -> None:
         """Complete every future with an error."""
