@@ -20,7 +20,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.jvm, pytest.mark.timeout(1_800)]
 TOPIC = "clustered-orders"
 PARTITIONS = 4
 GROUPS = [f"clustered-{number}" for number in range(2)]
-PATIENT = {"session_timeout_ms": 60_000, "partition_assignment_strategy": "roundrobin"}
+PATIENT = {
+    "session_timeout_ms": 60_000,
+    "max_poll_interval_ms": 60_000,
+    "partition_assignment_strategy": "roundrobin",
+}
+"""Of the members that stay. A rebalance waits for one that hangs until its next poll is due; by default PATIENCE_S."""
 
 
 @pytest.fixture(scope="module")
